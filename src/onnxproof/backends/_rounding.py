@@ -1,0 +1,124 @@
+"""Two ways of running a module's own Python code in another arithmetic, one aten operation at a time.
+
+`Promote` raises every hard-coded float dtype to float64: the truth for modules which `.double()` can't convert.
+`Jitter` rounds the result of every operation anew, at random, by as much as that operation's own float32 error: the
+spread of such runs is the noise that any honest float32 implementation may show. Results which are exact stay exact
+(a copy, a comparison, 0.5 + 0.5), so decisions that rest on exact numbers are not blurred. It is Monte Carlo
+arithmetic in the sense of Parker (1997), with the error of the real kernel as its amplitude.
+"""
+
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_map, tree_map_only
+
+from onnxproof.backends._mode import Mode, named_arguments
+from onnxproof.backends._naive import naive
+
+_WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64, torch.complex64: torch.complex128,
+          torch.complex32: torch.complex128}
+_BOUNDED = frozenset({"sigmoid", "tanh", "erf", "silu", "gelu", "mish"})
+"""Functions that runtimes compute by polynomials whose error is absolute: a few 2**-24 of their natural scale, 1."""
+
+
+def _widen(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.to(_WIDER[value.dtype]) if value.dtype in _WIDER else value
+    return _WIDER.get(value, value) if isinstance(value, torch.dtype) else value
+
+
+class Promote(Mode):
+    """Runs float operations in float64 whatever dtype the code asks for; `rewrites` counts how often it had to step in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rewrites = 0
+
+    def __enter__(self) -> Any:
+        self._default = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
+        return super().__enter__()
+
+    def __exit__(self, *details: Any) -> None:
+        torch.set_default_dtype(self._default)
+        super().__exit__(*details)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Widen tensors and dtype arguments, then run."""
+        kwargs = kwargs or {}
+        if func is torch.ops.aten.view.dtype:
+            return func(*args, **kwargs)
+        seen = self.rewrites
+
+        def widen(value: Any) -> Any:
+            wide = _widen(value)
+            self.rewrites += wide is not value
+            return wide
+
+        if not func._schema.is_mutable:
+            args, kwargs = tree_map(widen, args), tree_map(widen, kwargs)
+        elif isinstance(args[0], torch.Tensor):  # written in place: the others follow the tensor that is kept
+            kept = args[0].dtype
+            args = (args[0], *tree_map_only(torch.Tensor, lambda t: t.to(kept) if t.is_floating_point() and kept.is_floating_point else t, args[1:]))
+        if func is torch.ops.aten._to_copy.default and self.rewrites > seen and kwargs.get("dtype") == args[0].dtype:
+            return args[0].clone() if args[0].dtype == torch.float64 else func(*args, **kwargs)
+        return func(*args, **kwargs)
+
+
+class Jitter(Mode):
+    """Adds to each inexact result a random error of the size that this very operation makes in its own precision."""
+
+    def __init__(self, seed: int, amplitude: float = 1.0) -> None:
+        super().__init__()
+        self._generator = torch.Generator().manual_seed(seed)
+        self._amplitude = amplitude
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run twice, in the own precision and wide, and round between the two at random."""
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        schema = func._schema
+        if schema.is_mutable or any(r.alias_info is not None for r in schema.returns) or not _has_narrow(result):
+            return result
+        try:
+            wide = func(*tree_map(_widen, args), **tree_map(_widen, kwargs))
+        except (RuntimeError, NotImplementedError):
+            return result
+        name = schema.name.split("::")[-1]
+        plain = naive(name, named_arguments(func, args, kwargs))
+        if isinstance(result, torch.Tensor):
+            return self._blur(result, wide, name, plain)
+        if isinstance(result, tuple | list):
+            plains = [plain, *[None] * (len(result) - 1)]
+            return type(result)(self._blur(r, w, name, p) if isinstance(r, torch.Tensor) else r for r, w, p in zip(result, wide, plains, strict=True))
+        return result
+
+    def _blur(self, narrow: torch.Tensor, wide: Any, name: str, plain: torch.Tensor | None = None) -> torch.Tensor:
+        if narrow.dtype not in (torch.float32, torch.float16, torch.bfloat16) or narrow.numel() == 0 or narrow.shape != wide.shape:
+            return narrow
+        wide = wide.double()
+        error = (narrow.double() - wide).abs_()
+        if plain is not None and plain.shape == wide.shape:
+            error = torch.maximum(error, (plain.double() - wide).abs_())
+        finite = torch.isfinite(error)
+        error = torch.where(finite, error, 0.0)
+        step = wide.abs() * (torch.finfo(narrow.dtype).eps / 2)
+        inexact = wide.to(narrow.dtype).double() != wide
+        if name in _BOUNDED:
+            inexact = inexact | (narrow.double() != wide)
+            step = torch.clamp(step, min=torch.finfo(narrow.dtype).eps / 4)
+        typical = error.square().mean().sqrt() if name in _SUMS else 0.0
+        size = torch.maximum(torch.maximum(error, step), torch.as_tensor(typical, dtype=torch.float64))
+        noise = torch.randn(wide.shape, generator=self._generator, dtype=torch.float64)
+        blurred = (wide + noise * size * self._amplitude).to(narrow.dtype)
+        return torch.where(inexact & finite, blurred, narrow)
+
+
+_SUMS = frozenset({"mm", "bmm", "addmm", "baddbmm", "convolution", "mkldnn_convolution", "sum", "mean", "linear", "matmul", "native_layer_norm",
+                   "native_group_norm", "native_batch_norm", "_native_batch_norm_legit_no_training", "var", "std", "var_mean", "cumsum"})
+"""Operations whose error comes from a sum: one element may be right by luck, so the tensor's typical error counts too."""
+
+
+def _has_narrow(result: Any) -> bool:
+    leaves = result if isinstance(result, tuple | list) else [result]
+    return any(isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float32, torch.float16, torch.bfloat16) for leaf in leaves)

@@ -1,0 +1,353 @@
+"""The standard's own evaluator: `reference` in the file's precision, `reference:float64` for what the graph says in float64.
+
+onnx's evaluator is the base; what it lacks or gets wrong is in `_operators`. It is slow: a truth, not a runtime.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from onnxproof import onnxfile
+from onnxproof.backends import Description, _operators
+from onnxproof.errors import ModelError, OnnxproofError, Refused, UsageError
+
+Array = np.ndarray[Any, Any]
+_NARROW = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
+_DOUBLE = onnx.TensorProto.DOUBLE
+_DTYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "precision", "stash_type", "softmax_precision"})
+_STASHED = frozenset({"LayerNormalization", "RMSNormalization", "GroupNormalization"})
+"""Operators that must be told to stash in float32 and then use the dtype that they are given."""
+
+
+def describe() -> Description:
+    """What `onnxproof backends` prints."""
+    return Description(name="reference", about="the ONNX standard's evaluator: what the graph says", installed=True, version=onnx.__version__,
+                       device="cpu",
+                       install="pip install onnx", limits="slow; reference:float64 runs the graph in float64; no com.microsoft operators")
+
+
+def open(model: Path | bytes, option: str = "", *, outputs: Sequence[str] | None = None) -> "ReferenceSession":
+    """Open a file (or a serialized model) in its own precision or in float64; `outputs` may name inner values too."""
+    if option not in ("", "float64"):
+        raise UsageError("unknown-option", f"`reference:{option}` is not a precision of the reference evaluator",
+                         help="use `reference` or `reference:float64`")
+    loaded = _load(model)
+    wide = option == "float64"
+    if wide:
+        _promote(loaded, weights=False)
+    if outputs is not None:
+        add_outputs(loaded, outputs)
+    return ReferenceSession(loaded, wide=wide, outputs=outputs)
+
+
+class ReferenceSession:
+    """The evaluator behind the checks that it does not make itself: names, dtypes and shapes of what it is given."""
+
+    def __init__(self, model: onnx.ModelProto, *, wide: bool, outputs: Sequence[str] | None = None) -> None:
+        self._wide = wide
+        self.limit_s: float | None = None
+        """Seconds after which a run is given up and refused with the code `too-slow`."""
+        self._ports = {value.name: value for value in model.graph.input}
+        self._optional = {tensor.name for tensor in model.graph.initializer}
+        try:
+            self._evaluator = (_WideEvaluator if wide else _Evaluator)(model)
+        except OnnxproofError:
+            raise
+        except Exception as why:  # the evaluator reads attributes here, and raises whatever they make it raise
+            raise ModelError("model-refused", "the reference evaluator can't open this model",
+                             notes=[f"{type(why).__name__}: {_short(why)}"]) from why
+        for tensor in model.graph.initializer:  # the evaluator holds them as arrays now
+            tensor.ClearField("raw_data")
+        self.input_names: Sequence[str] = [name for name in self._ports if name not in self._optional]
+        self.output_names: Sequence[str] = list(outputs) if outputs is not None else [value.name for value in model.graph.output]
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
+        """The outputs for these arrays, which stay as they are."""
+        fed = self._checked(inputs)
+        self._evaluator.deadline = time.perf_counter() + self.limit_s if self.limit_s else None
+        with np.errstate(all="ignore"):
+            found = self._evaluator.run(list(self.output_names), fed)
+        given = {id(array) for array in fed.values()}
+        return [np.array(value) if id(value) in given else value for value in found]
+
+    def close(self) -> None:
+        """Let the weights go."""
+        del self._evaluator
+
+    def _checked(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        unknown = [name for name in inputs if name not in self._ports]
+        missing = [name for name in self.input_names if name not in inputs]
+        if unknown or missing:
+            raise Refused("refused", f"the model has no input `{unknown[0]}`" if unknown else f"the input `{missing[0]}` was not given",
+                          notes=[f"its inputs are {', '.join(self.input_names)}"])
+        return {name: self._fit(self._ports[name], array) for name, array in inputs.items()}
+
+    def _fit(self, port: onnx.ValueInfoProto, array: Any) -> Any:
+        tensor = port.type.tensor_type
+        if isinstance(array, list):  # a sequence
+            return [item.astype(np.float64) if self._wide and _is_float(item.dtype) else item for item in array]
+        if not port.type.HasField("tensor_type"):
+            return array
+        array = np.asarray(array)
+        if self._wide and tensor.elem_type == _DOUBLE and _is_float(array.dtype):
+            array = array.astype(np.float64, copy=False)
+        wanted = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)) if tensor.elem_type else array.dtype
+        if wanted != array.dtype and wanted.kind != "O":
+            raise Refused("refused", f"`{port.name}` is {array.dtype}, and the model takes {wanted}")
+        dims = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim] if tensor.HasField("shape") else None
+        if dims is not None and (len(dims) != array.ndim or any(d not in (None, n) for d, n in zip(dims, array.shape, strict=True))):
+            raise Refused("refused",
+                          f"`{port.name}` has the shape {list(array.shape)}, and the model takes {['?' if d is None else d for d in dims]}")
+        return array
+
+
+class _Evaluator(ReferenceEvaluator):
+    """onnx's evaluator with our operators, in subgraphs and functions too (its own `new_ops` does not reach those)."""
+
+    deadline: float | None = None
+
+    def _init(self) -> None:
+        super()._init()
+        for node in self.rt_nodes_:
+            _exact_attributes(node)
+        self._free = None if self.onnx_graph_ is None else _last_uses(self.nodes_, self.output_names_)
+
+    def _load_impl(self, node: onnx.NodeProto, input_types: Any = None) -> Any:
+        if node.domain in ("", "ai.onnx"):
+            ours = _operators.find(node.op_type, self.opsets.get("", self.opsets.get("ai.onnx", onnx.defs.onnx_opset_version())))
+            if ours is not None:
+                return ours
+        try:
+            return super()._load_impl(node, input_types)
+        except NotImplementedError as why:
+            name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
+            raise ModelError("missing-operator", f"the reference evaluator lacks the operator `{name}`", notes=[_short(why)],
+                             help="try `--backend ort`, which has more operators") from why
+
+    def run(self, output_names: Any, feed_inputs: dict[str, Any], attributes: dict[str, Any] | None = None, intermediate: bool = False,
+            check_shape_annotations: bool | None = None, _bindings: Any = None) -> Any:
+        """Evaluate node by node, letting go of each value after its last use, and name the node that can't be evaluated."""
+        wanted = self.output_names if output_names is None else output_names
+        results: dict[str, Any] = {"": None, **self.rt_inits_, **feed_inputs}
+        keep = set(wanted)
+        for place, node in enumerate(self.rt_nodes_):
+            if self.deadline is not None and time.perf_counter() > self.deadline:
+                raise Refused("too-slow", f"the reference evaluator ran out of time at node {place} of {len(self.rt_nodes_)} (`{node.op_type}`)")
+            linked = {"linked_attributes": attributes} if node.has_linked_attribute and attributes else {}
+            context = {"context": results} if node.need_context() else {}
+            try:
+                found = node.run(*[results[name] for name in node.input], **context, **linked)
+            except OnnxproofError:  # from a node of a subgraph, already named
+                raise
+            except Exception as why:  # numpy and the evaluator raise whatever they like; each becomes one of ours with the node's name
+                raise _refused(node.onnx_node, why) from why
+            results.update(zip(node.output, found, strict=False))
+            for name in () if self._free is None else self._free[place]:
+                if name not in keep:
+                    results.pop(name, None)
+        if intermediate:
+            return results
+        return [results[name] for name in wanted]
+
+
+class _WideEvaluator(_Evaluator):
+    """The same in float64: weights are widened as they are loaded, and the standard's own functions are promoted."""
+
+    def __init__(self, proto: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(proto, onnx.FunctionProto):
+            copied = onnx.FunctionProto()
+            copied.CopyFrom(proto)
+            _promote_nodes(copied.node, {})
+            proto = copied
+        super().__init__(proto, *args, **kwargs)
+
+    def _init(self) -> None:
+        super()._init()
+        for name, value in self.rt_inits_.items():
+            if isinstance(value, np.ndarray) and _is_float(value.dtype):
+                self.rt_inits_[name] = value.astype(np.float64, copy=False)
+
+
+def promote(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy of the model in which every float16, bfloat16 and float32 is a float64: weights, constants, casts, types."""
+    copied = onnx.ModelProto()
+    copied.CopyFrom(model)
+    _promote(copied, weights=True)
+    return copied
+
+
+def add_outputs(model: onnx.ModelProto, names: Iterable[str]) -> None:
+    """Make inner values outputs of the graph; a name is all that is needed."""
+    known = {value.name for value in model.graph.output}
+    made = {name for node in model.graph.node for name in node.output}
+    made |= {value.name for value in (*model.graph.input, *model.graph.initializer)}
+    for name in dict.fromkeys(names):
+        if name not in known:
+            if name not in made:
+                raise UsageError("unknown-value", f"the graph has no value `{name}`")
+            model.graph.output.append(onnx.ValueInfoProto(name=name))
+
+
+def _promote(model: onnx.ModelProto, *, weights: bool) -> None:
+    linked = _dtype_parameters(model.functions)
+    _promote_graph(model.graph, linked, weights=weights)
+    for function in model.functions:
+        _promote_nodes(function.node, linked)
+        for value in function.value_info:
+            _promote_type(value.type)
+        for attribute in function.attribute_proto:
+            if attribute.name in linked.get((function.domain, function.name), ()) and attribute.i in _NARROW:
+                attribute.i = _DOUBLE
+
+
+def _promote_graph(graph: onnx.GraphProto, linked: Mapping[tuple[str, str], set[str]], *, weights: bool) -> None:
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        _promote_type(value.type)
+    for tensor in graph.initializer if weights else ():
+        _promote_tensor(tensor)
+    for sparse in graph.sparse_initializer:
+        _promote_tensor(sparse.values)
+    _promote_nodes(graph.node, linked)
+
+
+def _promote_type(kind: onnx.TypeProto) -> None:
+    which = kind.WhichOneof("value")
+    if which in ("tensor_type", "sparse_tensor_type"):
+        tensor = getattr(kind, which)
+        if tensor.elem_type in _NARROW:
+            tensor.elem_type = _DOUBLE
+    elif which in ("sequence_type", "optional_type"):
+        _promote_type(getattr(kind, which).elem_type)
+
+
+def _promote_nodes(nodes: Iterable[onnx.NodeProto], linked: Mapping[tuple[str, str], set[str]]) -> None:
+    for node in nodes:
+        called = linked.get((node.domain, node.op_type))
+        for attribute in node.attribute:
+            named = attribute.name in (_DTYPE_ATTRIBUTES if called is None else called)
+            if named and attribute.i in _NARROW and not (attribute.name == "stash_type" and node.op_type in _STASHED):
+                attribute.i = _DOUBLE
+            _promote_attribute(attribute, linked)
+        if node.op_type == "Constant":
+            _promote_constant(node)
+        elif node.op_type == "ConstantOfShape" and not node.attribute:
+            node.attribute.append(onnx.helper.make_attribute("value", numpy_helper.from_array(np.zeros(1))))
+        elif node.op_type in ("RandomNormal", "RandomUniform", "SequenceEmpty", "HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"):
+            _promote_default(node)
+
+
+def _promote_attribute(attribute: onnx.AttributeProto, linked: Mapping[tuple[str, str], set[str]]) -> None:
+    if attribute.type == onnx.AttributeProto.TENSOR:
+        _promote_tensor(attribute.t)
+    elif attribute.type == onnx.AttributeProto.SPARSE_TENSOR:
+        _promote_tensor(attribute.sparse_tensor.values)
+    elif attribute.type == onnx.AttributeProto.TYPE_PROTO:
+        _promote_type(attribute.tp)
+    elif attribute.type == onnx.AttributeProto.GRAPH:
+        _promote_graph(attribute.g, linked, weights=True)
+    for graph in attribute.graphs:
+        _promote_graph(graph, linked, weights=True)
+
+
+def _promote_constant(node: onnx.NodeProto) -> None:
+    """`value_float` is float32 by its definition, so it becomes a tensor."""
+    for attribute in node.attribute:
+        if attribute.name in ("value_float", "value_floats") and not attribute.ref_attr_name:
+            value = np.array(attribute.f if attribute.name == "value_float" else list(attribute.floats), np.float64)
+            attribute.CopyFrom(onnx.helper.make_attribute("value", numpy_helper.from_array(value)))
+
+
+def _promote_default(node: onnx.NodeProto) -> None:
+    """Operators that answer in float32 when they are told nothing."""
+    name = "output_datatype" if node.op_type in ("HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix") else "dtype"
+    if name not in {attribute.name for attribute in node.attribute}:
+        node.attribute.append(onnx.helper.make_attribute(name, int(_DOUBLE)))
+
+
+def _promote_tensor(tensor: onnx.TensorProto) -> None:
+    if tensor.data_type in _NARROW:
+        wide = numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name)
+        tensor.CopyFrom(wide)
+
+
+def _dtype_parameters(functions: Iterable[onnx.FunctionProto]) -> dict[tuple[str, str], set[str]]:
+    """For each local function, the parameters that its body uses as a dtype: a caller's FLOAT there must become DOUBLE."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for _round in range(3):  # functions may call functions
+        for function in functions:
+            names = found.setdefault((function.domain, function.name), set())
+            for node in onnxfile._walk(function.node):
+                wanted = found.get((node.domain, node.op_type), _DTYPE_ATTRIBUTES)
+                names |= {a.ref_attr_name for a in node.attribute if a.ref_attr_name and a.name in wanted}
+    return found
+
+
+def _load(source: Path | bytes) -> onnx.ModelProto:
+    """The model with what is kept beside it; one standard domain has two spellings, and the evaluator knows one."""
+    model = onnx.load_model_from_string(source) if isinstance(source, bytes) else onnxfile.read(source).model
+    folder = "" if isinstance(source, bytes) else str(Path(source).parent)
+    for tensor in _external_tensors(model):
+        onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)
+        tensor.data_location = onnx.TensorProto.DEFAULT
+        del tensor.external_data[:]
+    for node in onnxfile.walk(model):
+        node.domain = "" if node.domain == "ai.onnx" else node.domain
+    for entry in (*model.opset_import, *(e for f in model.functions for e in f.opset_import)):
+        entry.domain = "" if entry.domain == "ai.onnx" else entry.domain
+    return model
+
+
+def _external_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    for tensor in model.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            yield tensor
+    for node in onnxfile.walk(model):
+        for attribute in node.attribute:
+            candidates = [attribute.t, *attribute.g.initializer] if attribute.type in (onnx.AttributeProto.TENSOR, onnx.AttributeProto.GRAPH) else []
+            yield from (tensor for tensor in candidates if tensor.data_location == onnx.TensorProto.EXTERNAL)
+
+
+def _exact_attributes(node: Any) -> None:
+    """Floats of the file as Python floats: a numpy float32 would pull Python numbers down to float32, and half precision up."""
+    for name in getattr(node, "attributes_names_", ()):
+        value = getattr(node, name)
+        if isinstance(value, np.float32):
+            setattr(node, name, float(value))
+        elif isinstance(value, list) and value and isinstance(value[0], np.float32):
+            setattr(node, name, [float(item) for item in value])
+
+
+def _last_uses(nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> list[list[str]]:
+    """For each node the values that no later node reads, subgraphs included."""
+    last: dict[str, int] = {}
+    for place, node in enumerate(nodes):
+        for name in (*node.output, *(name for inner in onnxfile._walk([node]) for name in inner.input)):
+            last[name] = place
+        for attribute in node.attribute:
+            last.update((value.name, place) for graph in (attribute.g, *attribute.graphs) for value in graph.output)
+    free: list[list[str]] = [[] for _ in nodes]
+    for name, place in last.items():
+        if name and name not in outputs:
+            free[place].append(name)
+    return free
+
+
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    return dtype in (np.float16, np.float32, np.float64) or dtype == ml_dtypes.bfloat16
+
+
+def _refused(node: onnx.NodeProto, why: Exception) -> Refused:
+    cause = why.__cause__ or why
+    return Refused("unevaluated", f"the reference evaluator can't evaluate `{node.op_type}`" + (f" (node `{node.name}`)" if node.name else ""),
+                   notes=[f"{type(cause).__name__}: {_short(cause)}"])
+
+
+def _short(why: BaseException) -> str:
+    return " ".join(str(why).split())[:300]

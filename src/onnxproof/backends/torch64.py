@@ -1,0 +1,87 @@
+"""The truth: the same module in float64, by conversion where that works and by promotion where dtypes are hard-coded."""
+
+import copy
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from onnxproof.backends import Description
+from onnxproof.backends._rounding import Jitter, Promote
+from onnxproof.backends.torch import TorchSession, from_numpy, to_numpy
+from onnxproof.types import NoiseKind
+
+
+def describe() -> Description:
+    """What `onnxproof backends` prints."""
+    return Description(name="torch64", about="the module in float64 (the truth)", installed=True, version=torch.__version__, device="cpu",
+                       install="pip install 'onnxproof[torch]'", limits="runs a Python module, not an ONNX file")
+
+
+class TruthSession:
+    """Runs the module in float64 and says how: `kind` is DOUBLE, PROMOTED, or PERTURBED when neither works.
+
+    The first call always watches every operation. Where none asks for a narrower dtype, later calls run the
+    converted copy without the watch, which costs nothing.
+    """
+
+    def __init__(self, module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        self._own = TorchSession(module, args, kwargs)
+        self.input_names = self._own.input_names
+        self.output_names: Sequence[str] = []
+        self._session = _converted(module, args, kwargs)
+        self._converted = self._session is not None
+        self._plain: bool | None = None if self._converted else False
+        self._session = self._session or self._own
+        self.kind = NoiseKind.DOUBLE if self._converted else NoiseKind.PROMOTED
+
+    def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
+        """The outputs in float64 (integers and booleans in their own dtype)."""
+        wide = {name: from_numpy(array) for name, array in inputs.items()}
+        wide = {name: t.to(torch.complex128 if t.is_complex() else torch.float64) if t.is_floating_point() or t.is_complex() else t
+                for name, t in wide.items()}
+        if self._plain:
+            outputs = self._session.call(wide)
+        else:
+            with Promote() as watch:
+                outputs = self._session.call(wide)
+            if self._plain is None:
+                self._plain = watch.rewrites == 0
+                self.kind = NoiseKind.DOUBLE if self._plain else NoiseKind.PROMOTED
+        self.output_names = [path for path, _ in outputs]
+        return [to_numpy(value) for _, value in outputs]
+
+    def close(self) -> None:
+        """Let the float64 copy go."""
+        self._session = self._own
+
+
+def jittered(session: TorchSession, inputs: Mapping[str, np.ndarray[Any, Any]], seed: int, amplitude: float) -> list[np.ndarray[Any, Any] | None]:
+    """One re-run of the reference with every operation rounded anew."""
+    with Jitter(seed, amplitude):
+        return session.run(inputs)
+
+
+def in_precision(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dtype: str) -> TorchSession | None:
+    """The module converted to float16 or bfloat16, or None where it can't be."""
+    copied = _copy(module)
+    return None if copied is None else TorchSession(copied.to(getattr(torch, dtype)), args, kwargs)
+
+
+def _converted(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TorchSession | None:
+    copied = _copy(module)
+    if copied is None:
+        return None
+    return TorchSession(copied.double(), args, kwargs)
+
+
+def _copy(module: Any) -> Any:
+    """A deep copy, or None: some modules hold what can't be copied, and then promotion serves."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return copy.deepcopy(module) if isinstance(module, torch.nn.Module) else None
+    except (RuntimeError, TypeError, NotImplementedError, AttributeError):
+        return None

@@ -1,0 +1,126 @@
+"""Make the space that generators work in: what each input is for, read from the graph; how dims move, learned from the reference."""
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from onnxproof.cases._space import Array, Role, Slot, Space, evaluate, is_float
+from onnxproof.onnxfile import OnnxFile, constants
+from onnxproof.types import Case, Domain, InputInfo, Signature
+
+_PASSES = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose", "Expand", "Slice", "Split", "Concat", "Add", "Sub",
+                     "Clip", "Gather", "Tile", "Where", "Max", "Min"})
+
+
+def make_space(signature: Signature, example: Mapping[str, Array], file: OnnxFile, *, seed: int = 0, domains: tuple[Domain, ...] = tuple(Domain),
+               data: Iterable[tuple[str, Mapping[str, Array]]] = ()) -> Space:
+    """The space of a pair of models."""
+    tables = table_rows(file)
+    slots = tuple(_slot(info, example[info.name], tables.get(info.onnx_name or ""), signature) for info in signature.inputs)
+    pool = [float(v) for array in constants(file).values() if array.size <= 16 and array.dtype.kind in "fiu" for v in array.reshape(-1)]
+    finite = tuple(dict.fromkeys(v for v in pool if np.isfinite(v)))
+    return Space(signature=signature, slots=slots, seed=seed, constants=finite, domains=domains, data=data)
+
+
+def _slot(info: InputInfo, example: Array, rows: int | None, signature: Signature) -> Slot:
+    if example.dtype.kind == "b":
+        return Slot(info=info, role=Role.MASK, example=example)
+    if is_float(example.dtype) or example.dtype.kind == "c":
+        return Slot(info=info, role=Role.FLOAT, example=example)
+    binary = example.size > 0 and bool(np.isin(example, (0, 1)).all())
+    if "mask" in info.name.lower() and binary or (binary and example.size > 1 and rows is None):
+        return Slot(info=info, role=Role.MASK, example=example)
+    if rows is not None:
+        return Slot(info=info, role=Role.IDS, example=example, high=rows)
+    largest = int(example.max(initial=0))
+    if example.size and int(example.min()) >= 0 and example.ndim:
+        above = sorted({d.example for d in signature.dims if d.example > largest})
+        dims = tuple(d.name for d in signature.dims if above and d.example == above[0] and above[0] <= 2 * largest + 2)
+        fixed = [size for i in signature.inputs for size in i.shape if size > largest]
+        if dims:
+            return Slot(info=info, role=Role.IDS, example=example, high_dims=dims)
+        if fixed and min(fixed) <= 2 * largest + 2:
+            return Slot(info=info, role=Role.IDS, example=example)
+    return Slot(info=info, role=Role.INTEGER, example=example)
+
+
+def table_rows(file: OnnxFile) -> dict[str, int]:
+    """For each integer input that reaches a Gather from a table, the rows of the smallest such table."""
+    tables = {tensor.name: tuple(tensor.dims) for tensor in file.model.graph.initializer}
+    reach: dict[str, set[str]] = {port.name: {port.name} for port in file.inputs}
+    rows: dict[str, int] = {}
+    for node in file.model.graph.node:  # the graph is sorted: one pass follows every value
+        sources = {s for name in node.input for s in reach.get(name, ())}
+        if node.op_type in ("Gather", "GatherElements", "GatherND") and len(node.input) > 1 and node.input[0] in tables:
+            axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+            dims = tables[node.input[0]]
+            for source in reach.get(node.input[1], ()):
+                if dims:
+                    rows[source] = min(rows.get(source, 1 << 62), int(dims[axis]))
+        elif node.op_type in _PASSES and node.op_type != "Gather":
+            for name in node.output:
+                reach[name] = sources
+    return rows
+
+
+def learn_dims(space: Space, accepts: Callable[[Case], bool]) -> Space:
+    """Find out from the reference which dims move alone, which move together, and which follow from others."""
+    for dim in space.signature.dims:
+        if dim.name in space.relations or dim.name in space.pinned:
+            continue
+        step = dim.example + 1 if dim.maximum is None or dim.example < dim.maximum else dim.example - 1
+        if step < 1 or _tied_batch(space, dim.name) is None and _moves(space, {dim.name: step}, accepts):
+            continue
+        space = _relate(space, dim.name, step, accepts)
+    return space
+
+
+def _moves(space: Space, sizes: Mapping[str, int], accepts: Callable[[Case], bool]) -> bool:
+    full = space.sizes(**sizes)
+    return space.fits(full) and accepts(space.case("learn-dims", "learn", "", full))
+
+
+def _tied_batch(space: Space, name: str) -> str | None:
+    """An undeclared leading dim of another input with the same size: moving one alone may pass by broadcasting alone."""
+    dim = space.signature.dim(name)
+    leading = {info.dims[0] for info in space.signature.inputs if info.dims}
+    for other in space.signature.dims:
+        if other.name == name:
+            return None
+        if not dim.declared and {name, other.name} <= leading and other.example == dim.example and other.name not in space.relations:
+            return other.name
+    return None
+
+
+def _relate(space: Space, name: str, step: int, accepts: Callable[[Case], bool]) -> Space:
+    """Try `name = other`, `name = a + b`, `other = name + b`; what the reference accepts is kept, else the dim is pinned."""
+    example = {d.name: d.example for d in space.signature.dims}
+    others = [other for other in example if other != name and other not in space.relations]
+    for expression in [o for o in others if example[o] == example[name]]:
+        trial = replace(space, relations={**space.relations, name: expression})
+        if _moves(trial, {expression: step}, accepts):
+            return trial
+    sums = [(whole, (a, b)) for whole in example for a, b in itertools.combinations([o for o in example if o != whole], 2)
+            if example[whole] == example[a] + example[b] and name in (whole, a, b)]
+    for whole, (a, b) in sums:
+        if whole in space.relations:
+            continue
+        trial = replace(space, relations={**space.relations, whole: f"{a} + {b}"}, pinned=space.pinned - {a, b, whole})
+        mover = a if name == whole else name
+        if _moves(trial, {mover: example[mover] + 1}, accepts):
+            return trial
+    return replace(space, pinned=space.pinned | {name})
+
+
+def describe_dims(space: Space) -> Signature:
+    """The signature with what was learned about its dims."""
+    dims = tuple(replace(d, derived=space.relations.get(d.name, "fixed: the reference refuses other sizes" if d.name in space.pinned else ""))
+                 for d in space.signature.dims)
+    return replace(space.signature, dims=dims)
+
+
+__all__ = ["describe_dims", "evaluate", "learn_dims", "make_space", "table_rows"]
+_ = Any

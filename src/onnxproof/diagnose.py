@@ -1,0 +1,3 @@
+from typing import Any
+def diagnose(proof: Any, run: Any) -> Any:
+    return proof

@@ -1,0 +1,83 @@
+"""Nested containers to named leaves and back: tuples, lists, dicts, named tuples, dataclasses, and what torch's pytree knows."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+
+def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every leaf with its path, in order; None is no leaf.
+
+    >>> list(flatten({"a": (1, 2), "b": None}))
+    [('a.0', 1), ('a.1', 2)]
+    """
+    if value is None:
+        return
+    children = _children(value)
+    if children is None:
+        yield prefix, value
+        return
+    for key, child in children:
+        yield from flatten(child, f"{prefix}.{key}" if prefix else str(key))
+
+
+def rebuild(value: Any, leaves: Mapping[str, Any], prefix: str = "") -> Any:
+    """The same containers with the leaves of those paths replaced; other leaves stay.
+
+    >>> rebuild({"a": (1, 2)}, {"a.1": 5})
+    {'a': (1, 5)}
+    """
+    if value is None:
+        return None
+    children = _children(value)
+    if children is None:
+        return leaves.get(prefix, value)
+    built = {key: rebuild(child, leaves, f"{prefix}.{key}" if prefix else str(key)) for key, child in children}
+    return _like(value, built)
+
+
+def _children(value: Any) -> Sequence[tuple[Any, Any]] | None:
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return list(zip(value._fields, value, strict=True))
+    if isinstance(value, list | tuple):
+        return list(enumerate(value))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
+    return _registered(value)
+
+
+def _registered(value: Any) -> Sequence[tuple[Any, Any]] | None:
+    """Children of a class registered with torch's pytree, such as a KV cache of transformers."""
+    node = _pytree_node(value)
+    if node is None:
+        return None
+    children, _ = node.flatten_fn(value)
+    return list(enumerate(children))
+
+
+def _like(value: Any, built: Mapping[Any, Any]) -> Any:
+    if isinstance(value, Mapping):
+        try:
+            return type(value)(built)  # type: ignore[call-arg]
+        except TypeError:
+            return dict(built)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(**built)
+    if isinstance(value, list | tuple):
+        return type(value)(built.values())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(value, **built)
+    node = _pytree_node(value)
+    _, context = node.flatten_fn(value)
+    return node.unflatten_fn(list(built.values()), context)
+
+
+def _pytree_node(value: Any) -> Any:
+    import sys
+
+    torch = sys.modules.get("torch")
+    if torch is None or isinstance(value, torch.Tensor | int | float | str | bool | bytes):
+        return None
+    return torch.utils._pytree.SUPPORTED_NODES.get(type(value))

@@ -1,0 +1,154 @@
+"""What an ONNX file says about itself, read without its weights, and clear words when it can't be read."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from onnxproof.errors import ModelError
+
+_NUMPY = {onnx.TensorProto.BFLOAT16: "bfloat16"}
+_HALF = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+_QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger",
+                        "MatMulNBits", "QGemm", "QLinearAdd"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """An input or output of the graph."""
+
+    name: str
+    dtype: str
+    dims: tuple[str | int | None, ...] | None
+    """None where the file leaves the rank open; a dim is a size, a name, or None for a nameless open one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxFile:
+    """A loaded graph whose large weights stay on disk."""
+
+    path: Path
+    model: onnx.ModelProto
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    opset: int
+
+    @property
+    def op_types(self) -> frozenset[str]:
+        """Every operator in the graph, subgraphs and functions included."""
+        return frozenset(node.op_type for node in walk(self.model))
+
+    @property
+    def half(self) -> str | None:
+        """`float16` or `bfloat16` when most of the weights are kept in it: the file was made for that precision."""
+        sizes: dict[int, int] = {}
+        for tensor in self.model.graph.initializer:
+            if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, *_HALF):
+                sizes[tensor.data_type] = sizes.get(tensor.data_type, 0) + int(np.prod(tensor.dims))
+        largest = max(sizes, key=lambda kind: sizes[kind], default=0)
+        return {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}.get(largest)
+
+    @property
+    def quantized(self) -> bool:
+        """True when the graph quantizes anything."""
+        return bool(self.op_types & _QUANTIZED)
+
+    def metadata(self, key: str) -> str:
+        """A metadata value of the model or its graph, or an empty string."""
+        found = [p.value for p in (*self.model.metadata_props, *self.model.graph.metadata_props) if p.key == key]
+        return found[0] if found else ""
+
+
+def read(path: str | Path) -> OnnxFile:
+    """Read the graph; its external weights are checked for but not loaded."""
+    path = Path(path)
+    if not path.is_file():
+        raise ModelError("no-such-file", f"there is no file `{path}`", where=str(path), help="check the path; the model is an .onnx file")
+    try:
+        model = onnx.load(path, load_external_data=False)
+        ports = [_port(value) for value in model.graph.input], [_port(value) for value in model.graph.output]
+    except Exception as why:  # protobuf raises several classes, by version
+        raise ModelError("not-onnx", "this file is not an ONNX model, or it is truncated", where=str(path),
+                         notes=[f"{path.stat().st_size} bytes; {type(why).__name__}: {why}"], help="export it again, or fetch it whole (Git LFS?)") from why
+    if not model.graph.node and not model.graph.output:
+        raise ModelError("not-onnx", "this file holds no ONNX graph", where=str(path), notes=[f"{path.stat().st_size} bytes, no node, no output"],
+                         help="export it again, or fetch it whole (Git LFS?)")
+    _check_external_data(path, model)
+    weights = {tensor.name for tensor in model.graph.initializer}
+    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    return OnnxFile(path=path, model=model, inputs=tuple(p for p in ports[0] if p.name not in weights), outputs=tuple(ports[1]), opset=opset)
+
+
+def fingerprint(path: Path) -> str:
+    """SHA-256 of the file and of its external data, read in pieces."""
+    digest = hashlib.sha256()
+    model = onnx.load(path, load_external_data=False)
+    for file in [path, *(path.parent / name for name in sorted(set(_external(model))))]:
+        with file.open("rb") as stream:
+            while piece := stream.read(1 << 20):
+                digest.update(piece)
+    return digest.hexdigest()
+
+
+def walk(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Every node: the graph's, its subgraphs' and the functions'."""
+    yield from _walk(model.graph.node)
+    for function in model.functions:
+        yield from _walk(function.node)
+
+
+def _walk(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _walk(attribute.g.node)
+            for graph in attribute.graphs:
+                yield from _walk(graph.node)
+
+
+def constants(file: OnnxFile, *, largest: int = 64) -> dict[str, np.ndarray]:
+    """Initializers and Constant nodes of at most `largest` elements, by value name."""
+    found: dict[str, np.ndarray] = {}
+    for tensor in file.model.graph.initializer:
+        if int(np.prod(tensor.dims)) <= largest and tensor.data_location != onnx.TensorProto.EXTERNAL:
+            found[tensor.name] = numpy_helper.to_array(tensor)
+    for node in walk(file.model):
+        if node.op_type == "Constant" and node.attribute:
+            value = onnx.helper.get_attribute_value(node.attribute[0])
+            array = numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+            if array.size <= largest and array.dtype.kind in "fiub":
+                found[node.output[0]] = array
+    return found
+
+
+def dtype_name(elem_type: int) -> str:
+    """`float32` for FLOAT and so on."""
+    return _NUMPY.get(elem_type) or str(np.dtype(onnx.helper.tensor_dtype_to_np_dtype(elem_type)))
+
+
+def _port(value: onnx.ValueInfoProto) -> Port:
+    tensor = value.type.tensor_type
+    if not value.type.HasField("tensor_type"):
+        return Port(name=value.name, dtype=value.type.WhichOneof("value") or "unknown", dims=None)
+    dims = None
+    if tensor.HasField("shape"):
+        dims = tuple(d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in tensor.shape.dim)
+    return Port(name=value.name, dtype=dtype_name(tensor.elem_type) if tensor.elem_type else "unknown", dims=dims)
+
+
+def _external(model: onnx.ModelProto) -> Iterator[str]:
+    for tensor in model.graph.initializer:
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            yield from (entry.value for entry in tensor.external_data if entry.key == "location")
+
+
+def _check_external_data(path: Path, model: onnx.ModelProto) -> None:
+    missing = sorted({name for name in _external(model) if not (path.parent / name).is_file()})
+    if missing:
+        raise ModelError("external-data-missing", f"the weights of this model are kept in `{missing[0]}`, which isn't there", where=str(path),
+                         notes=[f"it was looked for in {path.parent}"], help="copy the .data file beside the .onnx file, under its old name")

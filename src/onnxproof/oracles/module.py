@@ -1,0 +1,110 @@
+"""The oracle of a PyTorch module."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxproof.backends._ties import BreakTies
+from onnxproof.backends.torch import TorchSession, bind, to_numpy
+from onnxproof.backends.torch64 import TruthSession, in_precision, jittered
+from onnxproof.execute import Clock
+from onnxproof.oracles import ulp_moved
+from onnxproof.signature import Leaf
+from onnxproof.subject import Subject
+from onnxproof.types import NoiseKind
+
+Array = np.ndarray[Any, Any]
+
+
+class ModuleOracle:
+    """Runs the module in its own precision, in float64, and with its rounding blurred."""
+
+    def __init__(self, subject: Subject, clock: Clock) -> None:
+        self._subject, self._clock = subject, clock
+        self._session = TorchSession(subject.module, subject.args, subject.kwargs)
+        self._truth: TruthSession | None = None
+        self._half: dict[str, TorchSession | None] = {}
+        self._worked = False
+        self.kind = NoiseKind.DOUBLE
+        self.tree = bind(subject.module, subject.args, subject.kwargs)
+
+    @property
+    def session(self) -> TorchSession:
+        """The module in its own precision, for whoever locates and explains."""
+        return self._session
+
+    def example(self) -> dict[str, Array]:
+        """The example inputs as arrays that the module may not spoil."""
+        return {name: np.array(to_numpy(tensor)) for name, tensor in self._session.example.items()}
+
+    def leaves(self, inputs: Mapping[str, Array]) -> tuple[list[Leaf], list[Leaf]]:
+        """Inputs and outputs, by the names of `forward` and of what it returns."""
+        outputs = self.run(inputs)
+        ins = [Leaf(name=n, dtype=str(a.dtype), shape=a.shape) for n, a in inputs.items()]
+        outs = [Leaf(name=n, dtype=str(a.dtype), shape=a.shape) for n, a in zip(self._session.output_names, outputs, strict=True)]
+        return ins, outs
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """The module as it is."""
+        with self._clock.forward("torch"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _known(self._session.run(inputs))
+
+    def truth(self, inputs: Mapping[str, Array]) -> list[Array] | None:
+        """The module in float64; None once neither conversion nor promotion works."""
+        if self.kind is NoiseKind.PERTURBED:
+            return None
+        try:
+            if self._truth is None:
+                self._truth = TruthSession(self._subject.module, self._subject.args, self._subject.kwargs)
+            with self._clock.forward("torch64"), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                answer = _known(self._truth.run(inputs))
+            self.kind, self._worked = self._truth.kind, True
+            return answer
+        except (RuntimeError, TypeError, NotImplementedError, ValueError):
+            if not self._worked:  # a failure after successes is this case's own: it is estimated by re-runs
+                self.kind = NoiseKind.PERTURBED
+            return None
+
+    def rerun(self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False) -> list[Array]:
+        """The module with every operation rounded anew."""
+        with self._clock.forward("torch-rerun"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _known(jittered(self._session, ulp_moved(inputs, seed) if move else inputs, seed, amplitude))
+
+    def in_precision(self, inputs: Mapping[str, Array], dtype: str) -> list[Array] | None:
+        """The module in half precision: what that precision must cost."""
+        if dtype not in self._half:
+            self._half[dtype] = in_precision(self._subject.module, self._subject.args, self._subject.kwargs, dtype)
+        session = self._half[dtype]
+        if session is None:
+            return None
+        from onnxproof.cases._space import as_dtype, is_float
+
+        narrow = {n: as_dtype(a, np.dtype(dtype)) if is_float(a.dtype) else a for n, a in inputs.items()}
+        try:
+            with self._clock.forward("torch-half"):
+                return _known(session.run(narrow))
+        except (RuntimeError, TypeError, NotImplementedError):
+            self._half[dtype] = None
+            return None
+
+    def ties(self, inputs: Mapping[str, Array], rule: str) -> list[Array] | None:
+        """The module with every tie in a sort, top-k or arg-max broken by one rule."""
+        try:
+            with BreakTies(rule) as watch, self._clock.forward("torch-rerun"):
+                answer = _known(self._session.run(inputs))
+            return answer if watch.seen else None
+        except (RuntimeError, TypeError, NotImplementedError):
+            return None
+
+    def findings(self) -> Sequence[str]:
+        """State that a forward pass changed."""
+        return sorted(self._session._keeper.changed)
+
+
+def _known(outputs: Sequence[Array | None]) -> list[Array]:
+    return [output for output in outputs if output is not None]

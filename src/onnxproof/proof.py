@@ -1,0 +1,121 @@
+"""The proof: everything that was measured, and the ways to hand it on."""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from onnxproof import judge
+from onnxproof.errors import VerdictError
+from onnxproof.types import Case, Cause, Coverage, Dropped, Finding, Gap, Location, Note, Policy, Signature, Verdict
+
+SCHEMA = "1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What `verify` returns. It has no truth value of its own: ask for `proof.verdict`."""
+
+    verdict: Verdict
+    subject: str
+    candidate: str
+    backends: tuple[str, ...]
+    gaps: tuple[Gap, ...]
+    notes: tuple[Note, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    location: Location | None = None
+    causes: tuple[Cause, ...] = ()
+    signature: Signature
+    policy: Policy
+    coverage: Coverage = field(default_factory=Coverage)
+    dropped: tuple[Dropped, ...] = ()
+    error: str = ""
+    seed: int = 0
+    budget_s: float = 60.0
+    complete: bool = True
+    """False when the budget ended before the cases did."""
+    replay: str = ""
+    """The command (or call) that runs the worst case again."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    passes: Mapping[str, int] = field(default_factory=dict)
+    witness: Case | None = field(default=None, repr=False, compare=False)
+    """The case that shows the fault best; kept in memory for locating, not written to JSON."""
+
+    def __bool__(self) -> bool:
+        raise TypeError("a proof is more than a yes or no: use proof.verdict or proof.raise_for_verdict()")
+
+    @property
+    def worst(self) -> Gap | None:
+        """The gap that decided, or the one nearest to deciding."""
+        counted = [gap for gap in self.gaps if gap.domain is None]
+        return max(counted, key=lambda gap: judge.severity(gap, self.policy), default=None)
+
+    @property
+    def passed(self) -> bool:
+        """True for FAITHFUL, and for DRIFT unless the policy is strict."""
+        return self.verdict is Verdict.FAITHFUL or (self.verdict is Verdict.DRIFT and not self.policy.strict)
+
+    def judged(self, policy: Policy) -> "Proof":
+        """The same measurements under another policy; nothing is run."""
+        if self.verdict is Verdict.ERROR:
+            return replace(self, policy=policy)
+        return replace(self, policy=policy, verdict=judge.judge(self.gaps, policy, notes=self.notes, findings=self.findings))
+
+    def raise_for_verdict(self) -> None:
+        """Raise `VerdictError`, with everything a CI log needs, unless the proof passed."""
+        if not self.passed:
+            raise VerdictError(f"verdict-{self.verdict.value}", self.sentence(), where=self.candidate, notes=self._facts(), help=self.replay and f"replay: {self.replay}")
+
+    def sentence(self) -> str:
+        """The verdict in one sentence."""
+        worst = self.worst
+        if self.verdict is Verdict.ERROR:
+            return f"the proof could not be completed: {self.error}"
+        if worst is None or self.verdict is Verdict.VACUOUS:
+            return "nothing was compared, so nothing is proven"
+        cases = len({gap.case for gap in self.gaps})
+        if self.verdict is Verdict.FAITHFUL:
+            return f"{self.candidate} says what {self.subject} says: {cases} cases, at most {worst.noise_ratio:.1f} times the rounding noise"
+        how = f"{worst.detail}" if worst.status.value not in ("compared", "dtype") else _size(worst)
+        word = "drifts from" if self.verdict is Verdict.DRIFT else "does not say what"
+        tail = "" if self.verdict is Verdict.DRIFT else " says"
+        return f"{self.candidate} {word} {self.subject}{tail}: output `{worst.output}`, case `{worst.case}` on {worst.backend}, {how}"
+
+    def _facts(self) -> Sequence[str]:
+        facts = []
+        if self.location is not None:
+            place = f"{self.location.source.file}:{self.location.source.line}: `{self.location.source.text}`" if self.location.source else ""
+            facts.append(f"stage {self.location.stage.value}, node {', '.join(self.location.nodes[:3]) or 'unknown'} {place}".strip())
+        facts += [f"cause {'proven' if cause.proven else 'likely'}: {cause.code}: {cause.title}; {cause.evidence}" for cause in self.causes[:2]]
+        facts += [finding.what for finding in self.findings[:3]]
+        bad = [gap for gap in self.gaps if judge.judge_gap(gap, self.policy) in (Verdict.DRIFT, Verdict.DIVERGED)]
+        facts.append(f"{len({g.case for g in bad})} of {len({g.case for g in self.gaps})} cases differ")
+        return facts
+
+    def to_json(self, path: str | Path) -> None:
+        """Write the proof as JSON; the schema is published in docs/."""
+        self._write("json", path)
+
+    def to_html(self, path: str | Path) -> None:
+        """Write a report that opens offline."""
+        self._write("html", path)
+
+    def to_junit(self, path: str | Path) -> None:
+        """Write JUnit XML for CI."""
+        self._write("junit", path)
+
+    def _write(self, writer: str, path: str | Path) -> None:
+        write: Any = importlib.import_module(f"onnxproof.report.{writer}_writer").write
+        write(self, path)
+
+
+def _size(gap: Gap) -> str:
+    if gap.lost:
+        return f"{gap.lost} elements are NaN or infinite where the reference is finite"
+    if gap.mismatches:
+        return f"{gap.mismatches} of {gap.compared} integers differ"
+    within = "passes" if gap.allowance <= 1 else "fails"
+    return f"{gap.noise_ratio:,.0f} times the rounding noise (max abs {gap.max_abs:.3g}; allclose {within})"

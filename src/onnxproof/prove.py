@@ -1,0 +1,240 @@
+"""The whole way: subject, cases, runs, gaps, verdict; then, when the verdict is bad, where and why."""
+
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from onnxproof import cases as generators
+from onnxproof import data as user_data
+from onnxproof import judge, onnxfile, signature, subject
+from onnxproof.cases import _learn
+from onnxproof.cases._climb import climb
+from onnxproof.errors import BackendError, InputError, ModelError, OnnxproofError
+from onnxproof.execute import Candidate, Clock
+from onnxproof.oracles import Oracle, open_oracle
+from onnxproof.proof import Proof
+from onnxproof.trial import ReferenceRefused, Trial
+from onnxproof.types import Case, Dropped, Finding, Gap, Note, Policy, Signature, Verdict
+
+_ENOUGH = 16
+"""Cases that differ beyond tolerance before the rest is left out: the verdict is known, and the user is waiting."""
+_SHARE_FOR_SEARCH = 0.3
+_NOTES_A_GROUP = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What a progress bar shows."""
+
+    case: str
+    done: int
+    elapsed: float
+    budget: float
+    step: str = "cases"
+
+
+Report = Callable[[Progress], None]
+
+
+def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None, backends: Sequence[str] = ("ort",),
+           policy: Policy | None = None, budget_s: float = 60.0, seed: int = 0, explain: bool = True, only: Sequence[str] = (),
+           progress: Report | None = None) -> Proof:
+    """Prove that an ONNX file says what a PyTorch module says.
+
+    >>> import torch, onnxproof
+    >>> module, x = torch.nn.Linear(4, 2).eval(), torch.randn(3, 4)
+    >>> proof = onnxproof.export(module, (x,), "linear.onnx")      # doctest: +SKIP
+    >>> onnxproof.verify(module, "linear.onnx", (x,)).verdict      # doctest: +SKIP
+    <Verdict.FAITHFUL: 'faithful'>
+    """
+    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
+    run = Run(found, Path(onnx), tuple(backends), policy or Policy(), budget_s=budget_s, seed=seed, only=tuple(only), progress=progress)
+    proof = run.prove()
+    if explain and proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED):
+        from onnxproof.diagnose import diagnose
+
+        proof = diagnose(proof, run)
+    return proof
+
+
+def diff(first: str | Path, second: str | Path, example_inputs: Any = None, *, data: Any = None, backends: Sequence[str] = ("ort",), policy: Policy | None = None,
+         budget_s: float = 60.0, seed: int = 0, explain: bool = True, only: Sequence[str] = (), progress: Report | None = None) -> Proof:
+    """Prove that two ONNX files say the same; the first is the reference, and PyTorch is not needed."""
+    if Path(first).suffix != ".onnx":
+        raise InputError("not-onnx", f"`{first}` is not an .onnx file", help="`onnxproof verify` takes a PyTorch reference")
+    return verify(str(first), second, example_inputs, data=data, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only,
+                  progress=progress)
+
+
+class Run:
+    """One verification: what it opened, what it has measured so far."""
+
+    def __init__(self, found: subject.Subject, path: Path, backends: tuple[str, ...], policy: Policy, *, budget_s: float, seed: int, only: tuple[str, ...] = (),
+                 progress: Report | None = None) -> None:
+        self.subject, self.path, self.backends, self.policy = found, path, backends, policy
+        self.budget_s, self.seed, self._only, self._progress = budget_s, seed, only, progress
+        self.clock = Clock()
+        self.file = onnxfile.read(path)
+        self.gaps: list[Gap] = []
+        self.notes: list[Note] = []
+        self.findings: list[Finding] = []
+        self.dropped: list[Dropped] = []
+        self.witness: Case | None = None
+        self._witness_key: tuple[Any, ...] = ()
+        self._best: list[tuple[float, Case]] = []
+        self.complete = True
+
+    def prove(self) -> Proof:
+        """Run the cases within the budget and judge; what was measured before an error is kept."""
+        error = ""
+        self.oracle: Oracle = open_oracle(self.subject, self.clock)
+        self.signature = self._pair()
+        self.candidates: list[Candidate] = []
+        try:
+            self.candidates = [Candidate(name, self.path, self.signature, self.clock) for name in self.backends]
+            self._cases()
+        except (BackendError, ModelError) as why:
+            if isinstance(why, ImportError) or not self.gaps:
+                raise
+            error = why.render()
+        finally:
+            for candidate in self.candidates:
+                candidate.close()
+        return self._proof(error)
+
+    def _pair(self) -> Signature:
+        example = self.oracle.example()
+        try:
+            inputs, outputs = self.oracle.leaves(example)
+        except OnnxproofError:
+            raise
+        except Exception as why:  # the user's own module on the user's own example
+            raise InputError("example-refused", f"the reference refuses the example inputs: {type(why).__name__}: {why}",
+                             help="call the module with them by itself; inputs are a tuple, or a dict of keyword inputs") from why
+        merged, findings = signature.merge(inputs, outputs, self.file, tree=self.oracle.tree, dynamic_shapes=self.subject.dynamic_shapes)
+        self.findings += findings
+        return merged
+
+    def _cases(self) -> None:
+        stream = user_data.stream(self.subject.data, [i.name for i in self.signature.inputs])
+        space = _learn.make_space(self.signature, self.oracle.example(), self.file, seed=self.seed, domains=self.policy.domains, data=stream)
+        space = _learn.learn_dims(space, self._accepts)
+        self.signature = _learn.describe_dims(space)
+        trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed)
+        for case in generators.plan(space):
+            if not self._only or case.name in self._only:
+                if self._stop():
+                    self.complete = False
+                    break
+                self._one(trial, case)
+        if not self._only:
+            self._search(trial)
+
+    def _one(self, trial: Trial, case: Case) -> float:
+        """Run one case; returns how near it came to an alarm."""
+        if self._progress:
+            self._progress(Progress(case=case.name, done=len({g.case for g in self.gaps}), elapsed=self.clock.elapsed, budget=self.budget_s))
+        try:
+            outcome = trial.run(case)
+        except ReferenceRefused as why:
+            self.dropped.append(Dropped(case=case.name, reason=str(why)[:200]))
+            return 0.0
+        self.gaps += outcome.gaps
+        self.notes += outcome.notes
+        return self._remember(case, outcome.gaps)
+
+    def _remember(self, case: Case, gaps: Sequence[Gap]) -> float:
+        """Keep the best witness of a fault, and the few cases from which a search may start."""
+        counted = [gap for gap in gaps if gap.domain is None]
+        if not counted:
+            return 0.0
+        worst = max(counted, key=lambda gap: judge.severity(gap, self.policy))
+        rank, ratio = judge.severity(worst, self.policy)
+        plain = case.domain is None
+        key = (rank, plain and not worst.lost, worst.status.value == "compared", case.ordinary, min(ratio, 1e6))
+        if rank > 0 and (self.witness is None or key > self._witness_key):
+            self.witness, self._witness_key = case, key
+        if plain and not rank:
+            self._best = sorted([*self._best, (ratio, case)], key=lambda pair: -pair[0])[:4]
+        return ratio
+
+    def _search(self, trial: Trial) -> None:
+        """Climb towards disagreement from the cases that came nearest, for a share of the time the others took."""
+        if self._bad_cases() or not self._best:
+            return
+        until = min(self.budget_s * 0.95, self.clock.elapsed * (1 + _SHARE_FOR_SEARCH))
+        walk = climb(self._best, self.seed)
+        case = next(walk, None)
+        while case is not None and self.clock.elapsed < until and not self._bad_cases():
+            score = self._one(trial, case)
+            try:
+                case = walk.send(score)
+            except StopIteration:
+                break
+
+    def _stop(self) -> bool:
+        return self.clock.elapsed > self.budget_s * 0.95 or self._bad_cases() >= _ENOUGH
+
+    def _bad_cases(self) -> int:
+        return len({g.case for g in self.gaps if judge.judge_gap(g, self.policy) in (Verdict.DRIFT, Verdict.DIVERGED)})
+
+    def _accepts(self, case: Case) -> bool:
+        try:
+            self.oracle.run(case.inputs)
+        except Exception:  # any refusal is an answer here
+            return False
+        return True
+
+    def _proof(self, error: str) -> Proof:
+        verdict = Verdict.ERROR if error else judge.judge(self.gaps, self.policy, notes=self.notes, findings=self.findings)
+        self.findings += [Finding(code="state", what=f"the module keeps state between calls: a forward pass changes {what}",
+                                  help="an exported graph keeps none; pass the state in and out") for what in self.oracle.findings()]
+        proof = Proof(verdict=verdict, subject=self.subject.name, candidate=str(self.path), backends=self.backends, gaps=tuple(self.gaps),
+                      notes=tuple(_few(self.notes)), findings=tuple(self.findings), signature=self.signature, policy=self.policy, dropped=tuple(self.dropped),
+                      error=error, seed=self.seed, budget_s=self.budget_s, complete=self.complete, environment=environment(),
+                      hashes={"candidate": onnxfile.fingerprint(self.path)}, seconds={**self.clock.seconds, "total": self.clock.elapsed},
+                      passes=dict(self.clock.passes), witness=self.witness)
+        return replace(proof, replay=self._replay(proof))
+
+    def _replay(self, proof: Proof) -> str:
+        worst = proof.worst
+        if worst is None:
+            return ""
+        if self.subject.origin:
+            verb = "diff" if self.subject.onnx else "verify"
+            return f"onnxproof {verb} {self.subject.origin} {self.path} --case '{worst.case}' --backend {worst.backend} --seed {self.seed}"
+        return f"onnxproof.verify(model, {str(self.path)!r}, example_inputs, backends=({worst.backend!r},), seed={self.seed}, only=({worst.case!r},))"
+
+
+def _few(notes: Sequence[Note]) -> Iterator[Note]:
+    """The first few notes of each kind: the hundredth NaN says nothing new."""
+    seen: dict[tuple[str, ...], int] = {}
+    for note in notes:
+        key = (note.domain.value, note.backend, note.output)
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= _NOTES_A_GROUP:
+            yield note
+
+
+def environment() -> dict[str, str]:
+    """Versions and hardware, so that two proofs can be told apart."""
+    found = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system(), "processor": _processor(),
+             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    for package in ("onnxproof", "torch", "onnx", "onnxruntime", "onnxscript", "numpy", "openvino"):
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())

@@ -1,0 +1,72 @@
+"""The published JSON Schema of a proof, made from the dataclasses themselves: `python -m onnxproof.report.schema > docs/proof.schema.json`."""
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+from onnxproof.proof import SCHEMA, Proof
+from onnxproof.report.json_writer import LEFT_OUT, hints
+
+_PLAIN: dict[Any, dict[str, Any]] = {
+    str: {"type": "string"}, int: {"type": "integer"}, bool: {"type": "boolean"}, NoneType: {"type": "null"}, Any: {},
+    float: {"$ref": "#/$defs/number"},
+}
+_NUMBER = {"description": "JSON has no infinities and no NaN, so these three are strings.", "anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
+
+
+def make() -> dict[str, Any]:
+    """The whole schema: a proof, or the small document of a run that ended before anything was measured."""
+    defs: dict[str, Any] = {"number": _NUMBER}
+    _object(Proof, defs)
+    version = {"const": SCHEMA, "description": "The version of this form."}
+    proof = defs["Proof"]
+    proof["properties"] = {"schema": version} | proof["properties"]
+    proof["required"] = ["schema", *proof["required"]]
+    defs["Failure"] = {"description": "A run that ended before anything was measured.", "type": "object", "additionalProperties": False,
+                       "required": ["schema", "verdict", "error"], "properties": {"schema": version, "verdict": {"const": "error"}, "error": {"type": "string"}}}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "onnxproof proof",
+            "oneOf": [{"$ref": "#/$defs/Proof"}, {"$ref": "#/$defs/Failure"}], "$defs": dict(sorted(defs.items()))}
+
+
+def text() -> str:
+    """The file as it is published."""
+    return json.dumps(make(), indent=2) + "\n"
+
+
+def _object(kind: type, defs: dict[str, Any]) -> dict[str, Any]:
+    """A reference to the definition of a dataclass, which is made on first sight."""
+    name = kind.__name__
+    if name not in defs:
+        defs[name] = {}
+        mine = [field.name for field in fields(kind) if field.name not in LEFT_OUT]
+        defs[name] = {"description": (kind.__doc__ or "").strip().partition("\n")[0], "type": "object", "additionalProperties": False, "required": mine,
+                      "properties": {field: _schema(hints(kind)[field], defs) for field in mine}}
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _schema(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (UnionType, Union):
+        return {"anyOf": [_schema(item, defs) for item in inner]}
+    if origin is tuple and inner[1:] == (...,):
+        return {"type": "array", "items": _schema(inner[0], defs)}
+    if origin is tuple:
+        return {"type": "array", "prefixItems": [_schema(item, defs) for item in inner], "minItems": len(inner), "maxItems": len(inner), "items": False}
+    if origin is not None and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": _schema(inner[1], defs)}
+    if is_dataclass(kind) and isinstance(kind, type):
+        return _object(kind, defs)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        defs.setdefault(kind.__name__, {"description": (kind.__doc__ or "").strip().partition("\n")[0], "enum": [item.value for item in kind]})
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+    raise TypeError(f"no schema for {kind}")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

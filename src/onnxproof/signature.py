@@ -1,0 +1,210 @@
+"""How two models' inputs, outputs and dims go together, and what about that a user should know."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from onnxproof import nest
+from onnxproof.errors import InputError
+from onnxproof.onnxfile import OnnxFile, Port
+from onnxproof.types import DimInfo, Finding, InputInfo, OutputInfo, Signature
+
+_RANGES = "pkg.torch.export.ExportedProgram.range_constraints"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaf:
+    """One tensor of the reference, by its path in the example."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+
+def merge(inputs: Sequence[Leaf], outputs: Sequence[Leaf], file: OnnxFile, *, tree: Any = None, dynamic_shapes: Any = None) -> tuple[Signature, list[Finding]]:
+    """The signature of the pair, and findings such as a dim the user calls dynamic and the file has fixed."""
+    findings: list[Finding] = []
+    paired = _pair_inputs(inputs, file, findings)
+    specs = dim_specs(tree, dynamic_shapes)
+    dims = _Dims(recorded=_recorded(file))
+    infos = tuple(_input(leaf, port, by, specs, dims, findings, given=dynamic_shapes is not None) for leaf, port, by in paired)
+    outs = _pair_outputs(outputs, file, findings)
+    return Signature(inputs=infos, outputs=outs, dims=dims.all()), findings
+
+
+def _same(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _pair_inputs(leaves: Sequence[Leaf], file: OnnxFile, findings: list[Finding]) -> list[tuple[Leaf, Port | None, str]]:
+    ports = {port.name: port for port in file.inputs}
+    by_name = {leaf.name: ports[_same(leaf.name)] for leaf in leaves if _same(leaf.name) in ports}
+    by_name |= {leaf.name: ports[leaf.name] for leaf in leaves if leaf.name in ports}
+    rest = [port for port in file.inputs if port not in by_name.values()]
+    unnamed = [leaf for leaf in leaves if leaf.name not in by_name]
+    by_place = _align(unnamed, rest) if rest else {}
+    lonely = [port for port in rest if port not in by_place.values()]
+    if lonely:
+        have = ", ".join(f"`{leaf.name}` {leaf.dtype}{list(leaf.shape)}" for leaf in leaves)
+        raise InputError("input-missing", f"the file takes an input `{lonely[0].name}` that the reference does not have", where=str(file.path),
+                         notes=[f"the reference takes {have}", f"the file takes {', '.join(ports)}"],
+                         help="pass example inputs for all of the file's inputs, in the order of `forward`")
+    result: list[tuple[Leaf, Port | None, str]] = []
+    for leaf in leaves:
+        if leaf.name in by_name:
+            result.append((leaf, by_name[leaf.name], "name"))
+        elif leaf.name in by_place:
+            result.append((leaf, by_place[leaf.name], "position"))
+        else:
+            result.append((leaf, None, "absent"))
+            findings.append(Finding(code="input-absent", what=f"the file has no input for `{leaf.name}`: constant folding or the exporter removed it",
+                                    help="it is varied all the same: if the reference answers to it, the outputs will differ"))
+    return result
+
+
+def _align(leaves: Sequence[Leaf], ports: Sequence[Port]) -> dict[str, Port]:
+    """Pairs in order; where the file has fewer inputs, the first order-keeping choice whose dtypes and ranks fit."""
+    if len(leaves) == len(ports):
+        return {leaf.name: port for leaf, port in zip(leaves, ports, strict=True)}
+    pairs: dict[str, Port] = {}
+    waiting = list(ports)
+    for index, leaf in enumerate(leaves):
+        must = len(leaves) - index <= len(waiting)
+        if waiting and (must or _fits(leaf, waiting[0])):
+            pairs[leaf.name] = waiting.pop(0)
+    return pairs
+
+
+def _fits(leaf: Leaf, port: Port) -> bool:
+    if port.dtype != leaf.dtype or (port.dims is not None and len(port.dims) != len(leaf.shape)):
+        return False
+    return port.dims is None or all(not isinstance(d, int) or d == size for d, size in zip(port.dims, leaf.shape, strict=True))
+
+
+def _pair_outputs(leaves: Sequence[Leaf], file: OnnxFile, findings: list[Finding]) -> tuple[OutputInfo, ...]:
+    ports = [port.name for port in file.outputs]
+    names = {leaf.name: next((p for p in ports if p in (leaf.name, _same(leaf.name))), None) for leaf in leaves}
+    by_name = bool(leaves) and all(names.values())
+    infos = []
+    for place, leaf in enumerate(leaves):
+        onnx_name = names[leaf.name] if by_name else (ports[place] if place < len(ports) else None)
+        infos.append(OutputInfo(name=leaf.name, dtype=leaf.dtype, shape=leaf.shape, onnx_name=onnx_name, paired_by="name" if by_name else "position"))
+    extra = [port for port in ports if port not in {info.onnx_name for info in infos}]
+    if extra:
+        findings.append(Finding(code="output-extra", what=f"the file returns {', '.join(f'`{e}`' for e in extra)}, which the reference does not"))
+    return tuple(infos)
+
+
+class _Dims:
+    """The open dims met so far, by name."""
+
+    def __init__(self, recorded: tuple[int, ...]) -> None:
+        self._found: dict[str, DimInfo] = {}
+        self._recorded = recorded
+
+    def add(self, info: DimInfo) -> str:
+        old = self._found.get(info.name)
+        if old is not None and old.example != info.example and 1 not in (old.example, info.example):
+            info = replace(info, name=f"{info.name}_{info.example}")  # one name for two sizes: keep them apart
+        bounds = (None, max(self._recorded)) if self._recorded else (None, None)
+        if old is None or info.declared:
+            self._found[info.name] = replace(info, recorded=bounds)
+        return info.name
+
+    def all(self) -> tuple[DimInfo, ...]:
+        return tuple(self._found.values())
+
+
+def _input(leaf: Leaf, port: Port | None, by: str, specs: Mapping[str, Mapping[int, Any]], dims: _Dims, findings: list[Finding], *, given: bool) -> InputInfo:
+    if port is not None and port.dims is not None and len(port.dims) != len(leaf.shape):
+        raise InputError("rank-differs", f"`{leaf.name}` has {len(leaf.shape)} dims and the file's `{port.name}` has {len(port.dims)}",
+                         notes=[f"the example is {leaf.dtype}{list(leaf.shape)}, the file says {list(port.dims)}"],
+                         help="pass the example as the file takes it, or check the order of the inputs")
+    if port is not None and port.dtype not in (leaf.dtype, "unknown"):
+        findings.append(Finding(code="input-dtype", what=f"`{leaf.name}` is {leaf.dtype} for the reference and {port.dtype} for the file (`{port.name}`)",
+                                help="it is converted for the file; values that the narrower type can't hold will show as a difference"))
+    wanted = specs.get(leaf.name, {})
+    merged: list[str | int] = []
+    for axis, size in enumerate(leaf.shape):
+        filed = port.dims[axis] if port is not None and port.dims is not None else (size if port is not None else None)
+        merged.append(_dim(leaf, axis, size, filed, wanted.get(axis), dims, findings, given=given))
+    return InputInfo(name=leaf.name, dtype=leaf.dtype, shape=leaf.shape, dims=tuple(merged), onnx_name=port.name if port else None,
+                     onnx_dtype=port.dtype if port else None, paired_by=by)
+
+
+def _dim(leaf: Leaf, axis: int, size: int, filed: str | int | None, spec: Any, dims: _Dims, findings: list[Finding], *, given: bool) -> str | int:
+    """One dim: the user's word first, then the file's."""
+    fallback = filed if isinstance(filed, str) and filed.isidentifier() else f"{_same(leaf.name)}_{axis}"
+    kind = _kind(spec)
+    if kind == "open":
+        name = _spec_name(spec) or fallback
+        low, high = _spec_range(spec)
+        if isinstance(filed, int):
+            findings.append(Finding(code="dim-fixed", what=f"dim {axis} of `{leaf.name}` (`{name}`) is meant to vary, and the file has it fixed at {filed}",
+                                    help="export again with dynamic_shapes (or dynamic_axes) for it"))
+        return dims.add(DimInfo(name=name, example=size, minimum=low, maximum=high, declared=True))
+    if isinstance(filed, int):
+        if filed != size:
+            raise InputError("size-differs", f"dim {axis} of `{leaf.name}` is {size} in the example and fixed at {filed} in the file",
+                             help="pass an example of the file's size, or export again with a dynamic dim")
+        return size
+    if given and kind == "closed":
+        return size
+    return dims.add(DimInfo(name=fallback, example=size))
+
+
+def dim_specs(tree: Any, dynamic_shapes: Any) -> dict[str, dict[int, Any]]:
+    """The user's `dynamic_shapes` by leaf and axis: dicts, tuples and None, nested as the inputs are."""
+    if dynamic_shapes is None or tree is None:
+        return {}
+    found: dict[str, dict[int, Any]] = {}
+    if not isinstance(dynamic_shapes, Mapping):
+        dynamic_shapes = dict(zip(tree, dynamic_shapes, strict=False))
+    unknown = [name for name in dynamic_shapes if name not in tree]
+    if unknown:
+        raise InputError("unknown-input", f"dynamic_shapes names `{unknown[0]}`, which the reference does not take", notes=[f"it takes {', '.join(tree)}"])
+    for name, value in tree.items():
+        _collect(value, dynamic_shapes.get(name), name, found)
+    return found
+
+
+def _collect(value: Any, spec: Any, path: str, found: dict[str, dict[int, Any]]) -> None:
+    if value is None or spec is None:
+        return
+    leaves = list(nest.flatten(value))
+    if len(leaves) == 1 and leaves[0][0] == "":
+        axes = spec.items() if isinstance(spec, Mapping) else enumerate(spec)
+        found[path] = {int(axis): entry for axis, entry in axes}
+        return
+    children = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else []
+    for key, child in children:
+        inner = spec.get(key) if isinstance(spec, Mapping) else spec[key] if isinstance(key, int) and key < len(spec) else None
+        _collect(child, inner, f"{path}.{key}", found)
+
+
+def _kind(spec: Any) -> str:
+    """open (a name, a Dim, DYNAMIC), auto (the file decides), or closed."""
+    if spec is None or isinstance(spec, int):
+        return "closed"
+    text = str(getattr(spec, "type", spec)).upper()
+    if "AUTO" in text and not isinstance(spec, str):
+        return "auto"
+    return "closed" if "STATIC" in text and not isinstance(spec, str) else "open"
+
+
+def _spec_name(spec: Any) -> str:
+    if isinstance(spec, str):
+        return spec
+    name = getattr(spec, "__name__", "")
+    return name if isinstance(name, str) and name.isidentifier() else ""
+
+
+def _spec_range(spec: Any) -> tuple[int, int | None]:
+    low, high = getattr(spec, "min", None), getattr(spec, "max", None)
+    return (low if isinstance(low, int) else 0, int(high) if isinstance(high, int) and high < 1 << 40 else None)
+
+
+def _recorded(file: OnnxFile) -> tuple[int, ...]:
+    """The upper bounds the exporter assumed. It keeps them under names that the file no longer uses, so they are a pool."""
+    return tuple(int(high) for high in re.findall(r"VR\[\d+, (\d+)\]", file.metadata(_RANGES)))

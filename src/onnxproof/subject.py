@@ -1,0 +1,211 @@
+"""Load a reference: a module in memory, `file.py:factory`, `package.module:factory`, .pt2, TorchScript, .onnx, a Hugging Face folder."""
+
+import importlib
+import importlib.util
+import sys
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxproof.errors import SubjectError
+
+_FORMS = "an nn.Module, `file.py:factory`, `package.module:factory`, a .pt2, a TorchScript file, an .onnx, a Hugging Face folder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is to be proven: a module, how it is called, and which of its dims may vary. A factory may return one."""
+
+    module: Any = None
+    example_inputs: Any = None
+    dynamic_shapes: Any = None
+    data: Any = None
+    name: str = ""
+    onnx: Path | None = None
+    """Set instead of `module` when the reference is itself an ONNX file."""
+    origin: str = ""
+    """The words that load it again, for the line that replays a case; empty for a module in memory."""
+    args: tuple[Any, ...] = field(default=(), repr=False)
+    kwargs: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def load(source: Any, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None) -> Subject:
+    """A subject from any of the forms; what the caller passes wins over what the factory returned."""
+    found = _load(source)
+    example = found.example_inputs if example_inputs is None else example_inputs
+    if found.onnx is None and example is None:
+        raise SubjectError("no-example", f"`{found.name}` needs example inputs to be called with", where=found.origin,
+                           help="pass example_inputs, or let the factory return (module, example_inputs)")
+    args, kwargs = arguments(example)
+    return Subject(module=found.module, example_inputs=example, name=found.name, onnx=found.onnx, origin=found.origin, args=args, kwargs=kwargs,
+                   dynamic_shapes=found.dynamic_shapes if dynamic_shapes is None else dynamic_shapes, data=found.data if data is None else data)
+
+
+def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword inputs, with numpy arrays made tensors: a tuple, a dict of keywords, or one value."""
+    if example is None:
+        return (), {}
+    if isinstance(example, Mapping):
+        return (), {str(name): _tensors(value) for name, value in example.items()}
+    if isinstance(example, list | tuple):
+        return tuple(_tensors(value) for value in example), {}
+    return (_tensors(example),), {}
+
+
+def _tensors(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        from onnxproof.backends.torch import from_numpy
+
+        return from_numpy(value)
+    if isinstance(value, Mapping) and type(value) is dict:
+        return {name: _tensors(item) for name, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_tensors(item) for item in value)
+    return value
+
+
+def _load(source: Any) -> Subject:
+    if isinstance(source, Subject):
+        return source
+    if callable(source) and not isinstance(source, str | Path):
+        return Subject(module=source, name=type(source).__name__)
+    if not isinstance(source, str | Path):
+        raise SubjectError("unknown-subject", f"a {type(source).__name__} is not something onnxproof can load", help=f"give {_FORMS}")
+    text = str(source)
+    path = Path(text)
+    if path.suffix == ".onnx":
+        return Subject(onnx=path, name=path.name, origin=text)
+    if path.is_dir():
+        return _hugging_face(path)
+    if path.suffix == ".pt2":
+        return _exported_program(path)
+    if path.suffix in (".pt", ".pth", ".ts", ".torchscript", ".jit"):
+        return _torchscript(path)
+    if ":" in text:
+        return _factory(text)
+    raise SubjectError("unknown-subject", f"`{text}` is not something onnxproof can load", help=f"give {_FORMS}")
+
+
+def _factory(text: str) -> Subject:
+    place, _, name = text.rpartition(":")
+    module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place, text)
+    factory = getattr(module, name, None)
+    if factory is None:
+        public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_") and getattr(v, "__module__", "") == module.__name__]
+        raise SubjectError("no-factory", f"`{place}` has no `{name}`", where=text, notes=[f"it defines {', '.join(public) or 'nothing callable'}"])
+    try:
+        built = factory() if callable(factory) and not _is_module(factory) else factory
+    except Exception as why:  # the user's own code: whatever it raises is told in its words
+        raise SubjectError("factory-raised", f"`{name}()` raised {type(why).__name__}: {why}", where=_raised_at(why, text),
+                           help="call it by itself to see the whole traceback, or add --debug") from why
+    return _from_factory(built, name, text)
+
+
+def _from_factory(built: Any, name: str, origin: str) -> Subject:
+    if isinstance(built, Subject):
+        return Subject(module=built.module, example_inputs=built.example_inputs, dynamic_shapes=built.dynamic_shapes, data=built.data,
+                       name=built.name or name, onnx=built.onnx, origin=origin)
+    if isinstance(built, tuple) and len(built) == 2 and _is_module(built[0]):
+        return Subject(module=built[0], example_inputs=built[1], name=name, origin=origin)
+    if _is_module(built):
+        return Subject(module=built, name=name, origin=origin)
+    raise SubjectError("bad-factory", f"`{name}()` returned a {type(built).__name__}", where=origin,
+                       help="return a module, (module, example_inputs), or an onnxproof.Subject")
+
+
+def _import_file(path: Path) -> Any:
+    if not path.is_file():
+        raise SubjectError("no-such-file", f"there is no file `{path}`", where=str(path))
+    name = f"onnxproof_subject_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickling look a class's module up here
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as why:  # the user's own code
+        raise SubjectError("file-raised", f"importing `{path}` raised {type(why).__name__}: {why}", where=_raised_at(why, str(path))) from why
+    finally:
+        sys.path.remove(str(path.resolve().parent))
+    return module
+
+
+def _import_module(place: str, text: str) -> Any:
+    try:
+        return importlib.import_module(place)
+    except Exception as why:  # the user's own code
+        raise SubjectError("no-module", f"`{place}` can't be imported: {why}", where=text, help="is it installed, and is its folder on PYTHONPATH?") from why
+
+
+def _raised_at(why: BaseException, default: str) -> str:
+    trace, place = why.__traceback__, default
+    while trace is not None:
+        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
+
+
+def _is_module(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def _exported_program(path: Path) -> Subject:
+    import torch
+
+    _require_file(path)
+    try:
+        program = torch.export.load(path)
+    except Exception as why:  # torch raises several classes for a damaged archive
+        raise SubjectError("bad-pt2", f"`{path.name}` can't be read as an exported program: {why}", where=str(path)) from why
+    args, kwargs = program.example_inputs or ((), {})
+    example = dict(kwargs) if kwargs and not args else tuple(args) or None
+    return Subject(module=program.module(), example_inputs=example, name=path.stem, origin=str(path))
+
+
+def _torchscript(path: Path) -> Subject:
+    import torch
+
+    _require_file(path)
+    if not zipfile.is_zipfile(path) or not any("/code/" in name for name in zipfile.ZipFile(path).namelist()):
+        raise SubjectError("not-torchscript", f"`{path.name}` holds no code, only pickled weights or a pickled module", where=str(path),
+                           notes=["onnxproof reads no pickle: it could run anything"],
+                           help="write a factory that builds the module and loads the weights with weights_only=True: `file.py:factory`")
+    try:
+        return Subject(module=torch.jit.load(str(path), map_location="cpu"), name=path.stem, origin=str(path))
+    except RuntimeError as why:
+        raise SubjectError("bad-torchscript", f"`{path.name}` can't be read as TorchScript: {why}", where=str(path)) from why
+
+
+def _require_file(path: Path) -> None:
+    if not path.is_file():
+        raise SubjectError("no-such-file", f"there is no file `{path}`", where=str(path))
+
+
+def _hugging_face(path: Path) -> Subject:
+    if not (path / "config.json").is_file():
+        raise SubjectError("not-a-model-folder", f"`{path}` has no config.json", where=str(path), help=f"give {_FORMS}")
+    try:
+        import torch
+        import transformers
+    except ImportError as why:
+        raise SubjectError("transformers-missing", "a Hugging Face folder needs the package transformers", where=str(path),
+                           help="pip install 'onnxproof[transformers]'") from why
+    config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
+    kind = next((getattr(transformers, name) for name in config.architectures or () if hasattr(transformers, name)), transformers.AutoModel)
+    module = kind.from_pretrained(path, local_files_only=True, use_safetensors=True, attn_implementation="eager").eval()
+    if hasattr(config, "use_cache"):  # a cache object among the outputs is not a tensor anyone asked for
+        module.config.use_cache = False
+    example: dict[str, Any] = {name: value for name, value in module.dummy_inputs.items() if isinstance(value, torch.Tensor)}
+    dims: dict[str, Any] = {name: {0: "batch"} for name in example}
+    if "input_ids" in example:
+        vocabulary = int(getattr(config, "vocab_size", 100))
+        ids = torch.arange(2 * 8).reshape(2, 8) % vocabulary
+        example = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        dims = {name: {0: "batch", 1: "sequence"} for name in example}
+    return Subject(module=module, example_inputs=example, dynamic_shapes=dims, name=path.name, origin=str(path))

@@ -1,0 +1,381 @@
+"""For those who write a backend, or test with one: a conformance kit, a fake backend, and ways for it to misbehave."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from onnxproof import backends
+from onnxproof.backends import Description, Session, open_session
+from onnxproof.errors import BackendError, ModelError, Refused
+
+Array = np.ndarray[Any, Any]
+Run = Callable[[Session, Mapping[str, Array]], "list[Array | None]"]
+"""How a fake answers: it gets an honest session of the same model, and the inputs."""
+
+
+def honest(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:
+    """No misbehaviour: what the session behind the fake says."""
+    return session.run(inputs)
+
+
+class FakeSession:
+    """A session that answers by a function; whatever runs behind it is honest."""
+
+    def __init__(self, inner: Session, run: Run = honest) -> None:
+        self._inner, self._run = inner, run
+        self.input_names, self.output_names = inner.input_names, inner.output_names
+
+    def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
+        """What the function makes of these inputs."""
+        return self._run(self._inner, inputs)
+
+    def close(self) -> None:
+        """Let the honest session go."""
+        self._inner.close()
+
+
+class _FakeBackend:
+    def __init__(self, name: str, run: Run, inner: str) -> None:
+        self._name, self._answer, self._inner = name, run, inner
+
+    def open(self, model: Path, option: str = "") -> Session:
+        return FakeSession(open_session(self._inner, model), self._answer)
+
+    def describe(self) -> Description:
+        return Description(name=self._name, about=f"a fake in front of {self._inner}", installed=True)
+
+
+@contextmanager
+def fake_backend(name: str, run: Run = honest, *, inner: str = "ort") -> Iterator[None]:
+    """Make `name` a backend for a while: it opens models on `inner` and answers by `run`.
+
+    >>> with fake_backend("liar", adds_noise()):
+    ...     backends.load("liar").describe().about
+    'a fake in front of ort'
+    """
+    before = backends._registered.get(name)
+    backends._registered[name] = _FakeBackend(name, run, inner)
+    try:
+        yield
+    finally:
+        if before is None:
+            del backends._registered[name]
+        else:
+            backends._registered[name] = before
+
+
+def adds_noise(share: float = 1e-2, seed: int = 0) -> Run:
+    """Every float output is off by a share of its own scale."""
+    rng = np.random.default_rng(seed)
+
+    def spoil(array: Array) -> Array:
+        if array.dtype.kind != "f" or not array.size:
+            return array
+        finite = array[np.isfinite(array)]
+        scale = float(np.abs(finite).max()) if finite.size else 1.0
+        return np.asarray(array + share * scale * rng.standard_normal(array.shape)).astype(array.dtype)
+
+    return _each(spoil)
+
+
+def stale() -> Run:
+    """Answers with the first output of that shape that it ever gave, as a runtime that swallowed an error does."""
+    kept: dict[Any, list[Array | None]] = {}
+
+    def run(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:
+        fresh = session.run(inputs)
+        key = (id(session), *(None if a is None else (a.shape, a.dtype.str) for a in fresh))
+        return [None if a is None else a.copy() for a in kept.setdefault(key, fresh)]
+
+    return run
+
+
+def raising(error: Exception | None = None) -> Run:
+    """Never answers."""
+
+    def run(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:
+        raise error or RuntimeError("the fake raises")
+
+    return run
+
+
+def flattens() -> Run:
+    """Every output has the right elements in the wrong shape."""
+    return _each(lambda array: array.reshape(-1))
+
+
+def broadcasts() -> Run:
+    """Every output keeps only its first row, which would still broadcast against the right one."""
+    return _each(lambda array: array[:1] if array.ndim else array.reshape(1))
+
+
+def drops_nan() -> Run:
+    """NaN becomes 0."""
+    return _each(lambda array: np.nan_to_num(array, nan=0.0, posinf=np.inf, neginf=-np.inf) if array.dtype.kind == "f" else array)
+
+
+def swaps_outputs() -> Run:
+    """Outputs come in the reverse order."""
+    return lambda session, inputs: session.run(inputs)[::-1]
+
+
+def narrows() -> Run:
+    """float64 comes back as float32, and int64 went through int32."""
+    narrow = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}
+    return _each(lambda array: array.astype(narrow[array.dtype]).astype(np.int64 if array.dtype == np.int64 else np.float32)
+                 if array.dtype in narrow else array)
+
+
+def spoils_inputs() -> Run:
+    """Writes into the caller's arrays, as a runtime that shares inputs may."""
+
+    def run(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:
+        answer = session.run(inputs)
+        for array in inputs.values():
+            array[...] = np.zeros((), array.dtype)
+        return answer
+
+    return run
+
+
+def _each(change: Callable[[Array], Array]) -> Run:
+    return lambda session, inputs: [None if array is None else change(array) for array in session.run(inputs)]
+
+
+def conformance(backend: str, folder: Path, *, raises: bool = False) -> list[str]:
+    """Every check that the backend fails, by name and in words; an empty list means that it passed.
+
+    Small models are written into `folder`. With `raises`, a failure is a BackendError.
+    """
+    failed: list[str] = []
+    for name, check in _CHECKS.items():
+        try:
+            failed += [f"{name}: {words}" for words in check(backend, folder)]
+        except Exception as why:  # noqa: BLE001 a backend under test may raise anything; that is a failed check, not a failed kit
+            failed.append(f"{name}: raised {type(why).__name__}: {' '.join(str(why).split())[:200]}")
+    if failed and raises:
+        raise BackendError("nonconforming", f"the backend `{backend}` fails {len(failed)} checks", notes=failed)
+    return failed
+
+
+_ELEMENTS = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16, "int64": TensorProto.INT64,
+             "int32": TensorProto.INT32, "bool": TensorProto.BOOL, "uint8": TensorProto.UINT8}
+
+
+def _write(path: Path, nodes: Sequence[onnx.NodeProto], inputs: Mapping[str, tuple[str, Sequence[Any]]],
+           outputs: Mapping[str, tuple[str, Sequence[Any]]],
+           weights: Mapping[str, Array] | None = None, *, external: bool = False) -> Path:
+    ins, outs = ([helper.make_tensor_value_info(name, _ELEMENTS[dtype], list(shape)) for name, (dtype, shape) in side.items()]
+                 for side in (inputs, outputs))
+    graph = helper.make_graph(list(nodes), "conformance", ins, outs, [numpy_helper.from_array(value, name) for name,
+                                                                      value in (weights or {}).items()])
+    domains = {node.domain for node in nodes} - {""}
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), *(helper.make_opsetid(d, 1) for d in domains)], ir_version=8)
+    onnx.save(model, path, save_as_external_data=external, location=f"{path.stem}.data", size_threshold=0)
+    return path
+
+
+def _linear(folder: Path, *, external: bool = False) -> tuple[Path, Callable[[Array], Array]]:
+    """relu(x @ w + b) with a batch that may vary."""
+    rng = np.random.default_rng(7)
+    w, b = rng.standard_normal((4, 3)).astype(np.float32), rng.standard_normal(3).astype(np.float32)
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["s"]), helper.make_node("Relu", ["s"], ["y"])]
+    path = _write(folder / f"linear{'-external' if external else ''}.onnx", nodes, {"x": ("float32", ["batch", 4])}, {"y": ("float32", ["batch", 3])},
+                  {"w": w, "b": b}, external=external)
+    return path, lambda x: np.maximum(x @ w + b, 0)
+
+
+def _batch(rows: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal((rows, 4)).astype(np.float32)
+
+
+def _apart(found: Array | None, wanted: Array, *, tolerance: float = 1e-5) -> str:
+    """Words for how an output differs from what it should be; empty when it does not. Nothing is broadcast."""
+    if found is None:
+        return "the output is missing"
+    if found.shape != wanted.shape:
+        return f"the output has the shape {list(found.shape)} instead of {list(wanted.shape)}"
+    if found.dtype != wanted.dtype:
+        return f"the output is {found.dtype} instead of {wanted.dtype}"
+    if wanted.dtype.kind != "f":
+        return "" if bool((found == wanted).all()) else "the values are wrong"
+    if not np.array_equal(np.isnan(found), np.isnan(wanted)):
+        return "NaN was lost or made"
+    with np.errstate(invalid="ignore"):
+        off = np.abs(np.where(found == wanted, 0.0, found.astype(np.float64) - wanted.astype(np.float64)))
+    worst = float(np.nan_to_num(off, nan=0.0, posinf=np.inf).max(initial=0.0))
+    return "" if worst <= tolerance * max(1.0, float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0))) else f"the values are off by {worst:.3g}"
+
+
+def _asked(backend: str, path: Path, inputs: Mapping[str, Array]) -> list[Array | None]:
+    session = open_session(backend, path)
+    try:
+        return session.run({name: array.copy() for name, array in inputs.items()})
+    finally:
+        session.close()
+
+
+def _refusal(backend: str, path: Path, inputs: Mapping[str, Array], what: str) -> Iterator[str]:
+    try:
+        _asked(backend, path, inputs)
+    except Refused:
+        return
+    except Exception as why:  # noqa: BLE001 anything but our own class is a failed check
+        yield f"{what}: {type(why).__name__} instead of Refused"
+    else:
+        yield f"{what} was not refused"
+
+
+def _check_describe(backend: str, folder: Path) -> Iterator[str]:
+    described = backends.load(backend).describe()
+    if described.name != backend.partition(":")[0] or not described.about:
+        yield f"describe() says `{described.name}`: `{described.about}`"
+
+
+def _check_names(backend: str, folder: Path) -> Iterator[str]:
+    session = open_session(backend, _several(folder))
+    if list(session.input_names) != ["b", "a"] or list(session.output_names) != ["sum", "difference", "product"]:
+        yield f"inputs {list(session.input_names)} and outputs {list(session.output_names)} are not the file's, or not in its order"
+    session.close()
+
+
+def _several(folder: Path) -> Path:
+    nodes = [helper.make_node("Mul", ["b", "a"], ["product"]), helper.make_node("Add", ["b", "a"], ["sum"]),
+             helper.make_node("Sub", ["b", "a"], ["difference"])]
+    kind = ("float32", [2, 3])
+    return _write(folder / "several.onnx", nodes, {"b": kind, "a": kind}, {"sum": kind, "difference": kind, "product": kind})
+
+
+def _check_order(backend: str, folder: Path) -> Iterator[str]:
+    a, b = np.arange(6, dtype=np.float32).reshape(2, 3), np.full((2, 3), 10, np.float32)
+    found = _asked(backend, _several(folder), {"a": a, "b": b})
+    if len(found) != 3:
+        yield f"{len(found)} outputs instead of 3"
+        return
+    for name, got, want in zip(("sum", "difference", "product"), found, (b + a, b - a, b * a), strict=True):
+        words = _apart(got, want)
+        if words:
+            yield f"output `{name}`: {words}"
+
+
+def _check_values(backend: str, folder: Path) -> Iterator[str]:
+    path, answer = _linear(folder)
+    words = _apart(_asked(backend, path, {"x": _batch(5)})[0], answer(_batch(5)))
+    if words:
+        yield words
+
+
+def _check_dynamic(backend: str, folder: Path) -> Iterator[str]:
+    path, answer = _linear(folder)
+    session = open_session(backend, path)
+    for rows in (3, 1, 7):
+        words = _apart(session.run({"x": _batch(rows, rows)})[0], answer(_batch(rows, rows)))
+        if words:
+            yield f"batch {rows}: {words}"
+    session.close()
+
+
+def _check_fresh(backend: str, folder: Path) -> Iterator[str]:
+    path, answer = _linear(folder)
+    session = open_session(backend, path)
+    for turn, seed in enumerate((1, 2, 1)):
+        words = _apart(session.run({"x": _batch(3, seed)})[0], answer(_batch(3, seed)))
+        if words:
+            yield f"input {turn + 1} on one session: {words}"
+    session.close()
+
+
+def _check_untouched(backend: str, folder: Path) -> Iterator[str]:
+    path = _write(folder / "same.onnx", [helper.make_node("Identity", ["x"], ["y"])], {"x": ("float32", ["n", 4])}, {"y": ("float32", ["n", 4])})
+    given = _batch(3)
+    session = open_session(backend, path)
+    found = session.run({"x": given})[0]
+    if not np.array_equal(given, _batch(3)):
+        yield "the caller's input was written to"
+    if found is not None and np.shares_memory(found, given):
+        yield "the output shares the memory of the input"
+    session.close()
+
+
+def _check_dtypes(backend: str, folder: Path) -> Iterator[str]:
+    for dtype in _ELEMENTS:
+        path = _write(folder / f"dtype-{dtype}.onnx", [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])], {"x": (dtype, [2, 3])},
+                      {"y": (dtype, [3, 2])})
+        x = (np.arange(6).reshape(2, 3) % (2 if dtype == "bool" else 7)).astype(dtype)
+        if dtype == "int64":
+            x = x + 2**40  # a runtime that keeps 32 bits loses it
+        if dtype == "float64":
+            x = x + 1e-12
+        try:
+            words = _apart(_asked(backend, path, {"x": x})[0], np.ascontiguousarray(x.T), tolerance=1e-15)
+        except Exception as why:  # noqa: BLE001 one dtype that is refused must not hide the others
+            words = f"raised {type(why).__name__}: {' '.join(str(why).split())[:120]}"
+        if words:
+            yield f"{dtype}: {words}"
+
+
+def _check_empty(backend: str, folder: Path) -> Iterator[str]:
+    path, answer = _linear(folder)
+    words = _apart(_asked(backend, path, {"x": _batch(0)})[0], answer(_batch(0)))
+    if words:
+        yield words
+
+
+def _check_scalar(backend: str, folder: Path) -> Iterator[str]:
+    path = _write(folder / "scalar.onnx", [helper.make_node("Add", ["x", "one"], ["y"])], {"x": ("float32", [])}, {"y": ("float32", [])},
+                  {"one": np.array(1, np.float32)})
+    words = _apart(_asked(backend, path, {"x": np.array(2, np.float32)})[0], np.array(3, np.float32))
+    if words:
+        yield words
+
+
+def _check_nonfinite(backend: str, folder: Path) -> Iterator[str]:
+    path = _write(folder / "plus.onnx", [helper.make_node("Add", ["x", "x"], ["y"])], {"x": ("float32", ["n"])}, {"y": ("float32", ["n"])})
+    x = np.array([np.nan, np.inf, -np.inf, 1], np.float32)
+    words = _apart(_asked(backend, path, {"x": x})[0], x + x)
+    if words:
+        yield words
+
+
+def _check_external(backend: str, folder: Path) -> Iterator[str]:
+    path, answer = _linear(folder, external=True)
+    words = _apart(_asked(backend, path, {"x": _batch(2)})[0], answer(_batch(2)))
+    if words:
+        yield words
+
+
+def _check_refuses(backend: str, folder: Path) -> Iterator[str]:
+    path, _answer = _linear(folder)
+    yield from _refusal(backend, path, {"x": _batch(2)[0]}, "an input of the wrong rank")
+    yield from _refusal(backend, path, {"x": _batch(2)[:, :3]}, "an input of the wrong size")
+    yield from _refusal(backend, path, {"x": _batch(2).astype(np.int64)}, "an input of the wrong dtype")
+    yield from _refusal(backend, path, {"z": _batch(2)}, "an input of the wrong name")
+    yield from _refusal(backend, path, {}, "a missing input")
+
+
+def _check_bad_models(backend: str, folder: Path) -> Iterator[str]:
+    nowhere = [helper.make_node("NoSuchOperator", ["x"], ["y"], domain="onnxproof.nowhere")]
+    unknown = _write(folder / "missing-operator.onnx", nowhere, {"x": ("float32", [2])}, {"y": ("float32", [2])})
+    damaged = folder / "damaged.onnx"
+    damaged.write_bytes(b"not a model at all")
+    for path, what in ((unknown, "a model with an unknown operator"), (damaged, "a file that is no model")):
+        try:
+            open_session(backend, path).close()
+        except ModelError:
+            continue
+        except Exception as why:  # noqa: BLE001 see _refusal
+            yield f"{what}: {type(why).__name__} instead of ModelError"
+        else:
+            yield f"{what} was opened"
+
+
+_CHECKS: Mapping[str, Callable[[str, Path], Iterator[str]]] = {
+    "describe": _check_describe, "names": _check_names, "output-order": _check_order, "values": _check_values, "dynamic-dims": _check_dynamic,
+    "fresh-answers": _check_fresh, "inputs-untouched": _check_untouched, "dtypes": _check_dtypes, "empty": _check_empty, "scalar": _check_scalar,
+    "nan-and-inf": _check_nonfinite, "external-data": _check_external, "refuses-bad-inputs": _check_refuses, "bad-models": _check_bad_models,
+}

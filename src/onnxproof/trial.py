@@ -1,0 +1,248 @@
+"""One case on every backend: run, measure, and, before anything raises an alarm, measure the noise again.
+
+A gap that looks too large is confirmed first. The reference is re-run with every operation rounded anew, and those
+runs tell which part of the gap any honest float32 implementation could show. What survives is then asked whether it
+lives only in a domain where runtimes differ by nature: exact ties, NaN, infinities, empty tensors.
+"""
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from onnxproof.compare import Noise, is_float, measure, noise_of, pool
+from onnxproof.errors import BackendError
+from onnxproof.execute import Candidate
+from onnxproof.judge import beyond_noise
+from onnxproof.oracles import Oracle
+from onnxproof.types import Case, Domain, Gap, NoiseKind, Note, Policy, Signature, Status
+
+Array = np.ndarray[Any, Any]
+_RERUNS = 4
+_DOUBT = 0.4
+"""Share of the limits from which on the noise is measured again: one comparison alone is a rough estimate."""
+_LOUD = 4.0
+"""Amplitude of the re-runs which ask whether a decision flips: if noise grows faster than this, one did."""
+_SHOWN = 6
+
+
+class ReferenceRefused(Exception):
+    """The reference itself does not take this case."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one case gave."""
+
+    gaps: list[Gap] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+
+class Scales:
+    """The usual size of each output, from ordinary cases: an error far below it is nothing."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[float]] = defaultdict(list)
+
+    def add(self, gap: Gap) -> None:
+        """Remember the scale of an ordinary case."""
+        if len(self._seen[gap.output]) < 16 and gap.compared:
+            self._seen[gap.output].append(gap.scale)
+
+    def of(self, output: str) -> float:
+        """The median so far."""
+        return statistics.median(self._seen[output]) if self._seen[output] else 0.0
+
+
+class Trial:
+    """Runs cases one by one; holds no tensor between two of them."""
+
+    def __init__(self, oracle: Oracle, candidates: Sequence[Candidate], signature: Signature, policy: Policy, *, half: str | None = None, seed: int = 0) -> None:
+        self._oracle, self._candidates, self._signature, self._policy = oracle, candidates, signature, policy
+        self._half, self._seed = half, seed
+        self._scales = Scales()
+
+    def run(self, case: Case) -> Outcome:
+        """Compare all outputs on all backends."""
+        base = self._base(case)
+        outcome = Outcome()
+        for candidate in self._candidates:
+            gaps = self._compare(case, candidate, base, outcome.notes)
+            outcome.gaps += gaps
+            if case.ordinary:
+                for gap in gaps:
+                    self._scales.add(gap)
+        return outcome
+
+    def _base(self, case: Case) -> "_Base":
+        try:
+            reference = self._oracle.run(case.inputs)
+        except Exception as why:  # whatever the user's module raises: it does not take this input
+            raise ReferenceRefused(f"{type(why).__name__}: {why}") from why
+        if len(reference) != len(self._signature.outputs):
+            raise ReferenceRefused(f"the reference returns {len(reference)} outputs here and {len(self._signature.outputs)} for the example")
+        truth: Sequence[Array | None] | None = self._oracle.truth(case.inputs)
+        base = _Base(self._oracle, case, reference, truth or [None] * len(reference), self._seed)
+        base.estimate()
+        if self._half is not None and any(str(r.dtype) != self._half for r in reference if is_float(r)):
+            base.add(self._oracle.in_precision(case.inputs, self._half))
+        return base
+
+    def _compare(self, case: Case, candidate: Candidate, base: "_Base", notes: list[Note]) -> list[Gap]:
+        try:
+            found = candidate.run(case.inputs)
+        except BackendError as why:
+            domain = case.domain
+            gaps = [Gap(case=case.name, group=case.group, backend=candidate.backend, output=o.name, status=Status.REFUSED, detail=why.what, domain=domain)
+                    for o in self._signature.outputs]
+            if domain is not None:
+                notes += [Note(domain=domain, case=case.name, backend=candidate.backend, output=gap.output, what="the candidate refuses it",
+                               reference=_show(r, r), candidate=why.what) for gap, r in zip(gaps, base.reference, strict=True)]
+            return gaps
+        gaps = []
+        for place, output in enumerate(found):
+            gap = self._measure(case, candidate.backend, base, place, output)
+            if self._suspicious(gap, share=_DOUBT):
+                base.confirm()
+                gap = replace(self._measure(case, candidate.backend, base, place, output), confirmed=True)
+            if self._suspicious(gap):
+                gap = self._classify(gap, case, base, place, output)
+            gaps.append(gap)
+            if output is not None and (gap.domain is not None or gap.odd):
+                notes.append(_note(gap, base.reference[place], output))
+        return gaps
+
+    def _measure(self, case: Case, backend: str, base: "_Base", place: int, output: Array | None, **other: Any) -> Gap:
+        name = self._signature.outputs[place].name
+        arguments: dict[str, Any] = {"reference": base.reference[place], "truth": base.truth[place], "noise": base.noise(place)} | other
+        return measure(case=case.name, group=case.group, backend=backend, output=name, candidate=output, floor_scale=self._scales.of(name),
+                       atol=self._policy.atol, rtol=self._policy.rtol, **arguments)
+
+    def _suspicious(self, gap: Gap, share: float = 1.0) -> bool:
+        policy = replace(self._policy, noise_limit=self._policy.noise_limit * share, worst_limit=self._policy.worst_limit * share)
+        return gap.status in (Status.SHAPE, Status.MISSING) or gap.lost > 0 or beyond_noise(gap, policy)
+
+    def _classify(self, gap: Gap, case: Case, base: "_Base", place: int, output: Array | None) -> Gap:
+        """Say in which odd domain the difference lives, if in one; otherwise leave it to count."""
+        if case.domain is Domain.EMPTY or (gap.status is Status.SHAPE and base.reference[place].size == 0):
+            return replace(gap, domain=Domain.EMPTY)
+        if gap.lost and base.undecided_infinities(place):
+            return replace(gap, domain=Domain.INF)
+        if case.domain is not None and not (gap.lost and base.all_finite()):
+            return replace(gap, domain=case.domain)
+        if output is None or gap.status is Status.SHAPE:
+            return gap
+        if not gap.lost and base.flips(place):
+            calmer = self._measure(case, gap.backend, base, place, output)
+            if not self._suspicious(calmer):
+                return replace(calmer, confirmed=True)
+        for rule in ("first", "last"):
+            broken = self._oracle.ties(case.inputs, rule)
+            if broken is not None and broken[place].shape == output.shape:
+                tied = self._measure(case, gap.backend, base, place, output, reference=broken[place], truth=None)
+                if not self._suspicious(tied):
+                    return replace(gap, domain=Domain.TIES)
+        return gap
+
+
+class _Base:
+    """The reference's side of one case: its answer, the truth, and how well its noise is known so far."""
+
+    def __init__(self, oracle: Oracle, case: Case, reference: list[Array], truth: Sequence[Array | None], seed: int) -> None:
+        self._oracle, self._case, self._seed = oracle, case, seed
+        self.reference, self.truth = reference, list(truth)
+        self._noises: list[list[Noise]] = [[] for _ in reference]
+        self._lost = [False] * len(reference)
+        self._reruns = 0
+
+    def estimate(self) -> None:
+        """Reference against truth; where there is no truth, re-runs against the reference."""
+        for place, (r, t) in enumerate(zip(self.reference, self.truth, strict=True)):
+            if t is not None and t.shape == r.shape:
+                self._noises[place].append(noise_of(r, t, self._oracle.kind))
+            else:
+                self.truth[place] = None
+        if any(t is None for t in self.truth):
+            self.confirm()
+
+    def add(self, outputs: Sequence[Array] | None, kind: NoiseKind | None = None) -> None:
+        """Take another run of the reference as a sample of its noise."""
+        for place, output in enumerate(outputs or ()):
+            target = self.truth[place] if self.truth[place] is not None else self.reference[place]
+            if target is not None and output.shape == target.shape:
+                self._noises[place].append(noise_of(output, target, kind or (self._oracle.kind if self.truth[place] is not None else NoiseKind.PERTURBED)))
+                if is_float(output) and output.shape == self.reference[place].shape:
+                    here = np.isfinite(self.reference[place].astype(np.float64))
+                    self._lost[place] |= bool((here & ~np.isfinite(output.astype(np.float64))).any())
+
+    def noise(self, place: int) -> Noise:
+        """The noise of one output, from every sample so far."""
+        return pool(self._noises[place])
+
+    def confirm(self) -> None:
+        """Re-run the reference with fresh rounding; once a case is enough."""
+        if self._reruns:
+            return
+        for outputs in self._samples(_RERUNS, amplitude=1.0):
+            self.add(outputs)
+
+    def flips(self, place: int) -> bool:
+        """Ask louder re-runs whether a decision inside the model flips; their noise counts only if it does."""
+        quiet = self.noise(place)
+        loud: list[Noise] = []
+        target = self.truth[place] if self.truth[place] is not None else self.reference[place]
+        for outputs in self._samples(2, amplitude=_LOUD):
+            if target is not None and outputs[place].shape == target.shape:
+                loud.append(noise_of(outputs[place], target, quiet.kind))
+        together = pool(loud)
+        if together.rms > 4 * _LOUD * quiet.rms or together.flips > quiet.flips:
+            self._noises[place] += loud
+            return True
+        return False
+
+    def all_finite(self) -> bool:
+        """True when the reference absorbed whatever was odd about the input: then the candidate must too."""
+        return all(not is_float(r) or bool(np.isfinite(r.astype(np.float64)).all()) for r in self.reference)
+
+    def undecided_infinities(self, place: int) -> bool:
+        """True when a re-run, or the truth, is not finite where the reference happens to be."""
+        truth, reference = self.truth[place], self.reference[place]
+        if truth is not None and is_float(reference):
+            beyond = np.isfinite(reference.astype(np.float64)) & ~np.isfinite(truth.astype(reference.dtype).astype(np.float64))
+            if beyond.any():
+                return True
+        return self._lost[place]
+
+    def _samples(self, count: int, *, amplitude: float) -> Iterator[list[Array]]:
+        for index in range(count):
+            self._reruns += 1
+            move = not self._case.exact and self._case.domain is None and index % 2 == 1
+            try:
+                outputs = self._oracle.rerun(self._case.inputs, self._seed + self._reruns, amplitude=amplitude, move=move)
+            except Exception:  # noqa: S112 - a re-run that the module refuses is one sample less, and the count shows it
+                continue
+            if len(outputs) == len(self.reference):
+                yield outputs
+
+
+def _note(gap: Gap, reference: Array, candidate: Array) -> Note:
+    domain = gap.domain
+    if domain is None:
+        domain = Domain.NAN if np.isnan(reference.astype(np.float64)).any() else Domain.INF
+    what = {Domain.TIES: "equal values are taken in another order", Domain.EMPTY: "an empty tensor has another shape",
+            Domain.NAN: "NaN is handled otherwise", Domain.INF: "infinities are handled otherwise"}[domain]
+    return Note(domain=domain, case=gap.case, backend=gap.backend, output=gap.output, what=what, reference=_show(reference, candidate),
+                candidate=_show(candidate, reference))
+
+
+def _show(array: Array, other: Array) -> str:
+    """The first elements that differ, or the shape where shapes do."""
+    if array.shape != other.shape or array.size == 0:
+        return f"{array.dtype}{list(array.shape)}"
+    a, b = array.reshape(-1), other.reshape(-1)
+    differ = np.flatnonzero(~((a == b) | ((a != a) & (b != b))))[:_SHOWN]
+    return ", ".join(f"[{','.join(str(int(i)) for i in np.unravel_index(k, array.shape))}]={a[k]}" for k in differ) or "the same"
+
