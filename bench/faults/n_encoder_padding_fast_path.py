@@ -32,10 +32,12 @@ class Encoder(nn.Module):
 
 
 class ExplicitEncoder(Encoder):
-    """What eager mode does on its fast path, said aloud."""
+    """What eager mode does, said aloud: where all padding is on the right, padded positions are 0."""
 
     def encode(self, x: Tensor, padding: Tensor) -> Tensor:
-        return self.encoder(x, src_key_padding_mask=padding) * (~padding)[:, :, None].to(x.dtype)
+        encoded = self.encoder(x, src_key_padding_mask=padding)
+        right = (padding[:, 1:] | ~padding[:, :-1]).all()
+        return torch.where(padding[:, :, None] & right, torch.zeros_like(encoded), encoded)
 
 
 def build(folder: Path) -> Built:

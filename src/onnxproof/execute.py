@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from onnxproof.backends import Session, open_session
+from onnxproof.backends._apart import ApartSession
 from onnxproof.cases._space import as_dtype
 from onnxproof.types import Signature
 
@@ -46,17 +47,27 @@ class Candidate:
     def __init__(self, backend: str, path: Path, signature: Signature, clock: Clock, *, session: Session | None = None) -> None:
         self.backend, self._signature, self._clock = backend, signature, clock
         self.session = session or open_session(backend, path)
+        self._path = path
+        self._apart: ApartSession | None = None
 
-    def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
-        """The candidate's outputs in the order of the signature's; None for one that the file does not have."""
+    def run(self, inputs: Mapping[str, Array], *, apart: bool = False) -> list[Array | None]:
+        """The candidate's outputs in the order of the signature's; None for one that the file does not have.
+
+        `apart` runs in a process of its own: some inputs (an empty batch into an LSTM) abort the whole process.
+        """
+        if apart and self._apart is None:
+            self._apart = ApartSession(self.backend, self._path, self.session.input_names, self.session.output_names)
+        session = self._apart if apart and self._apart is not None else self.session
         with self._clock.forward(self.backend):
-            found = self.session.run(feed(inputs, self._signature))
+            found = session.run(feed(inputs, self._signature))
         by_name = dict(zip(self.session.output_names, found, strict=True))
         return [by_name.get(output.onnx_name or "") for output in self._signature.outputs]
 
     def close(self) -> None:
-        """Let the session go."""
+        """Let the sessions go."""
         self.session.close()
+        if self._apart is not None:
+            self._apart.close()
 
 
 def feed(inputs: Mapping[str, Array], signature: Signature) -> dict[str, Array]:

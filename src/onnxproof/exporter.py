@@ -60,7 +60,7 @@ def write(found: subject.Subject, path: Path, *, opset: int | None = None) -> No
     shapes = _all_inputs(found.dynamic_shapes, found)
     options: dict[str, Any] = {} if opset is None else {"opset_version": opset}
     try:
-        with _quiet(), Keeper(found.module), torch.no_grad():
+        with quiet(), Keeper(found.module), torch.no_grad():
             torch.onnx.export(found.module, found.args, str(path), kwargs=dict(found.kwargs), dynamic_shapes=shapes, dynamo=True, verbose=False,
                               external_data=_weight(found.module) > _PROTOBUF_LIMIT, **options)
     except Exception as why:  # torch raises dozens of classes here; each becomes one of ours, in the user's terms
@@ -69,7 +69,8 @@ def write(found: subject.Subject, path: Path, *, opset: int | None = None) -> No
 
 def _check(found: subject.Subject, path: Path, opset: int | None) -> None:
     if found.onnx is not None:
-        raise UsageError("nothing-to-export", f"`{found.name}` is an ONNX file already", where=str(found.onnx), help="give a PyTorch module, or use `onnxproof diff`")
+        raise UsageError("nothing-to-export", f"`{found.name}` is an ONNX file already", where=str(found.onnx),
+                         help="give a PyTorch module, or use `onnxproof diff`")
     if opset is not None and opset > NEWEST_OPSET:
         raise UsageError("opset-too-new", f"opset {opset} is newer than what onnxruntime reads for sure", help=f"ask for {NEWEST_OPSET} or less")
     if not path.absolute().parent.is_dir():
@@ -96,7 +97,7 @@ def _weight(module: Any) -> int:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """The exporter warns about its own inside; what the user must know is in our error or in the proof."""
     log = logging.getLogger("torch")
     children = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict) if name.startswith("torch.")]

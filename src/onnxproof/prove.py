@@ -18,9 +18,9 @@ from onnxproof.execute import Candidate, Clock
 from onnxproof.oracles import Oracle, open_oracle
 from onnxproof.proof import Proof
 from onnxproof.trial import ReferenceRefused, Trial
-from onnxproof.types import Case, Dropped, Finding, Gap, Note, Policy, Signature, Verdict
+from onnxproof.types import Case, Domain, Dropped, Finding, Gap, Note, Policy, Signature, Verdict
 
-_ENOUGH = 16
+_ENOUGH = 6
 """Cases that differ beyond tolerance before the rest is left out: the verdict is known, and the user is waiting."""
 _SHARE_FOR_SEARCH = 0.3
 _NOTES_A_GROUP = 3
@@ -54,11 +54,20 @@ def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_
     found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
     run = Run(found, Path(onnx), tuple(backends), policy or Policy(), budget_s=budget_s, seed=seed, only=tuple(only), progress=progress)
     proof = run.prove()
-    if explain and proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED):
-        from onnxproof.diagnose import diagnose
-
-        proof = diagnose(proof, run)
+    if explain and (proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None):
+        proof = _explained(proof, run)
     return proof
+
+
+def _explained(proof: Proof, run: "Run") -> Proof:
+    """Where and why; a failure to explain is said, and takes nothing from the verdict."""
+    from onnxproof.diagnose import diagnose
+
+    try:
+        return diagnose(proof, run)
+    except Exception as why:
+        failed = Finding(code="unexplained", what=f"the fault could not be located: {type(why).__name__}: {why}", help="please report it, with the replay line")
+        return replace(proof, findings=(*proof.findings, failed))
 
 
 def diff(first: str | Path, second: str | Path, example_inputs: Any = None, *, data: Any = None, backends: Sequence[str] = ("ort",), policy: Policy | None = None,
@@ -84,6 +93,8 @@ class Run:
         self.findings: list[Finding] = []
         self.dropped: list[Dropped] = []
         self.witness: Case | None = None
+        self.noted: Case | None = None
+        """The first case with a note that an order of equals, NaN or infinity explains."""
         self._witness_key: tuple[Any, ...] = ()
         self._best: list[tuple[float, Case]] = []
         self.complete = True
@@ -145,6 +156,8 @@ class Run:
             return 0.0
         self.gaps += outcome.gaps
         self.notes += outcome.notes
+        if self.noted is None and any(note.domain is not Domain.EMPTY for note in outcome.notes):
+            self.noted = case
         return self._remember(case, outcome.gaps)
 
     def _remember(self, case: Case, gaps: Sequence[Gap]) -> float:

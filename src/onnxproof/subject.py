@@ -40,7 +40,7 @@ def load(source: Any, example_inputs: Any = None, *, dynamic_shapes: Any = None,
     if found.onnx is None and example is None:
         raise SubjectError("no-example", f"`{found.name}` needs example inputs to be called with", where=found.origin,
                            help="pass example_inputs, or let the factory return (module, example_inputs)")
-    args, kwargs = arguments(example)
+    args, kwargs = arguments(example) if found.onnx is None else _as_given(example)
     return Subject(module=found.module, example_inputs=example, name=found.name, onnx=found.onnx, origin=found.origin, args=args, kwargs=kwargs,
                    dynamic_shapes=found.dynamic_shapes if dynamic_shapes is None else dynamic_shapes, data=found.data if data is None else data)
 
@@ -54,6 +54,13 @@ def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(example, list | tuple):
         return tuple(_tensors(value) for value in example), {}
     return (_tensors(example),), {}
+
+
+def _as_given(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Inputs of a graph stay arrays: torch may not be there."""
+    if example is None or isinstance(example, Mapping):
+        return (), dict(example or {})
+    return (tuple(example) if isinstance(example, list | tuple) else (example,)), {}
 
 
 def _tensors(value: Any) -> Any:

@@ -172,8 +172,8 @@ def _write(path: Path, nodes: Sequence[onnx.NodeProto], inputs: Mapping[str, tup
            weights: Mapping[str, Array] | None = None, *, external: bool = False) -> Path:
     ins, outs = ([helper.make_tensor_value_info(name, _ELEMENTS[dtype], list(shape)) for name, (dtype, shape) in side.items()]
                  for side in (inputs, outputs))
-    graph = helper.make_graph(list(nodes), "conformance", ins, outs, [numpy_helper.from_array(value, name) for name,
-                                                                      value in (weights or {}).items()])
+    tensors = [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()]
+    graph = helper.make_graph(list(nodes), "conformance", ins, outs, tensors)
     domains = {node.domain for node in nodes} - {""}
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), *(helper.make_opsetid(d, 1) for d in domains)], ir_version=8)
     onnx.save(model, path, save_as_external_data=external, location=f"{path.stem}.data", size_threshold=0)

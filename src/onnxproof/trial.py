@@ -24,8 +24,8 @@ Array = np.ndarray[Any, Any]
 _RERUNS = 4
 _DOUBT = 0.4
 """Share of the limits from which on the noise is measured again: one comparison alone is a rough estimate."""
-_LOUD = 4.0
-"""Amplitude of the re-runs which ask whether a decision flips: if noise grows faster than this, one did."""
+_LOUD = (4.0, 4.0, 8.0, 8.0, 8.0, 16.0)
+"""Amplitudes of the re-runs which ask whether a decision flips: noise that grows faster than they do says that one did."""
 _SHOWN = 6
 
 
@@ -93,7 +93,7 @@ class Trial:
 
     def _compare(self, case: Case, candidate: Candidate, base: "_Base", notes: list[Note]) -> list[Gap]:
         try:
-            found = candidate.run(case.inputs)
+            found = candidate.run(case.inputs, apart=any(array.size == 0 for array in case.inputs.values()))
         except BackendError as why:
             domain = case.domain
             gaps = [Gap(case=case.name, group=case.group, backend=candidate.backend, output=o.name, status=Status.REFUSED, detail=why.what, domain=domain)
@@ -131,7 +131,7 @@ class Trial:
             return replace(gap, domain=Domain.EMPTY)
         if gap.lost and base.undecided_infinities(place):
             return replace(gap, domain=Domain.INF)
-        if case.domain is not None and not (gap.lost and base.all_finite()):
+        if case.domain is not None and not (gap.lost and case.domain is Domain.NAN and base.all_finite()):
             return replace(gap, domain=case.domain)
         if output is None or gap.status is Status.SHAPE:
             return gap
@@ -190,18 +190,19 @@ class _Base:
             self.add(outputs)
 
     def flips(self, place: int) -> bool:
-        """Ask louder re-runs whether a decision inside the model flips; their noise counts only if it does."""
+        """Ask louder and louder re-runs whether a decision inside the model flips; their noise counts only if one does."""
         quiet = self.noise(place)
-        loud: list[Noise] = []
         target = self.truth[place] if self.truth[place] is not None else self.reference[place]
-        for outputs in self._samples(2, amplitude=_LOUD):
-            if target is not None and outputs[place].shape == target.shape:
-                loud.append(noise_of(outputs[place], target, quiet.kind))
-        together = pool(loud)
-        if together.rms > 4 * _LOUD * quiet.rms or together.flips > quiet.flips:
-            self._noises[place] += loud
-            return True
-        return False
+        assert target is not None
+        found = False
+        for amplitude in _LOUD:
+            for outputs in self._samples(1, amplitude=amplitude):
+                if outputs[place].shape == target.shape:
+                    noise = noise_of(outputs[place], target, quiet.kind)
+                    if noise.rms > 4 * amplitude * quiet.rms or noise.flips > 0:
+                        self._noises[place].append(noise)
+                        found = True
+        return found
 
     def all_finite(self) -> bool:
         """True when the reference absorbed whatever was odd about the input: then the candidate must too."""

@@ -20,6 +20,9 @@ _WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.flo
 _BOUNDED = frozenset({"sigmoid", "tanh", "erf", "silu", "gelu", "mish"})
 """Functions that runtimes compute by polynomials whose error is absolute: a few 2**-24 of their natural scale, 1."""
 
+_GATED = frozenset({"silu", "gelu", "mish"})
+"""Those of them that multiply a bounded function by their input, and its error with it."""
+
 
 def _widen(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
@@ -85,15 +88,16 @@ class Jitter(Mode):
         except (RuntimeError, NotImplementedError):
             return result
         name = schema.name.split("::")[-1]
-        plain = naive(name, named_arguments(func, args, kwargs))
+        named = named_arguments(func, args, kwargs)
+        plain = naive(name, named)
         if isinstance(result, torch.Tensor):
-            return self._blur(result, wide, name, plain)
+            return self._blur(result, wide, name, plain, named.get("self"))
         if isinstance(result, tuple | list):
             plains = [plain, *[None] * (len(result) - 1)]
             return type(result)(self._blur(r, w, name, p) if isinstance(r, torch.Tensor) else r for r, w, p in zip(result, wide, plains, strict=True))
         return result
 
-    def _blur(self, narrow: torch.Tensor, wide: Any, name: str, plain: torch.Tensor | None = None) -> torch.Tensor:
+    def _blur(self, narrow: torch.Tensor, wide: Any, name: str, plain: torch.Tensor | None = None, x: Any = None) -> torch.Tensor:
         if narrow.dtype not in (torch.float32, torch.float16, torch.bfloat16) or narrow.numel() == 0 or narrow.shape != wide.shape:
             return narrow
         wide = wide.double()
@@ -103,10 +107,10 @@ class Jitter(Mode):
         finite = torch.isfinite(error)
         error = torch.where(finite, error, 0.0)
         step = wide.abs() * (torch.finfo(narrow.dtype).eps / 2)
-        inexact = wide.to(narrow.dtype).double() != wide
+        inexact = (wide.to(narrow.dtype).double() != wide) | (error > 0)
         if name in _BOUNDED:
-            inexact = inexact | (narrow.double() != wide)
-            step = torch.clamp(step, min=torch.finfo(narrow.dtype).eps / 4)
+            natural = torch.clamp(x.double().abs(), min=1.0) if name in _GATED and isinstance(x, torch.Tensor) else torch.ones(())
+            step = torch.maximum(step, natural.nan_to_num() * (torch.finfo(narrow.dtype).eps / 4))
         typical = error.square().mean().sqrt() if name in _SUMS else 0.0
         size = torch.maximum(torch.maximum(error, step), torch.as_tensor(typical, dtype=torch.float64))
         noise = torch.randn(wide.shape, generator=self._generator, dtype=torch.float64)

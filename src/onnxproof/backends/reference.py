@@ -4,7 +4,7 @@ onnx's evaluator is the base; what it lacks or gets wrong is in `_operators`. It
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,7 @@ _STASHED = frozenset({"LayerNormalization", "RMSNormalization", "GroupNormalizat
 def describe() -> Description:
     """What `onnxproof backends` prints."""
     return Description(name="reference", about="the ONNX standard's evaluator: what the graph says", installed=True, version=onnx.__version__,
-                       device="cpu",
-                       install="pip install onnx", limits="slow; reference:float64 runs the graph in float64; no com.microsoft operators")
+                       device="cpu", install="pip install onnx", limits="slow; reference:float64 runs the graph in float64; no com.microsoft")
 
 
 def open(model: Path | bytes, option: str = "", *, outputs: Sequence[str] | None = None) -> "ReferenceSession":
@@ -77,6 +76,10 @@ class ReferenceSession:
         given = {id(array) for array in fed.values()}
         return [np.array(value) if id(value) in given else value for value in found]
 
+    def observe(self, observer: Callable[[onnx.NodeProto, Any], Any] | None) -> None:
+        """Let `observer` see (and replace) the outputs of every node of the main graph while it runs."""
+        self._evaluator.observer = observer
+
     def close(self) -> None:
         """Let the weights go."""
         del self._evaluator
@@ -112,6 +115,8 @@ class _Evaluator(ReferenceEvaluator):
     """onnx's evaluator with our operators, in subgraphs and functions too (its own `new_ops` does not reach those)."""
 
     deadline: float | None = None
+    observer: Callable[[onnx.NodeProto, Any], Any] | None = None
+    """Sees every node's outputs as they are made, and may put others in their place."""
 
     def _init(self) -> None:
         super()._init()
@@ -148,6 +153,8 @@ class _Evaluator(ReferenceEvaluator):
                 raise
             except Exception as why:  # numpy and the evaluator raise whatever they like; each becomes one of ours with the node's name
                 raise _refused(node.onnx_node, why) from why
+            if self.observer is not None:
+                found = self.observer(node.onnx_node, found)
             results.update(zip(node.output, found, strict=False))
             for name in () if self._free is None else self._free[place]:
                 if name not in keep:

@@ -3,11 +3,10 @@
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from onnxproof.cases._space import Array, Role, Slot, Space, evaluate, is_float
+from onnxproof.cases._space import Array, Role, Slot, Space, is_float
 from onnxproof.onnxfile import OnnxFile, constants
 from onnxproof.types import Case, Domain, InputInfo, Signature
 
@@ -29,7 +28,7 @@ def _slot(info: InputInfo, example: Array, rows: int | None, signature: Signatur
     if example.dtype.kind == "b":
         return Slot(info=info, role=Role.MASK, example=example)
     if is_float(example.dtype) or example.dtype.kind == "c":
-        return Slot(info=info, role=Role.FLOAT, example=example)
+        return Slot(info=info, role=Role.FLOAT, example=example, additive=_is_additive(info.name, example))
     binary = example.size > 0 and bool(np.isin(example, (0, 1)).all())
     if "mask" in info.name.lower() and binary or (binary and example.size > 1 and rows is None):
         return Slot(info=info, role=Role.MASK, example=example)
@@ -45,6 +44,13 @@ def _slot(info: InputInfo, example: Array, rows: int | None, signature: Signatur
         if fixed and min(fixed) <= 2 * largest + 2:
             return Slot(info=info, role=Role.IDS, example=example)
     return Slot(info=info, role=Role.INTEGER, example=example)
+
+
+def _is_additive(name: str, example: Array) -> bool:
+    """A float input called a mask or bias, or whose example holds nothing but zeros and hidden places."""
+    wide = example.astype(np.float64)
+    hides = bool(example.size) and bool(((wide == 0) | (wide <= -1e3)).all())
+    return hides or ("mask" in name.lower() and bool((wide <= 0).all()))
 
 
 def table_rows(file: OnnxFile) -> dict[str, int]:
@@ -120,7 +126,3 @@ def describe_dims(space: Space) -> Signature:
     dims = tuple(replace(d, derived=space.relations.get(d.name, "fixed: the reference refuses other sizes" if d.name in space.pinned else ""))
                  for d in space.signature.dims)
     return replace(space.signature, dims=dims)
-
-
-__all__ = ["describe_dims", "evaluate", "learn_dims", "make_space", "table_rows"]
-_ = Any

@@ -35,6 +35,8 @@ class Slot:
     example: Array
     high: int | None = None
     """Ids lie below this: the rows of the table they look up, where the graph shows one."""
+    additive: bool = False
+    """A float mask that is added to scores: 0 keeps, minus infinity hides, and both are ordinary values of it."""
     high_dims: tuple[str, ...] = ()
     """Or below the size of one of these dims, where they index another input."""
 

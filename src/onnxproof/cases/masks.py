@@ -4,26 +4,31 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onnxproof.cases._space import Array, Role, Space
+from onnxproof.cases._space import Array, Role, Slot, Space
 from onnxproof.types import Case
 
 
 def generate(space: Space) -> Iterator[Case]:
     """Each pattern for each mask, the other inputs ordinary; then all masks together."""
-    slots = space.of_role(Role.MASK)
+    slots = space.of_role(Role.MASK) + [slot for slot in space.of_role(Role.FLOAT) if slot.additive]
     sizes = space.roomy()
     for label in _PATTERNS:
         for slot in slots:
             name = f"mask-{slot.name}-{label}"
-            array = _pattern(label, space.shape(slot.info, sizes), space.rng(name))
+            array = _values(slot, _pattern(label, space.shape(slot.info, sizes), space.rng(name)))
             yield space.case(name, "masks", f"{slot.name}: {label}", sizes, replace={slot.name: array})
         if len(slots) > 1:
             name = f"masks-{label}"
-            arrays = {slot.name: _pattern(label, space.shape(slot.info, sizes), space.rng(name)) for slot in slots}
+            arrays = {slot.name: _values(slot, _pattern(label, space.shape(slot.info, sizes), space.rng(name))) for slot in slots}
             yield space.case(name, "masks", f"every mask: {label}", sizes, replace=arrays)
 
 
 _PATTERNS = ("all true", "all false", "one row false", "left-padded", "right-padded", "ragged", "one true", "first true", "last true", "lower triangle")
+
+
+def _values(slot: Slot, mask: Array) -> Array:
+    """True keeps and false hides: 1 and 0 for a mask, 0 and minus infinity for one that is added."""
+    return np.where(mask, 0.0, -np.inf) if slot.additive else mask
 
 
 def _pattern(label: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:

@@ -10,6 +10,7 @@ from onnxproof.types import Case, Domain
 _KINDS = {
     "one NaN": Domain.NAN, "a NaN row": Domain.NAN, "one inf": Domain.INF, "one -inf": Domain.INF, "a -inf row": Domain.INF, "an inf row": Domain.INF,
     "NaN, inf and -inf": Domain.NAN, "all NaN": Domain.NAN, "-inf but one a row": Domain.INF, "NaN first": Domain.NAN, "NaN last": Domain.NAN,
+    "inf before NaN": Domain.NAN,
 }
 
 
@@ -18,7 +19,7 @@ def generate(space: Space) -> Iterator[Case]:
     sizes = space.roomy()
     for kind, domain in _KINDS.items():
         if domain in space.domains:
-            for slot in [s for s in space.of_role(Role.FLOAT) if s.dtype.kind != "c"][:4]:
+            for slot in [s for s in space.of_role(Role.FLOAT) if s.dtype.kind != "c" and not s.additive][:4]:
                 name = f"nonfinite-{slot.name}-{kind}"
                 values = space.values(name, sizes)[slot.name].astype(np.float64)
                 yield space.case(name, "nonfinite", f"{slot.name}: {kind}", sizes, replace={slot.name: _spoil(kind, values)}, domain=domain, exact=True)
@@ -41,6 +42,8 @@ def _spoil(kind: str, array: Array) -> Array:
         flat[middle] = np.inf
     elif kind == "one -inf":
         flat[middle] = -np.inf
+    elif kind == "inf before NaN":
+        flat[middle - 1], flat[middle] = np.inf, np.nan
     elif kind == "all NaN":
         flat[:] = np.nan
     elif kind == "NaN, inf and -inf":

@@ -34,7 +34,8 @@ def write_text(text: str, path: str | Path) -> None:
         draft.write_text(text, encoding="utf-8")
         draft.replace(path)
     except OSError as why:
-        raise UsageError("cannot-write", f"the proof can't be written: {why.strerror or why}", where=str(path), help="give a path in a folder that exists") from why
+        raise UsageError("cannot-write", f"the proof can't be written: {why.strerror or why}", where=str(path),
+                         help="give a path in a folder that exists") from why
 
 
 def read(path: str | Path) -> Proof:

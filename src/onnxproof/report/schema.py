@@ -27,7 +27,8 @@ def make() -> dict[str, Any]:
     proof["properties"] = {"schema": version} | proof["properties"]
     proof["required"] = ["schema", *proof["required"]]
     defs["Failure"] = {"description": "A run that ended before anything was measured.", "type": "object", "additionalProperties": False,
-                       "required": ["schema", "verdict", "error"], "properties": {"schema": version, "verdict": {"const": "error"}, "error": {"type": "string"}}}
+                       "required": ["schema", "verdict", "error"],
+                       "properties": {"schema": version, "verdict": {"const": "error"}, "error": {"type": "string"}}}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "onnxproof proof",
             "oneOf": [{"$ref": "#/$defs/Proof"}, {"$ref": "#/$defs/Failure"}], "$defs": dict(sorted(defs.items()))}
 

@@ -13,7 +13,8 @@ from onnxproof.judge import judge_gap, severity
 from onnxproof.proof import Proof
 from onnxproof.types import Gap, Location, Policy, Status, Verdict
 
-COLOURS = {Verdict.FAITHFUL: "bold green", Verdict.DRIFT: "bold yellow", Verdict.DIVERGED: "bold red", Verdict.ERROR: "bold red", Verdict.VACUOUS: "bold magenta"}
+COLOURS = {Verdict.FAITHFUL: "bold green", Verdict.DRIFT: "bold yellow", Verdict.DIVERGED: "bold red",
+           Verdict.ERROR: "bold red", Verdict.VACUOUS: "bold magenta"}
 _FEW = 4
 """Notes, findings and suspects that are shown before `... and n more`: the report keeps to one screen."""
 _OTHERS = 62
@@ -59,10 +60,11 @@ def _headline(proof: Proof, out: Console) -> None:
     out.print(headline(proof), soft_wrap=True)
     if proof.verdict is Verdict.DRIFT:
         word = "fails, since the policy is strict" if proof.policy.strict else "passes, but it is a real defect: `--strict` makes it fail"
-        out.print(f"  a difference that rounding does not explain, too small for atol {proof.policy.atol:g}, rtol {proof.policy.rtol:g}: it {word}", style="yellow")
+        tolerance = f"atol {proof.policy.atol:g}, rtol {proof.policy.rtol:g}"
+        out.print(f"  a difference that rounding does not explain, too small for {tolerance}: it {word}", style="yellow", soft_wrap=True)
     if not proof.complete:
-        bad = proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
-        out.print("  not all cases were run: the verdict was clear" if bad else f"  not all cases were run: the budget of {proof.budget_s:g} s ended first", style="dim")
+        clear = proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
+        out.print(f"  not all cases were run: {'the verdict was clear' if clear else f'the budget of {proof.budget_s:g} s ended first'}", style="dim")
 
 
 def _facts(proof: Proof) -> str:
@@ -158,7 +160,8 @@ def _signature(proof: Proof, out: Console) -> None:
         filed = f"{info.onnx_name} {info.onnx_dtype}" if info.onnx_name else "absent"
         table.add_row(*map(escape, (f"  input {info.name}", f"{info.dtype}[{', '.join(map(str, info.dims))}]", filed, info.paired_by)))
     for output in proof.signature.outputs:
-        table.add_row(*map(escape, (f"  output {output.name}", f"{output.dtype}[{', '.join(map(str, output.shape))}]", output.onnx_name or "absent", output.paired_by)))
+        shape = f"{output.dtype}[{', '.join(map(str, output.shape))}]"
+        table.add_row(*map(escape, (f"  output {output.name}", shape, output.onnx_name or "absent", output.paired_by)))
     out.print(table)
     for dim in proof.signature.dims:
         limit = f"{dim.minimum} to {dim.maximum if dim.maximum is not None else 'any size'}"

@@ -1,0 +1,79 @@
+"""Train a small net, export it, verify it, then catch a fault in a copy that allclose lets through."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onnxproof.cli import _options as option
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from onnxproof.demo import Check, Story
+
+
+def command(
+    folder: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the models and proof.json go.")] = Path("demo"),
+    debug: option.Debug = False,
+) -> int:
+    """The demo: exit code 0 when both models are judged rightly."""
+    from onnxproof import demo
+    from onnxproof.report.terminal import console
+    from onnxproof.types import Verdict
+
+    story = demo.run(folder, _say)
+    _tell(story, console(), folder)
+    right = story.healthy.proof.verdict is Verdict.FAITHFUL and story.broken.proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
+    return 0 if right else 1
+
+
+def _say(what: str) -> None:
+    sys.stderr.write(f"onnxproof: {what}\n")
+
+
+def _tell(story: "Story", out: "Console", folder: Path) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"a conv net that reads {story.accuracy:.1%} of {story.images} test digits right, and two ONNX files of it", title_justify="left")
+    table.add_column("")
+    for check in (story.healthy, story.broken):
+        table.add_column(check.path.name, justify="right")
+    for name, cell in _ROWS:
+        table.add_row(name, *(cell(check) for check in (story.healthy, story.broken)))
+    out.print(table)
+    out.print(f"{story.broken.path.name}: the epsilon of one BatchNorm is 1e-6 instead of 1e-5. The usual test lets it through;")
+    out.print("measured in the model's own rounding noise it stands out.")
+    out.print(f"the proof: {folder / 'proof.json'}")
+
+
+def _usual(check: "Check") -> str:
+    return f"{'passes' if check.allclose else 'fails'} ({check.allowance:.0%} used)"
+
+
+def _noise(check: "Check") -> str:
+    worst = check.proof.worst
+    return f"{worst.noise_ratio:,.1f} times" if worst is not None else "nothing compared"
+
+
+def _verdict(check: "Check") -> str:
+    from onnxproof.report.terminal import COLOURS
+
+    colour = COLOURS[check.proof.verdict]
+    return f"[{colour}]{check.proof.verdict.value.upper()}[/]"
+
+
+def _node(check: "Check") -> str:
+    location = check.proof.location
+    return location.nodes[0] if location is not None and location.nodes else "-"
+
+
+_ROWS = (
+    ("same digit chosen", lambda check: f"{check.same_answers:.1%}"),
+    ("the usual test: allclose(atol=1e-4, rtol=1e-3)", _usual),
+    ("onnxproof: cases tried", lambda check: str(len({gap.case for gap in check.proof.gaps}))),
+    ("onnxproof: worst error, in rounding noise", _noise),
+    ("onnxproof: verdict", _verdict),
+    ("onnxproof: the guilty node", _node),
+)

@@ -1,0 +1,46 @@
+"""Prove that two ONNX files say the same; PyTorch is not needed."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onnxproof.cli import _options as option
+from onnxproof.cli._deliver import Delivery, deliver
+from onnxproof.cli._progress import Report
+from onnxproof.types import Policy
+
+if TYPE_CHECKING:
+    from onnxproof.proof import Proof
+
+
+def command(
+    first: Annotated[str, typer.Argument(help="The reference, an ONNX file.")],
+    second: Annotated[str, typer.Argument(help="The ONNX file that should say the same.")],
+    backend: option.Backend = None,
+    data: option.Data = None,
+    budget: option.Budget = 60.0,
+    seed: option.Seed = 0,
+    strict: option.Strict = False,
+    strict_domains: option.StrictDomains = False,
+    domain: option.Domain = None,
+    atol: option.Atol = None,
+    rtol: option.Rtol = None,
+    noise_limit: option.NoiseLimit = None,
+    case: option.Only = None,
+    json: option.Json = None,
+    no_explain: option.NoExplain = False,
+    quiet: option.Quiet = False,
+    verbose: option.Verbose = False,
+    debug: option.Debug = False,
+) -> int:
+    """`onnxproof.diff` from the command line."""
+    policy = option.policy(Policy(), strict=strict, strict_domains=strict_domains, domain=domain, atol=atol, rtol=rtol, noise_limit=noise_limit)
+    seconds = option.positive_budget(budget)
+
+    def run(report: Report | None) -> "Proof":
+        from onnxproof.prove import diff
+
+        return diff(first, second, data=data, backends=tuple(backend or ("ort",)), policy=policy, budget_s=seconds, seed=seed, explain=not no_explain,
+                    only=tuple(case or ()), progress=report)
+
+    return deliver(run, Delivery(json=json, quiet=quiet, verbose=verbose))

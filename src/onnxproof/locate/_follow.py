@@ -1,0 +1,129 @@
+"""Follow the module's own values through the file, to the first node that goes wrong."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from onnxproof.backends.torch64 import TruthSession
+from onnxproof.execute import feed
+from onnxproof.locate._graph import Graph, source_of
+from onnxproof.locate._match import Counterfactual, Front, front, match, observe
+from onnxproof.locate._sketch import distance
+from onnxproof.locate._trace import Entry, trace
+from onnxproof.types import Location, Source, Stage, Suspect
+
+Array = np.ndarray[Any, Any]
+_TRIED = 10
+_PATIENCE_S = 8.0
+_FAULTS = 4
+
+
+def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
+    """Compare, find the front, confirm it by counterfactual, and look for further faults behind it."""
+    graph = Graph.of(scene.file)
+    entries, fetch = _entries(scene)
+    feeds = feed(scene.case.inputs, scene.signature)
+    tolerance = float(np.clip(ideal / 1000, 3e-7, 1e-5))
+    names = list(session.output_names)
+    order = [names.index(o.onnx_name) if o.onnx_name in names else -1 for o in scene.signature.outputs]
+    test = Counterfactual(session, feeds, scene.truth, order, fetch)
+    guilty: list[int] = []
+    cured: dict[str, Array] = {}
+    first: Front | None = None
+    left = ideal
+    for _ in range(_FAULTS):
+        values, _outputs = observe(session, feeds, cured)
+        found = front(graph, match(values, entries, tolerance), tolerance)
+        first = first or found
+        place, value, after = _confirm(graph, found, entries, test, cured, left, fetch, guilty)
+        if place is not None and value is None:
+            value = _moves_on(graph, found, place, session, feeds, cured, entries, tolerance, fetch)
+        if place is None:
+            break
+        guilty.append(place)
+        left = after
+        if value is None or after <= max(tolerance * 10, ideal / 50):
+            break
+        cured[found.values[place]] = value
+    assert first is not None
+    ranked = list(dict.fromkeys([*guilty, *first.suspects]))[:12]
+    confirmed = set(guilty)
+    suspects = [_name(graph, p, first, entries, scene.noise, "putting the true value in its place mends the outputs" if p in confirmed and left < ideal / 20 else "")
+                for p in ranked]
+    head = suspects[0] if suspects else None
+    total = len([n for n in graph.nodes if any(o not in graph.static for o in n.output)])
+    return Location(stage=stage, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), module=head.module if head else None,
+                    source=head.source if head else None, compared=first.compared,
+                    skipped=tuple(f"{name}: {why}" for name, why in first.skipped.items()),
+                    evidence=f"{first.compared} of {total} nodes compared in float64"
+                    + (f"; {head.node} is wrong while its inputs are right" if head else "; no node stands out: something may be missing"))
+
+
+def _confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counterfactual, cured: Mapping[str, Array], before: float, fetch: Any,
+             known: Sequence[int]) -> tuple[int | None, Array | None, float]:
+    """The first suspect whose true output mends the answers; failing that, the first suspect.
+
+    A node behind the guilty one is mended, too, when its true output is put in place. So the front is asked first, with
+    every value of the module that could stand there, and only then what lies behind it.
+    """
+    begin = [p for p in found.suspects[: found.fronts] if p not in known]
+    behind = [p for p in found.suspects[found.fronts :] if p not in known]
+    until = time.perf_counter() + _PATIENCE_S
+    for place, options in [(p, 12) for p in begin[:6]] + [(p, 2) for p in behind[:_TRIED]]:
+        for entry in _counterparts(graph, place, found, entries)[:options]:
+            value = fetch(entry.place)
+            if value is None or time.perf_counter() > until:
+                continue
+            after = test.distance({**cured, found.values[place]: value})
+            if after < before / 20:
+                return place, value, after
+    tried = begin or behind
+    return (tried[0], None, before) if tried else (None, None, before)
+
+
+def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mapping[str, Array], cured: Mapping[str, Array], entries: Sequence[Entry],
+              tolerance: float, fetch: Any) -> Array | None:
+    """Where several faults stand one behind the other: the true value that mends what follows at once, if not the outputs."""
+    nearest = found.entries.get(place)
+    value = fetch(nearest.place) if nearest is not None else None
+    if value is None:
+        return None
+    values, _ = observe(session, feeds, {**cured, found.values[place]: value})
+    after = front(graph, match(values, entries, tolerance), tolerance)
+    return value if len(after.suspects) < 0.8 * len(found.suspects) else None
+
+
+def _counterparts(graph: Graph, place: int, found: Front, entries: Sequence[Entry]) -> list[Entry]:
+    """The module's values which this node should have made: those of its shape, nearest first."""
+    value = found.sketches.get(place)
+    if value is None:
+        return []
+    same = [e for e in entries if e.sketch.shape == value.shape and e.sketch.exact == value.exact]
+    return sorted(same, key=lambda e: distance(value, e.sketch))
+
+
+def _entries(scene: Any) -> tuple[list[Entry], Any]:
+    """The module's values in float64, and a way to have one of them again."""
+    subject_session = TruthSession(scene.oracle.session.module, scene.oracle.session._args, scene.oracle.session._kwargs)._session
+    entries, _ = trace(subject_session, scene.case.inputs)
+    kept: dict[int, Array] = {}
+
+    def fetch(place: int) -> Array | None:
+        if place not in kept:
+            from onnxproof.locate._refetch import refetch
+
+            kept.update(refetch(subject_session, scene.case.inputs, {place}))
+        return kept.get(place)
+
+    return entries, fetch
+
+
+def _name(graph: Graph, place: int, found: Front, entries: Sequence[Entry], noise: float, why: str) -> Suspect:
+    module, source = source_of(graph.nodes[place])
+    entry = found.entries.get(place)
+    if source is None and entry is not None:
+        source = Source(file=entry.source.file, line=entry.source.line, text=entry.source.text) if entry.source else None
+        module = entry.module or module
+    return Suspect(node=graph.name(place), op_type=graph.nodes[place].op_type, ratio=found.gaps.get(place, 0.0) / max(noise, 1e-12), why=why, module=module, source=source)

@@ -1,0 +1,79 @@
+"""The candidate's graph as locating sees it: values, who makes them, who reads them, and what metadata says."""
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import onnx
+
+from onnxproof.onnxfile import OnnxFile
+from onnxproof.types import Source
+
+_SHAPE_ONLY = frozenset({"Shape", "Size", "ConstantOfShape"})
+
+
+@dataclass(slots=True)
+class Graph:
+    """The main graph: nodes in order, with names for those that have none."""
+
+    file: OnnxFile
+    nodes: list[onnx.NodeProto] = field(default_factory=list)
+    makers: dict[str, int] = field(default_factory=dict)
+    static: set[str] = field(default_factory=set)
+    """Values that depend on weights and shapes alone."""
+
+    @classmethod
+    def of(cls, file: OnnxFile) -> "Graph":
+        """Read the nodes and find what depends on the inputs."""
+        graph = cls(file=file)
+        graph.static = {t.name for t in file.model.graph.initializer} | {""}
+        for place, node in enumerate(file.model.graph.node):
+            graph.nodes.append(node)
+            graph.makers.update(dict.fromkeys(node.output, place))
+            if node.op_type in _SHAPE_ONLY or all(name in graph.static for name in captured(node)):
+                graph.static.update(node.output)
+        return graph
+
+    def name(self, place: int) -> str:
+        """A node's name, or its first output's where it has none."""
+        node = self.nodes[place]
+        return node.name or node.output[0]
+
+    def consumers(self, value: str) -> list[int]:
+        """The places of the nodes that read a value."""
+        return [place for place, node in enumerate(self.nodes) if value in captured(node)]
+
+
+def captured(node: onnx.NodeProto) -> Iterator[str]:
+    """What a node reads: its inputs, and what its subgraphs take from outside."""
+    yield from (name for name in node.input if name)
+    for attribute in node.attribute:
+        for graph in ([attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else list(attribute.graphs)):
+            inner = {o for n in graph.node for o in n.output} | {t.name for t in graph.initializer} | {i.name for i in graph.input}
+            for child in graph.node:
+                yield from (name for name in captured(child) if name not in inner)
+            yield from (o.name for o in graph.output if o.name not in inner)
+
+
+def source_of(node: onnx.NodeProto) -> tuple[str | None, Source | None]:
+    """Module path and line of Python from the exporter's metadata, or from the scope in a TorchScript node's name."""
+    props = {p.key: p.value for p in node.metadata_props}
+    module = None
+    if "pkg.torch.onnx.name_scopes" in props:
+        try:
+            scopes = [s for s in ast.literal_eval(props["pkg.torch.onnx.name_scopes"]) if s]
+        except (ValueError, SyntaxError):
+            scopes = []
+        module = scopes[-2] if len(scopes) > 1 else None
+    elif node.name.startswith("/"):
+        parts = node.name.strip("/").split("/")[:-1]
+        module = parts[-1] if parts else None
+    trace = props.get("pkg.torch.onnx.stack_trace", "")
+    frames = re.findall(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]*)', trace)
+    users = [f for f in frames if "/torch/" not in f[0]] or frames
+    if not users:
+        return module, None
+    file, line, text = users[-1]
+    return module, Source(file=str(Path(file)), line=int(line), text=text.strip())

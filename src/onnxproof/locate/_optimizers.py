@@ -1,0 +1,85 @@
+"""An optimizer of ONNX Runtime changes the answers: which one, and which nodes it took."""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from onnxproof.backends import ort
+from onnxproof.errors import OnnxproofError
+from onnxproof.execute import Candidate, Clock
+from onnxproof.locate._graph import Graph, source_of
+from onnxproof.locate._match import relative
+from onnxproof.types import Location, Stage, Suspect
+
+KNOWN = (
+    "ConstantFolding", "EliminateIdentity", "EliminateDropout", "EliminateSlice", "EliminateCast", "NoopElimination", "DivMulFusion", "MulIntegerToFloat",
+    "FuseReluClip", "GemmSumFusion", "GemmTransposeFusion", "NotWhereFusion", "ConvAddFusion", "ConvMulFusion", "ConvBNFusion", "PadFusion", "MatmulBNFusion",
+    "LabelEncoderFusion", "ExpandElimination", "CastElimination", "UnsqueezeElimination", "ConstantSharing", "CommonSubexpressionElimination",
+    "PropagateCastOps", "DoubleQDQPairsRemover", "QDQPropagationTransformer", "QDQSelectorActionTransformer", "QDQFinalCleanupTransformer",
+    "WeightBiasQuantization", "EnsureUniqueDQForNodeUnit", "ReshapeFusion", "FreeDimensionOverrideTransformer", "QDQS8ToU8Transformer", "GeluFusion",
+    "GeluFusionL1", "GeluFusionL2", "LayerNormFusion", "LayerNormFusionL1", "LayerNormFusionL2", "SimplifiedLayerNormFusion", "AttentionFusion",
+    "EmbedLayerNormFusion", "GatherSliceToSplitFusion", "GatherToSliceFusion", "MatMulActivationFusion", "MatMulAddFusion", "MatmulTransposeFusion",
+    "MatMulScaleFusion", "MatMulNBitsFusion", "ConvActivationFusion", "ConvAddActivationFusion", "GemmActivationFusion", "MatMulIntegerToFloatFusion",
+    "DynamicQuantizeMatMulFusion", "BiasGeluFusion", "BiasSoftmaxFusion", "BiasDropoutFusion", "FastGeluFusion", "QuickGeluFusion", "SkipLayerNormFusion",
+    "TransposeOptimizer", "NchwcTransformer", "NhwcTransformer", "IsInfReduceSumFusion", "RemoveDuplicateCastTransformer", "QuickGeluFusionTransformer",
+    "DQMatMulToMatMulNBits", "WhereDummyDq", "RocmBlasAltImpl", "PreShapeNodeElimination", "Level2_RuleBasedTransformer", "Level1_RuleBasedTransformer",
+)
+
+
+def locate(scene: Any, limit: float) -> Location:
+    """Bisect the list of optimizers: one whose absence mends the answers is the one."""
+    graph = Graph.of(scene.file)
+    if _gap(scene, KNOWN) > limit:  # the culprit has a name that this list lacks
+        return Location(stage=Stage.OPTIMIZER, evidence="right without optimisation, wrong with it; no single optimizer could be named")
+    culprits = list(KNOWN)
+    while len(culprits) > 1:
+        half = culprits[: len(culprits) // 2]
+        culprits = half if _gap(scene, half) <= limit else culprits[len(culprits) // 2 :]
+        if _gap(scene, culprits) > limit:
+            return Location(stage=Stage.OPTIMIZER, evidence="right without optimisation, wrong with it; several optimizers work together")
+    name = culprits[0]
+    taken = _taken(scene, name, graph)
+    suspects = [Suspect(node=graph.name(p), op_type=graph.nodes[p].op_type, ratio=0.0, why=f"changed by {name}", module=source_of(graph.nodes[p])[0],
+                        source=source_of(graph.nodes[p])[1]) for p in taken]
+    head = suspects[0] if suspects else None
+    return Location(stage=Stage.OPTIMIZER, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), optimizer=name, module=head.module if head else None,
+                    source=head.source if head else None, evidence=f"the answers are right when the optimizer {name} is disabled, and wrong when only it is at work")
+
+
+def _gap(scene: Any, disabled: Any) -> float:
+    try:
+        session = ort.open(scene.path, scene.backend.partition(":")[2], disabled_optimizers=list(disabled))
+        found = Candidate(scene.backend, scene.path, scene.signature, Clock(), session=session).run(scene.case.inputs)
+    except OnnxproofError:
+        return float("inf")
+    return max((relative(f, t) for f, t in zip(found, scene.truth, strict=True)), default=0.0)
+
+
+def _taken(scene: Any, name: str, graph: Graph) -> list[int]:
+    """Nodes of the file that are there without the optimizer and gone with it; quantizers first, then by order."""
+    kept = {flag: _optimised(scene.path, [name] if flag else []) for flag in (True, False)}
+    gone = kept[True] - kept[False]
+    places = [p for p, node in enumerate(graph.nodes) if any(o in gone for o in node.output) or node.name in gone]
+    return places or [p for p, node in enumerate(graph.nodes) if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
+
+
+def _optimised(path: Path, disabled: list[str]) -> set[str]:
+    """Node names and value names of the graph as the runtime keeps it."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        options.optimized_model_filepath = str(Path(folder) / "optimised.onnx")
+        try:
+            onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled or None)
+        except Exception:  # a graph that can't be written tells nothing, and the location says so by naming no node
+            return set()
+        model = onnx.load(options.optimized_model_filepath, load_external_data=False)
+    return {node.name for node in model.graph.node if node.name} | {o for node in model.graph.node for o in node.output}
+
+
+_ = np

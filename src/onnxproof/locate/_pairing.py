@@ -1,0 +1,53 @@
+"""Inputs or outputs that were exchanged: another pairing is tried, and counts only if the answers come right by it."""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from onnxproof.types import InputInfo, OutputInfo, Signature
+
+_MOST = 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchanged:
+    """A pairing that is right where the given one is wrong."""
+
+    what: str
+    names: tuple[str, ...]
+    signature: Signature
+    kind: str
+    """input or output"""
+
+
+def find(scene: Any, gap: Callable[[Signature], float]) -> Exchanged | None:
+    """Try every exchange of inputs, then of outputs, that keeps shapes and dtypes."""
+    before = gap(scene.signature)
+    limit = max(20 * scene.noise, 1e-6)
+    if before <= limit:
+        return None
+    for kind, ports in (("input", scene.signature.inputs), ("output", scene.signature.outputs)):
+        for trial in itertools.islice(_exchanges(ports), _MOST):
+            signature = replace(scene.signature, **{f"{kind}s": trial})
+            if gap(signature) <= limit:
+                moved = [(a.name, b.onnx_name or "") for a, b in zip(ports, trial, strict=True) if a.onnx_name != b.onnx_name]
+                return Exchanged(what=f"the {kind}s are exchanged: " + ", ".join(f"`{name}` belongs to the file's `{onnx}`" for name, onnx in moved),
+                                 names=tuple(onnx for _, onnx in moved), signature=signature, kind=kind)
+    return None
+
+
+def _exchanges(ports: tuple[InputInfo, ...] | tuple[OutputInfo, ...]) -> Any:
+    """Permutations within each set of ports that could stand for each other, the identity left out."""
+    alike: dict[Any, list[int]] = defaultdict(list)
+    for place, port in enumerate(ports):
+        if port.onnx_name is not None:
+            alike[(port.dtype, port.shape)].append(place)
+    for places in alike.values():
+        for order in itertools.permutations(places):
+            if list(order) != places and len(places) <= 6:
+                trial = list(ports)
+                for place, source in zip(places, order, strict=True):
+                    trial[place] = replace(ports[place], onnx_name=ports[source].onnx_name)
+                yield tuple(trial)

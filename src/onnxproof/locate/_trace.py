@@ -1,0 +1,150 @@
+"""What really happens in the module: every aten operation in float64, with its line of Python and its module."""
+
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from onnxproof.backends._mode import Mode, named_arguments
+from onnxproof.backends._rounding import Promote
+from onnxproof.backends.torch import TorchSession, from_numpy, to_numpy
+from onnxproof.locate._sketch import Sketch, sketch
+from onnxproof.types import Source
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """One result of one operation."""
+
+    place: int
+    op: str
+    sketch: Sketch
+    dtype: str
+    inputs: tuple[int, ...]
+    module: str
+    source: Source | None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    outer: int | None = None
+    """Where it stems from taking an operation apart: the entry of that whole operation."""
+
+
+class Recorder(Mode):
+    """Sketches the result of every operation and of the steps it can be taken apart into."""
+
+    def __init__(self, names: Mapping[int, str]) -> None:
+        super().__init__()
+        self.entries: list[Entry] = []
+        self._names, self._stack = names, [""]
+        self._depth = 0
+        self._parts = _decompositions()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run, record, and record the steps inside."""
+        kwargs = kwargs or {}
+        begin = len(self.entries)
+        if self._depth == 0 and func in self._parts and not func._schema.is_mutable:
+            self._take_apart(func, args, kwargs)
+        end = len(self.entries)
+        inputs = tuple(e for a in _tensors((args, kwargs)) if (e := getattr(a, "_onnxproof_entry", None)) is not None)
+        result = func(*args, **kwargs)
+        for tensor in _tensors(result):
+            self._record(func, tensor, inputs, named_arguments(func, args, kwargs))
+        for entry in self.entries[begin:end]:
+            entry.outer = entry.outer if entry.outer is not None else end
+        return result
+
+    def _take_apart(self, func: Any, args: Any, kwargs: Any) -> None:
+        self._depth += 1
+        try:
+            with self, warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._parts[func](*args, **kwargs)
+        except Exception:  # noqa: S110 - a decomposition that does not fit only leaves fewer inner values to match
+            pass
+        finally:
+            self._depth -= 1
+
+    def _record(self, func: Any, tensor: torch.Tensor, inputs: tuple[int, ...], arguments: dict[str, Any]) -> None:
+        plain = {n: v for n, v in arguments.items() if isinstance(v, bool | int | float | str | list | tuple | type(None)) and not list(_tensors(v))}
+        try:
+            made = sketch(to_numpy(tensor))
+        except (RuntimeError, TypeError):
+            return
+        self.entries.append(Entry(place=len(self.entries), op=func._schema.name.split("::")[-1], sketch=made, dtype=str(tensor.dtype).removeprefix("torch."),
+                                  inputs=inputs, module=self._stack[-1], source=_user_line(), arguments=plain))
+        tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
+
+    @contextmanager
+    def modules(self) -> Iterator[None]:
+        """Follow which module is running."""
+        def enter(module: Any, _: Any) -> None:
+            self._stack.append(self._names.get(id(module), self._stack[-1]))
+
+        def leave(module: Any, _: Any, __: Any) -> None:
+            self._stack.pop()
+
+        hooks = [torch.nn.modules.module.register_module_forward_pre_hook(enter), torch.nn.modules.module.register_module_forward_hook(leave, always_call=True)]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+
+def trace(session: TorchSession, inputs: Mapping[str, Array], *, wide: bool = True) -> tuple[list[Entry], list[Array]]:
+    """All entries of one forward pass (in float64 unless `wide` is off), the inputs' own sketches first, and the outputs."""
+    recorder = Recorder({id(m): name for name, m in session.module.named_modules()} if hasattr(session.module, "named_modules") else {})
+    tensors = {name: from_numpy(array) for name, array in inputs.items()}
+    if wide:
+        tensors = {n: t.double() if t.is_floating_point() else t for n, t in tensors.items()}
+    for name, tensor in tensors.items():
+        recorder.entries.append(Entry(place=len(recorder.entries), op=f"input {name}", sketch=sketch(to_numpy(tensor)), dtype=str(inputs[name].dtype),
+                                      inputs=(), module="", source=None))
+        tensor._onnxproof_entry = len(recorder.entries) - 1  # type: ignore[attr-defined]
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    with sdpa_kernel(SDPBackend.MATH), recorder.modules():
+        if wide:
+            with Promote(), recorder:
+                outputs = session.call(tensors)
+        else:
+            with recorder:
+                outputs = session.call(tensors)
+    return recorder.entries, [to_numpy(value) for _, value in outputs]
+
+
+def _decompositions() -> dict[Any, Any]:
+    from torch._decomp import core_aten_decompositions
+
+    return dict(core_aten_decompositions())
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+
+
+def _user_line() -> Source | None:
+    """The innermost line that is neither torch's nor ours."""
+    frame: Any = sys._getframe(2)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if "/torch/" not in file and "/onnxproof/" not in file and not file.startswith("<") and "/contextlib" not in file:
+            import linecache
+
+            return Source(file=file, line=frame.f_lineno, text=linecache.getline(file, frame.f_lineno).strip())
+        frame = frame.f_back
+    return None

@@ -1,0 +1,175 @@
+"""A proof goes to JSON and comes back the same, and every form of it fits the published schema."""
+
+import json
+import math
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onnxproof.errors import UsageError
+from onnxproof.proof import SCHEMA, Proof
+from onnxproof.report import json_writer, schema
+from onnxproof.types import (
+    Case,
+    Cause,
+    Coverage,
+    DimInfo,
+    Domain,
+    Dropped,
+    Finding,
+    Fix,
+    Gap,
+    InputInfo,
+    Location,
+    NoiseKind,
+    Note,
+    OutputInfo,
+    Policy,
+    Signature,
+    Source,
+    Stage,
+    Status,
+    Suspect,
+    Verdict,
+)
+
+PUBLISHED = Path(__file__).parent.parent / "docs" / "proof.schema.json"
+VALIDATOR = jsonschema.Draft202012Validator(json.loads(PUBLISHED.read_text()))
+
+
+def full() -> Proof:
+    """A proof in which no field has its default."""
+    source = Source(file="model.py", line=13, text="return self.norm(x)")
+    gap = Gap(case="ordinary-1", group="ordinary", backend="ort", output="y", status=Status.COMPARED, compared=12, scale=0.5, max_abs=1e-4, max_rel=math.inf,
+              rms=1e-5, ulps=8.0, cosine=1.0, allowance=0.4, atol_needed=(1e-4, 0.0), noise=1e-8, noise_kind=NoiseKind.DOUBLE, noise_ratio=331.5,
+              worst_ratio=-math.inf, worst=(0, 3), top1=1.0, rank=0.9, confirmed=True, domain=Domain.TIES, sqnr_db=120.0, mismatches=1, unstable=2, lost=3,
+              odd=4, detail="both")
+    taken = InputInfo(name="x", dtype="float32", shape=(3, 8), dims=("batch", 8), onnx_name="x", onnx_dtype="float32", paired_by="name")
+    signature = Signature(inputs=(taken,), outputs=(OutputInfo(name="y", dtype="float32", shape=(3, 4), onnx_name="y_1"),),
+                          dims=(DimInfo(name="batch", example=3, minimum=1, maximum=64, declared=True, derived="seq", recorded=(None, 100)),))
+    return Proof(
+        verdict=Verdict.DRIFT, subject="build", candidate="model.onnx", backends=("ort", "reference"),
+        gaps=(gap, replace(gap, status=Status.SHAPE, worst=None, top1=None)),
+        notes=(Note(domain=Domain.NAN, case="c", backend="ort", output="y", what="NaN is handled otherwise", reference="nan", candidate="0"),),
+        findings=(Finding(code="dim-fixed", what="dim 0 is fixed", help="export again", counts=True),),
+        location=Location(stage=Stage.EXPORT, nodes=("node_norm",), module="norm", source=source, evidence="wrong while its inputs are right", compared=4,
+                          suspects=(Suspect(node="node_norm", op_type="LayerNormalization", ratio=1e3, why="local", module="norm", source=source),),
+                          skipped=("If_0: a subgraph",), optimizer="GeluFusion"),
+        causes=(Cause(code="attribute", title="another epsilon", proven=True, evidence="1e-6", before=331.0, after=1.2,
+                      fix=Fix(kind="graph", what="set epsilon to 1e-5", verdict=Verdict.FAITHFUL)),),
+        signature=signature, policy=Policy(strict=True, domains=(Domain.INF,)), coverage=Coverage(points=3, exercised=2, missed=("Where_1",)),
+        dropped=(Dropped(case="batch=0", reason="RuntimeError"),), error="error[x]: y", seed=7, budget_s=10.0, complete=False, replay="onnxproof verify ...",
+        environment={"python": "3.11"}, hashes={"candidate": "00"}, seconds={"total": 1.5}, passes={"ort": 3},
+        witness=Case(name="c", group="g", about="a", inputs={"x": np.zeros(3)}))
+
+
+def test_a_full_proof_comes_back_the_same_without_its_tensors(tmp_path: Path) -> None:
+    proof = full()
+    json_writer.write(proof, tmp_path / "proof.json")
+    back = json_writer.read(tmp_path / "proof.json")
+    assert back == proof
+    assert back.witness is None
+    assert [p.name for p in tmp_path.iterdir()] == ["proof.json"]
+
+
+def test_to_json_of_the_proof_writes_the_same(tmp_path: Path) -> None:
+    full().to_json(tmp_path / "a.json")
+    assert (tmp_path / "a.json").read_text() == json_writer.dumps(full())
+
+
+def test_a_full_proof_fits_the_published_schema() -> None:
+    VALIDATOR.validate(json.loads(json_writer.dumps(full())))
+
+
+def test_a_failure_fits_the_published_schema() -> None:
+    document = json.loads(json_writer.failure("error[not-onnx]: this file is not an ONNX model"))
+    VALIDATOR.validate(document)
+    assert document == {"schema": SCHEMA, "verdict": "error", "error": "error[not-onnx]: this file is not an ONNX model"}
+
+
+def test_the_published_schema_is_the_one_of_the_dataclasses() -> None:
+    assert PUBLISHED.read_text() == schema.text(), "run `make schema`"
+
+
+def test_the_schema_itself_is_sound_and_closed() -> None:
+    made = schema.make()
+    jsonschema.Draft202012Validator.check_schema(made)
+    objects = [d for d in made["$defs"].values() if d.get("type") == "object"]
+    assert len(objects) > 10
+    assert all(d["additionalProperties"] is False for d in objects)
+
+
+def test_every_field_but_the_tensors_is_written() -> None:
+    written = json_writer.to_dict(full())
+    assert written.keys() == {"schema"} | {field.name for field in fields(Proof)} - {"witness"}
+    assert written["schema"] == SCHEMA
+
+
+def changed(path: list[Any], value: Any) -> dict[str, Any]:
+    document = json.loads(json_writer.dumps(full()))
+    place = document
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return document
+
+
+@pytest.mark.parametrize(("path", "value"), [
+    (["surprise"], 1), (["gaps", 0, "surprise"], 1), (["verdict"], "fine"), (["gaps", 0, "max_abs"], "large"), (["gaps", 0, "worst"], "here"),
+    (["signature", "dims", 0, "recorded"], [1]), (["schema"], "2"), (["seed"], "7"), (["policy", "strict"], 1),
+])
+def test_what_does_not_fit_is_refused_by_the_schema_and_by_the_reader(path: list[Any], value: Any) -> None:
+    document = changed(path, value)
+    assert not VALIDATOR.is_valid(document)
+    with pytest.raises(UsageError, match=r"error\[(not-a-proof|other-schema)\]"):
+        json_writer.from_dict(document)
+
+
+def test_a_damaged_proof_is_told_by_its_field() -> None:
+    with pytest.raises(UsageError, match=r"this proof is damaged: `proof.gaps\[0\].max_abs` is 'large' and should be a float"):
+        json_writer.from_dict(changed(["gaps", 0, "max_abs"], "large"))
+
+
+@given(value=st.floats(), other=st.floats())
+@settings(max_examples=60, deadline=None)
+def test_any_float_survives(value: float, other: float) -> None:
+    gap = replace(full().gaps[0], noise_ratio=value, sqnr_db=other)
+    proof = replace(full(), gaps=(gap,))
+    text = json_writer.dumps(proof)
+    VALIDATOR.validate(json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON")))
+    back = json_writer.from_dict(json.loads(text)).gaps[0]
+    assert back.noise_ratio == value or (math.isnan(back.noise_ratio) and math.isnan(value))
+    assert back.sqnr_db is not None
+    assert back.sqnr_db == other or (math.isnan(back.sqnr_db) and math.isnan(other))
+
+
+def test_numpy_numbers_are_written_as_numbers() -> None:
+    gap = replace(full().gaps[0], compared=np.int64(5), noise_ratio=np.float64(2.5), max_abs=np.float32(0.5), worst=(np.int64(1),), confirmed=np.bool_(True))
+    document = json.loads(json_writer.dumps(replace(full(), gaps=(gap,))))
+    VALIDATOR.validate(document)
+    assert document["gaps"][0]["compared"] == 5
+    assert document["gaps"][0]["confirmed"] is True
+
+
+def test_a_proof_that_was_really_made(tmp_path: Path) -> None:
+    import torch
+
+    import onnxproof
+
+    proof = onnxproof.export(torch.nn.Linear(8, 4), (torch.randn(3, 8),), tmp_path / "m.onnx", dynamic_shapes=({0: "batch"},), budget_s=2.0)
+    VALIDATOR.validate(json.loads(json_writer.dumps(proof)))
+    assert json_writer.dumps(json_writer.from_dict(json.loads(json_writer.dumps(proof)))) == json_writer.dumps(proof)
+
+
+def test_judged_again_under_another_policy(tmp_path: Path) -> None:
+    gap = replace(full().gaps[0], domain=None, lost=0, mismatches=0)
+    json_writer.write(replace(full(), verdict=Verdict.DIVERGED, error="", findings=(), notes=(), gaps=(gap,)), tmp_path / "p.json")
+    stored = json_writer.read(tmp_path / "p.json")
+    assert stored.judged(replace(stored.policy, noise_limit=12.0)).verdict is Verdict.DRIFT
+    assert stored.judged(replace(stored.policy, noise_limit=1e6)).verdict is Verdict.FAITHFUL

@@ -1,0 +1,139 @@
+"""What people see: the sentence first, the worst group first, and everything on one screen."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from test_json import full
+
+from onnxproof.proof import Proof
+from onnxproof.report import terminal
+from onnxproof.types import Finding, Gap, NoiseKind, Policy, Status, Verdict
+
+
+def gap(case: str, group: str, ratio: float, **other: object) -> Gap:
+    values: dict[str, object] = {"backend": "ort", "output": "y", "status": Status.COMPARED, "compared": 12, "noise_kind": NoiseKind.DOUBLE,
+                                 "noise_ratio": ratio, "worst_ratio": ratio, "max_abs": ratio * 1e-8, "allowance": ratio * 1e-4}
+    return Gap(case=case, group=group, **(values | other))  # type: ignore[arg-type]
+
+
+def proof(verdict: Verdict, *gaps: Gap, **other: object) -> Proof:
+    base = replace(full(), verdict=verdict, gaps=gaps, location=None, causes=(), notes=(), findings=(), dropped=(), error="", policy=Policy(), complete=True,
+                   backends=("ort",))
+    return replace(base, **other)  # type: ignore[arg-type]
+
+
+def printed(made: Proof, *, width: int = 100, verbose: bool = False, colour: bool = False) -> str:
+    stream = io.StringIO()
+    terminal.show(made, Console(file=stream, width=width, highlight=False, force_terminal=colour, color_system="standard" if colour else None), verbose=verbose)
+    return stream.getvalue()
+
+
+HEALTHY = (gap("example", "ordinary", 1.0), gap("ordinary-1", "ordinary", 1.5), gap("batch=1", "shapes", 2.0), gap("mask-x", "masks", 0.5))
+
+
+def test_the_verdict_is_one_sentence_on_the_first_line() -> None:
+    first = printed(proof(Verdict.FAITHFUL, *HEALTHY)).splitlines()[0]
+    assert first == "FAITHFUL  model.onnx says what build says: 4 cases, at most 2.0 times the rounding noise"
+
+
+def test_one_row_a_group_and_the_worst_first() -> None:
+    rows = terminal.rows(proof(Verdict.FAITHFUL, *HEALTHY))
+    assert [(row.group, row.cases, row.worst.case) for row in rows] == [("shapes", 1, "batch=1"), ("ordinary", 2, "ordinary-1"), ("masks", 1, "mask-x")]
+
+
+def test_a_wrong_group_stands_above_the_healthy_ones() -> None:
+    text = printed(proof(Verdict.DIVERGED, *HEALTHY, gap("float-x-zeros", "floats", 5000.0, allowance=3.0)))
+    lines = text.splitlines()
+    header = next(k for k, line in enumerate(lines) if line.startswith("group"))
+    assert lines[header + 1].split() == ["floats", "1", "float-x-zeros", "5,000", "5,000", "5e-05", "300%", "diverged"]
+
+
+def test_backends_get_rows_of_their_own() -> None:
+    text = printed(proof(Verdict.FAITHFUL, *HEALTHY, gap("example", "ordinary", 1.0, backend="reference"), backends=("ort", "reference")))
+    assert "backend" in text
+    assert len([line for line in text.splitlines() if line.startswith("ordinary")]) == 2
+
+
+@pytest.mark.parametrize(("other", "words"), [
+    ({"status": Status.SHAPE, "detail": "(3, 4) against (3, 5)"}, "shape"),
+    ({"status": Status.REFUSED, "detail": "onnxruntime refuses this input"}, "refused"),
+    ({"lost": 5}, "5 not finite"),
+    ({"mismatches": 3, "noise_kind": NoiseKind.EXACT}, "3 differ"),
+])
+def test_words_where_there_is_no_number(other: dict[str, object], words: str) -> None:
+    assert words in printed(proof(Verdict.DIVERGED, gap("c", "g", 1000.0, **other)))
+
+
+def test_drift_is_a_loud_warning() -> None:
+    drift = gap("c", "g", 300.0)
+    assert "it passes, but it is a real defect: `--strict` makes it fail" in printed(proof(Verdict.DRIFT, drift), width=200)
+    assert "it fails, since the policy is strict" in printed(proof(Verdict.DRIFT, drift, policy=Policy(strict=True)), width=200)
+
+
+def test_nothing_compared_is_said_and_shows_no_table() -> None:
+    text = printed(proof(Verdict.VACUOUS))
+    assert text.startswith("VACUOUS  nothing was compared, so nothing is proven")
+    assert "group" not in text
+
+
+def test_a_budget_that_ended_first_is_said() -> None:
+    assert "the budget of 10 s ended first" in printed(proof(Verdict.FAITHFUL, *HEALTHY, complete=False))
+
+
+def test_notes_show_both_outputs_and_only_a_few() -> None:
+    notes = tuple(replace(full().notes[0], case=f"c{k}", reference=f"[{k}]=nan", candidate="0.0") for k in range(9))
+    text = printed(proof(Verdict.FAITHFUL, *HEALTHY, notes=notes))
+    assert "notes (*): 9 differences where runtimes differ by nature; they do not change the verdict" in text
+    assert "reference [0]=nan" in text
+    assert "candidate 0.0" in text
+    assert "... and 5 more" in text
+
+
+def test_findings_place_causes_and_fix_are_shown() -> None:
+    text = printed(proof(Verdict.DRIFT, gap("c", "g", 300.0), findings=(Finding(code="dim-fixed", what="dim 0 of `x` is fixed at 3", help="export again"),),
+                         location=full().location, causes=full().causes), width=160)
+    assert "dim-fixed: dim 0 of `x` is fixed at 3" in text
+    assert "where: stage export (GeluFusion), node_norm" in text
+    assert "--> model.py:13" in text
+    assert "proven cause attribute: another epsilon" in text
+    assert "= help: set epsilon to 1e-5 (tried: faithful)" in text
+
+
+def test_the_replay_line_is_never_broken() -> None:
+    command = "onnxproof verify " + "x" * 200 + " --case 'a b'"
+    assert command in printed(proof(Verdict.FAITHFUL, *HEALTHY, replay=command), width=60)
+
+
+def test_words_in_brackets_are_not_taken_for_markup() -> None:
+    text = printed(proof(Verdict.FAITHFUL, gap("x[/bold]", "g", 1.0), replay="onnxproof verify --case '[red]'"))
+    assert "x[/bold]" in text
+    assert "'[red]'" in text
+
+
+def test_verbose_tells_pairing_dims_versions_and_what_was_dropped() -> None:
+    text = printed(replace(proof(Verdict.FAITHFUL, *HEALTHY), dropped=full().dropped), verbose=True, width=140)
+    assert "input x" in text
+    assert "float32[batch, 8]" in text
+    assert "dim batch: 3 in the example" in text
+    assert "python 3.11" in text
+    assert "dropped batch=0: RuntimeError" in text
+
+
+def test_the_table_fits_80_columns_and_one_screen() -> None:
+    groups = ("ordinary", "shapes", "floats", "nonfinite", "thresholds", "distinct", "masks")
+    gaps = tuple(gap(f"{name}-a rather long name of a case", name, 1234.5) for name in groups)
+    table = [line for line in printed(proof(Verdict.DIVERGED, *gaps), width=80).splitlines() if line.rstrip().endswith(("faithful", "drift", "diverged"))]
+    assert len(table) == 7
+    assert all(len(line) <= 80 for line in table)
+
+
+def test_colours_only_on_a_terminal() -> None:
+    assert "\x1b[" in printed(proof(Verdict.FAITHFUL, *HEALTHY), colour=True)
+    assert "\x1b[" not in printed(proof(Verdict.FAITHFUL, *HEALTHY))
+
+
+def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert terminal.console().no_color
