@@ -64,7 +64,7 @@ def conv() -> tuple[Any, tuple[Any, ...], Any]:
     for _ in range(8):
         blocks += [nn.Conv2d(64, 64, 3, padding=1), nn.BatchNorm2d(64), nn.SiLU()]
     model = nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)).eval()
-    return model, (torch.randn(2, 3, 96, 96),), ({0: "batch"},)
+    return model, (torch.randn(2, 3, 64, 64),), ({0: "batch"},)
 
 
 def nodes500() -> tuple[Any, tuple[Any, ...], Any]:
@@ -233,7 +233,8 @@ def measure_help(runs: int = 15) -> Bar:
             subprocess.run(command, capture_output=True, check=True)
             taken[key].append(time.perf_counter() - start)
     ours, empty = statistics.median(taken["help"]), statistics.median(taken["pass"])
-    return Bar(what="onnxproof --help / python -c pass", measured=ours / empty, bar=HELP_BAR, detail=f"{ours * 1000:.0f} ms / {empty * 1000:.0f} ms, medians of {runs}")
+    return Bar(what="onnxproof --help / python -c pass", measured=ours / empty, bar=HELP_BAR,
+               detail=f"{ours * 1000:.0f} ms / {empty * 1000:.0f} ms, medians of {runs}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -36,6 +36,7 @@ from bench.runner import Row, child, names
 ROOT = Path(__file__).resolve().parent.parent
 MEASURE = "1"
 """Raised when a tool is called otherwise than before, so that cached rows are measured again."""
+_BATCH = 12
 TITLES = {"onnxproof": "onnxproof", "usual": "the usual script", "torch": "torch.onnx's verification", "polygraphy": "Polygraphy"}
 HOW = {
     "onnxproof": "`onnxproof.verify` with its defaults",
@@ -333,34 +334,52 @@ def _forked(tool: str, pair: Pair, limit: float) -> Mark:
         process.join()
 
 
-def _child(name: str, tools: Sequence[str], limit: float) -> None:
+def _case(name: str, tools: Sequence[str], limit: float) -> None:
     """Build a case once and print a row for every tool and twin."""
-    import onnxruntime  # noqa: F401 - loaded before the fork, so that no tool pays for the import
-    import torch
-
-    torch.set_num_threads(1)
-    if "polygraphy" in tools:
-        import polygraphy.comparator  # noqa: F401
     with tempfile.TemporaryDirectory() as folder:
         built = importlib.import_module(name).build(Path(folder))
         for twin, path in (("faulty", built.faulty), ("healthy" if ".clean." in name else "correct", built.correct)):
             for tool in tools if path is not None else ():
                 mark = dataclasses.replace(_forked(tool, Pair.of(built, path), limit), case=name.rpartition(".")[2], twin=twin)
-                print("MARK " + json.dumps(dataclasses.asdict(mark)), flush=True)
+                print("MARK " + json.dumps([name, dataclasses.asdict(mark)]), flush=True)
 
 
-def alternatives(name: str, tools: Sequence[str], limit: float) -> list[Mark]:
-    """All rows of one case."""
-    command = [sys.executable, "-m", "bench.scoreboard", "--child", name, ",".join(tools), "--limit", str(limit)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit * (2 * len(tools) + 2))
-        out, trouble = done.stdout, done.stderr[-500:]
-    except subprocess.TimeoutExpired as late:
-        out, trouble = (late.stdout or b"").decode() if isinstance(late.stdout, bytes) else late.stdout or "", "timeout"
-    found = [Mark(**json.loads(line[5:])) for line in out.splitlines() if line.startswith("MARK ")]
-    if not found:
-        print(f"{name}: no rows: {trouble}", file=sys.stderr)
-    return found
+def _child(todo: Sequence[str], tools: Sequence[str], limit: float) -> None:
+    """Load and warm what all need, then fork for each case, so that no tool pays for imports and no case for another's end."""
+    import onnxruntime  # noqa: F401
+    import torch
+
+    from bench.corpus import export
+
+    torch.set_num_threads(1)
+    if "polygraphy" in tools:
+        import polygraphy.comparator  # noqa: F401
+    with tempfile.TemporaryDirectory() as folder:
+        export(torch.nn.Linear(2, 2).eval(), (torch.zeros(1, 2),), Path(folder) / "warm.onnx")
+    context = multiprocessing.get_context("fork")
+    for name in todo:
+        process = context.Process(target=_case, args=(name, tools, limit))
+        process.start()
+        process.join(limit * (2 * len(tools) + 2))
+        process.kill()
+        process.join()
+
+
+def alternatives(todo: Sequence[str], tools: Sequence[str], limit: float) -> Iterator[tuple[str, list[Mark]]]:
+    """All rows of some cases, case by case, as they come."""
+    command = [sys.executable, "-m", "bench.scoreboard", "--child", ",".join(todo), ",".join(tools), "--limit", str(limit)]
+    rows: dict[str, list[Mark]] = {}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        for line in process.stdout or ():
+            if line.startswith("MARK "):
+                name, mark = json.loads(line[5:])
+                if name not in rows:
+                    yield from list(rows.items())[-1:]
+                rows.setdefault(name, []).append(Mark(**mark))
+    yield from list(rows.items())[-1:]
+    for name in todo:
+        if name not in rows:
+            print(f"{name}: could not be built", file=sys.stderr)
 
 
 def proof_marks(name: str, limit: float) -> list[Mark]:
@@ -424,22 +443,34 @@ class Cache:
         return self._folder / tool / f"{name}.json" if self._folder else None
 
 
-def run_case(name: str, tools: Sequence[str], cache: Cache, limit: float) -> list[Mark]:
-    """Every tool on one case: from the cache, or measured now."""
+def run_all(todo: Sequence[str], tools: Sequence[str], cache: Cache, limit: float, jobs: int) -> list[Mark]:
+    """Every tool on every case: from the cache, or measured now, a few cases to a process."""
     marks: list[Mark] = []
-    todo = []
-    for tool in tools:
-        found = cache.read(name, tool)
-        marks += found or []
-        todo += [tool] if found is None else []
-    others = [tool for tool in todo if tool != "onnxproof"]
-    fresh = alternatives(name, others, limit) if others else []
-    fresh += proof_marks(name, limit) if "onnxproof" in todo else []
-    for tool in todo:
-        cache.write(name, tool, [m for m in fresh if m.tool == tool])
-    for mark in fresh:
-        print(f"{mark.case:44s} {mark.twin:8s} {mark.tool:11s} {mark.outcome:8s} {mark.seconds:7.2f}s {mark.why[:90]}", flush=True)
-    return marks + fresh
+    missing: dict[tuple[str, ...], list[str]] = {}
+    for name in todo:
+        found = {tool: cache.read(name, tool) for tool in tools}
+        marks += [mark for those in found.values() for mark in those or ()]
+        missing.setdefault(tuple(tool for tool in tools if found[tool] is None), []).append(name)
+
+    def keep(name: str, fresh: Sequence[Mark]) -> None:
+        for tool in {mark.tool for mark in fresh}:
+            cache.write(name, tool, [mark for mark in fresh if mark.tool == tool])
+        for mark in fresh:
+            print(f"{mark.case:44s} {mark.twin:8s} {mark.tool:11s} {mark.outcome:8s} {mark.seconds:7.2f}s {mark.why[:90]}", flush=True)
+        marks.extend(fresh)
+
+    def go(item: tuple[tuple[str, ...], Sequence[str]]) -> None:
+        lacking, those = item
+        others = [tool for tool in lacking if tool != "onnxproof"]
+        for name, fresh in alternatives(those, others, limit) if others else ():
+            keep(name, fresh)
+        for name in those if "onnxproof" in lacking else ():
+            keep(name, proof_marks(name, limit))
+
+    batches = [(lacking, those[k : k + _BATCH]) for lacking, those in missing.items() if lacking for k in range(0, len(those), _BATCH)]
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(go, batches))
+    return marks
 
 
 def _share(marks: Sequence[Mark], twin: str, test: Callable[[Mark], bool]) -> str:
@@ -500,14 +531,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
-        _child(options.child[0], options.child[1].split(","), options.limit)
+        _child(options.child[0].split(","), options.child[1].split(","), options.limit)
         return 0
     todo = [*names("bench.faults", options.only), *names("bench.clean", options.only)]
     tools = [tool for tool in TITLES if tool in options.tools.split(",")]
     run = [tool for tool in tools if tool != "onnxproof" or options.onnxproof_json is None]
-    cache = Cache(options.cache)
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        marks = [mark for found in pool.map(lambda name: run_case(name, run, cache, options.limit), todo) for mark in found]
+    marks = run_all(todo, run, Cache(options.cache), options.limit, options.jobs)
     if "onnxproof" in tools and options.onnxproof_json:
         full = {name.rpartition(".")[2]: name for name in todo}
         marks += [_of_row(row, full[row.case]) for row in (Row(**r) for r in json.loads(options.onnxproof_json.read_text())) if row.case in full]

@@ -405,3 +405,16 @@ def test_a_bug_is_never_a_verdict(folder: Path, capfd: pytest.CaptureFixture[str
     told = fails(capfd, "verify", "model.py:build", "good.onnx", "--json", "proof.json")
     assert "error[internal]: ZeroDivisionError: division by zero" in told
     assert json.loads(Path("proof.json").read_text())["verdict"] == "error"
+
+
+def test_ctrl_c_is_not_a_verdict(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("onnxproof.prove.verify", stopped)
+    assert "error[interrupted]: stopped by the user: there is no verdict" in fails(capfd, "verify", "model.py:build", "good.onnx")
+
+
+def test_a_factory_that_exits_is_not_a_verdict(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("leaves.py").write_text("import sys\n\n\ndef build():\n    sys.exit(0)\n")
+    assert "error[exited]: the code of the reference ended the program: sys.exit(0)" in fails(capfd, "verify", "leaves.py:build", "good.onnx")

@@ -1,18 +1,25 @@
-"""From a bad verdict to where and why."""
+"""From a bad verdict to where and why, and to a remedy that was tried."""
 
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx
 
-from onnxproof import judge
+from onnxproof import causes, judge
+from onnxproof.causes._workbench import Workbench
+from onnxproof.errors import OnnxproofError
 from onnxproof.locate import Scene, locate
 from onnxproof.locate._match import relative
-from onnxproof.types import Case
+from onnxproof.types import Case, Finding, Verdict
 
 if TYPE_CHECKING:
     from onnxproof.proof import Proof
     from onnxproof.prove import Run
+
+_FIX_BUDGET_S = 12.0
 
 
 def scene_of(run: "Run", case: Case, backend: str) -> Scene:
@@ -25,11 +32,49 @@ def scene_of(run: "Run", case: Case, backend: str) -> Scene:
 
 
 def diagnose(proof: "Proof", run: "Run") -> "Proof":
-    """Locate the fault on its best witness; where there are only notes, on the first of them."""
+    """Locate the fault on its best witness, then try the causes; where there are only notes, on the first of them."""
     case = proof.witness or run.noted
     if case is None:
         return proof
     gaps = [gap for gap in proof.gaps if gap.case == case.name]
     gap = max(gaps, key=lambda g: (g.domain is None, *judge.severity(g, proof.policy)))
     scene = replace(scene_of(run, case, gap.backend), gap=gap)
-    return replace(proof, location=locate(scene))
+    where = locate(scene)
+    if where is None:
+        return proof
+    proof = replace(proof, location=where)
+    try:
+        report = causes.explain(workbench(scene, where, proof, run), where, lambda model, options: _verify(run, model, options))
+    except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
+        failed = Finding(code="unexplained", what=f"the cause could not be tried: {type(why).__name__}: {why}")
+        return replace(proof, findings=(*proof.findings, failed))
+    return replace(proof, causes=report.causes)
+
+
+def workbench(scene: Scene, where: "causes.Location", proof: "Proof", run: "Run") -> Workbench:
+    """The bench for this scene, with what is known of all cases."""
+    bad: dict[str, bool] = {}
+    telling: dict[str, bool] = {}
+    for gap in proof.gaps:
+        if gap.domain is None:
+            beyond = judge.judge_gap(gap, proof.policy) in (Verdict.DRIFT, Verdict.DIVERGED)
+            bad[gap.case] = bad.get(gap.case, False) or beyond
+            telling[gap.case] = gap.group in ("ordinary", "shapes") and not gap.case.startswith("scale-")
+    return Workbench(scene, where, bad_cases=bad, sizes=run.sizes, telling=telling)
+
+
+def _verify(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...]) -> Verdict | None:
+    """The verdict on a remedy, from scratch and within a short budget."""
+    from onnxproof.prove import Run as Again
+
+    with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
+        path = run.path
+        if model is not None:
+            path = Path(folder) / "mended.onnx"
+            onnx.save(model, path)
+        elif not options:
+            return None
+        try:
+            return Again(run.subject, path, run.backends, run.policy, budget_s=_FIX_BUDGET_S, seed=run.seed, disabled_optimizers=options).prove().verdict
+        except OnnxproofError:
+            return Verdict.ERROR

@@ -11,6 +11,7 @@ from typing import Any
 from onnxproof import cases as generators
 from onnxproof import data as user_data
 from onnxproof import judge, onnxfile, signature, subject
+from onnxproof.backends import Session
 from onnxproof.cases import _learn
 from onnxproof.cases._climb import climb
 from onnxproof.errors import BackendError, InputError, ModelError, OnnxproofError
@@ -83,9 +84,10 @@ class Run:
     """One verification: what it opened, what it has measured so far."""
 
     def __init__(self, found: subject.Subject, path: Path, backends: tuple[str, ...], policy: Policy, *, budget_s: float, seed: int, only: tuple[str, ...] = (),
-                 progress: Report | None = None) -> None:
+                 progress: Report | None = None, disabled_optimizers: tuple[str, ...] = ()) -> None:
         self.subject, self.path, self.backends, self.policy = found, path, backends, policy
         self.budget_s, self.seed, self._only, self._progress = budget_s, seed, only, progress
+        self._disabled = disabled_optimizers
         self.clock = Clock()
         self.file = onnxfile.read(path)
         self.gaps: list[Gap] = []
@@ -97,6 +99,8 @@ class Run:
         """The first case with a note that an order of equals, NaN or infinity explains."""
         self._witness_key: tuple[Any, ...] = ()
         self._best: list[tuple[float, Case]] = []
+        self.sizes: dict[str, dict[str, int]] = {}
+        """The sizes of every case that was compared, for whoever asks which size goes wrong."""
         self.complete = True
 
     def prove(self) -> Proof:
@@ -106,7 +110,7 @@ class Run:
         self.signature = self._pair()
         self.candidates: list[Candidate] = []
         try:
-            self.candidates = [Candidate(name, self.path, self.signature, self.clock) for name in self.backends]
+            self.candidates = [Candidate(name, self.path, self.signature, self.clock, session=self._session(name)) for name in self.backends]
             self._cases()
         except (BackendError, ModelError) as why:
             if isinstance(why, ImportError) or not self.gaps:
@@ -116,6 +120,14 @@ class Run:
             for candidate in self.candidates:
                 candidate.close()
         return self._proof(error)
+
+    def _session(self, backend: str) -> Session | None:
+        """A session with some optimizers off, for trying a remedy; None leaves it to the backend."""
+        if not self._disabled or not backend.startswith("ort"):
+            return None
+        from onnxproof.backends import ort
+
+        return ort.open(self.path, backend.partition(":")[2], disabled_optimizers=self._disabled)
 
     def _pair(self) -> Signature:
         example = self.oracle.example()
@@ -155,6 +167,7 @@ class Run:
             self.dropped.append(Dropped(case=case.name, reason=str(why)[:200]))
             return 0.0
         self.gaps += outcome.gaps
+        self.sizes[case.name] = dict(case.sizes)
         self.notes += outcome.notes
         if self.noted is None and any(note.domain is not Domain.EMPTY for note in outcome.notes):
             self.noted = case
@@ -190,10 +203,10 @@ class Run:
                 break
 
     def _stop(self) -> bool:
-        return self.clock.elapsed > self.budget_s * 0.95 or self._bad_cases() >= _ENOUGH
+        return self.clock.elapsed > self.budget_s * 0.95 or self._bad_cases(Verdict.DIVERGED) >= _ENOUGH
 
-    def _bad_cases(self) -> int:
-        return len({g.case for g in self.gaps if judge.judge_gap(g, self.policy) in (Verdict.DRIFT, Verdict.DIVERGED)})
+    def _bad_cases(self, *verdicts: Verdict) -> int:
+        return len({g.case for g in self.gaps if judge.judge_gap(g, self.policy) in (verdicts or (Verdict.DRIFT, Verdict.DIVERGED))})
 
     def _accepts(self, case: Case) -> bool:
         try:

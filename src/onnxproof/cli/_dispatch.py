@@ -14,6 +14,9 @@ from onnxproof.cli import commands
 from onnxproof.errors import OnnxproofError, UsageError
 
 ERROR = 2
+_INTERRUPTED = 130
+"""What typer makes of Ctrl-C."""
+_STOPPED = OnnxproofError("interrupted", "stopped by the user: there is no verdict")
 
 
 def dispatch(name: str, words: Sequence[str]) -> int:
@@ -22,9 +25,11 @@ def dispatch(name: str, words: Sequence[str]) -> int:
     try:
         code = _parser(name)(list(words), prog_name=f"onnxproof {name}", standalone_mode=False)
         sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return _tell(_STOPPED) if code == _INTERRUPTED else code if isinstance(code, int) else 0
     except (KeyboardInterrupt, typer.Abort):
-        return _tell(OnnxproofError("interrupted", "stopped by the user"))
+        return _tell(_STOPPED)
+    except SystemExit as why:  # a user's module may call sys.exit, and that must not look like a verdict
+        return _tell(OnnxproofError("exited", f"the code of the reference ended the program: sys.exit({why.code!r})"))
     except BrokenPipeError:  # the reader of our output has left: nobody is there to be told
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return ERROR

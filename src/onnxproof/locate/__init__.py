@@ -7,7 +7,7 @@ without optimisation: `runtime`, or `precision` where the graph itself narrows. 
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,14 @@ class Scene:
     """The relative error that rounding explains for this case."""
     gap: Gap | None = None
     """The gap that is to be explained."""
+    entries: list[Any] = field(default_factory=list)
+    """What the module computed on this case, once it was followed."""
+    counterparts: dict[str, Any] = field(default_factory=dict)
+    """For a named node the module's own operation that it should have been."""
+    fetch: Any = None
+    """A way to have the value of an entry."""
+    exchanged: Any = None
+    """The right pairing, where the given one is wrong."""
 
 
 def locate(scene: Scene) -> Location | None:
@@ -118,6 +126,7 @@ def _signature_fault(scene: Scene) -> Location | None:
     found = _pairing.find(scene, lambda signature: _gap(replace_signature(scene, signature), scene.backend))
     if found is None:
         return None
+    scene.exchanged = found
     graph = Graph.of(scene.file)
     nodes = [graph.name(p) for name in found.names for p in graph.consumers(name)] or [graph.name(graph.makers[n]) for n in found.names if n in graph.makers]
     return Location(stage=Stage.SIGNATURE, nodes=tuple(dict.fromkeys(nodes)), evidence=found.what)

@@ -31,13 +31,14 @@ def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
     test = Counterfactual(session, feeds, scene.truth, order, fetch)
     guilty: list[int] = []
     cured: dict[str, Array] = {}
+    truths: dict[int, Entry] = {}
     first: Front | None = None
     left = ideal
     for _ in range(_FAULTS):
         values, _outputs = observe(session, feeds, cured)
         found = front(graph, match(values, entries, tolerance), tolerance)
         first = first or found
-        place, value, after = _confirm(graph, found, entries, test, cured, left, fetch, guilty)
+        place, value, after = _confirm(graph, found, entries, test, cured, left, fetch, guilty, truths)
         if place is not None and value is None:
             value = _moves_on(graph, found, place, session, feeds, cured, entries, tolerance, fetch)
         if place is None:
@@ -48,8 +49,12 @@ def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
             break
         cured[found.values[place]] = value
     assert first is not None
+    scene.entries, scene.fetch = entries, fetch
     ranked = list(dict.fromkeys([*guilty, *first.suspects]))[:12]
     confirmed = set(guilty)
+    for place in ranked:
+        if place in truths or place in first.entries:
+            scene.counterparts[graph.name(place)] = truths.get(place, first.entries.get(place))
     suspects = [_name(graph, p, first, entries, scene.noise, "putting the true value in its place mends the outputs" if p in confirmed and left < ideal / 20 else "")
                 for p in ranked]
     head = suspects[0] if suspects else None
@@ -62,7 +67,7 @@ def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
 
 
 def _confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counterfactual, cured: Mapping[str, Array], before: float, fetch: Any,
-             known: Sequence[int]) -> tuple[int | None, Array | None, float]:
+             known: Sequence[int], truths: dict[int, Entry]) -> tuple[int | None, Array | None, float]:
     """The first suspect whose true output mends the answers; failing that, the first suspect.
 
     A node behind the guilty one is mended, too, when its true output is put in place. So the front is asked first, with
@@ -78,6 +83,7 @@ def _confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counter
                 continue
             after = test.distance({**cured, found.values[place]: value})
             if after < before / 20:
+                truths[place] = entry
                 return place, value, after
     tried = begin or behind
     return (tried[0], None, before) if tried else (None, None, before)

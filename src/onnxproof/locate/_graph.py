@@ -68,8 +68,7 @@ def source_of(node: onnx.NodeProto) -> tuple[str | None, Source | None]:
             scopes = []
         module = scopes[-2] if len(scopes) > 1 else None
     elif node.name.startswith("/"):
-        parts = node.name.strip("/").split("/")[:-1]
-        module = parts[-1] if parts else None
+        module = _joined(node.name.strip("/").split("/")[:-1])
     trace = props.get("pkg.torch.onnx.stack_trace", "")
     frames = re.findall(r'File "([^"]+)", line (\d+), in [^\n]*\n\s*([^\n]*)', trace)
     users = [f for f in frames if "/torch/" not in f[0]] or frames
@@ -77,3 +76,11 @@ def source_of(node: onnx.NodeProto) -> tuple[str | None, Source | None]:
         return module, None
     file, line, text = users[-1]
     return module, Source(file=str(Path(file)), line=int(line), text=text.strip())
+
+
+def _joined(parts: list[str]) -> str | None:
+    """A TorchScript scope such as `f/f.0` or `layer/attention/query` as the module's path."""
+    path = ""
+    for part in parts:
+        path = part if not path or part.startswith(path + ".") else f"{path}.{part}"
+    return path or None

@@ -1,0 +1,64 @@
+"""Causes, proven by counterfactual: one file a hypothesis, and its docstring is its page in the docs.
+
+A hypothesis is a module with `TITLE`, `PRICE` (cheap ones are tried first) and `test(bench) -> Tried | str`: what was tried
+and how the error moved, or why it does not apply. The file's name is the cause's code, with dashes. Outsiders add one
+by an entry point of the group `onnxproof.causes`.
+"""
+
+import importlib
+import importlib.metadata
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+
+import onnx
+
+from onnxproof.causes._workbench import Workbench
+from onnxproof.types import Cause, Fix, Location, Verdict
+
+ENTRY_POINTS = "onnxproof.causes"
+Verify = Callable[[onnx.ModelProto | None, tuple[str, ...]], Verdict | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What explaining found: causes, most likely first, and what was tried in vain."""
+
+    causes: tuple[Cause, ...] = ()
+    skipped: tuple[str, ...] = ()
+
+
+def codes() -> dict[str, ModuleType]:
+    """Every hypothesis by its code, cheapest first."""
+    found = {info.name.replace("_", "-"): importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)
+             if not info.name.startswith("_")}
+    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        found[point.name] = point.load()
+    return dict(sorted(found.items(), key=lambda pair: (pair[1].PRICE, pair[0])))
+
+
+def page(code: str) -> str:
+    """The documentation of one cause."""
+    return (codes()[code].__doc__ or "").strip()
+
+
+def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> Report:
+    """Try the hypotheses in order until one is proven; the rest of the likely ones follow."""
+    found: list[Cause] = []
+    skipped: list[str] = []
+    for code, hypothesis in codes().items():
+        tried = hypothesis.test(bench)
+        if isinstance(tried, str):
+            skipped.append(f"{code}: {tried}")
+            continue
+        fix = None
+        if tried.fix is not None and tried.proven:
+            verdict = verify(tried.model, tried.options) if verify is not None else None
+            if verdict in (None, Verdict.FAITHFUL, Verdict.DRIFT):  # a remedy that does not mend is not offered
+                fix = Fix(kind=tried.fix.kind, what=tried.fix.what, verdict=verdict)
+        found.append(Cause(code=tried.code or code, title=hypothesis.TITLE, proven=tried.proven, evidence=tried.evidence, before=bench.before / bench.noise,
+                           after=tried.after / bench.noise, fix=fix))
+        if tried.proven:
+            break
+    return Report(causes=tuple(sorted(found, key=lambda cause: (not cause.proven, cause.after))), skipped=tuple(skipped))

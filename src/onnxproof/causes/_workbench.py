@@ -1,0 +1,148 @@
+"""Where hypotheses are tried: the witness, the located nodes, and quick answers to "what if the graph said this instead?"."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+
+from onnxproof.backends import ort
+from onnxproof.errors import OnnxproofError
+from onnxproof.execute import Candidate, Clock
+from onnxproof.locate import Scene
+from onnxproof.locate._match import relative
+from onnxproof.types import Fix, Location
+
+Array = np.ndarray[Any, Any]
+_LARGEST = 1 << 31
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """One hypothesis after it was tried."""
+
+    proven: bool
+    evidence: str
+    after: float
+    """The relative error that is left with the hypothesis granted."""
+    fix: Fix | None = None
+    model: onnx.ModelProto | None = None
+    """The mended graph, where the remedy is one."""
+    options: tuple[str, ...] = ()
+    """Optimizers to disable, where the remedy is that."""
+    code: str = ""
+    """Another code than the file's name, where what was found belongs there."""
+
+
+class Workbench:
+    """One scene of a fault, with its location."""
+
+    def __init__(self, scene: Scene, where: Location, *, bad_cases: Mapping[str, bool], sizes: Mapping[str, Mapping[str, int]],
+                 telling: Mapping[str, bool]) -> None:
+        self.scene, self.where = scene, where
+        self.bad_cases = bad_cases
+        """Case name -> whether it was beyond noise (cases of odd domains left out)."""
+        self.sizes = sizes
+        """Case name -> the sizes of its dims."""
+        self.telling = telling
+        """Case name -> whether its values are ordinary, so that sizes alone explain a difference."""
+        self.noise = scene.noise
+        self.limit = max(20 * scene.noise, 2e-6)
+
+    @cached_property
+    def model(self) -> onnx.ModelProto:
+        """The candidate with its weights; refused beyond what a protobuf holds."""
+        loaded = onnx.load(self.scene.path)
+        if loaded.ByteSize() >= _LARGEST:
+            raise ValueError("the model is too large to be edited in memory")
+        return loaded
+
+    @cached_property
+    def before(self) -> float:
+        """The relative error of the candidate as it is."""
+        return self.distance(None)
+
+    @property
+    def nodes(self) -> list[onnx.NodeProto]:
+        """The named nodes, most guilty first."""
+        by_name = {node.name or node.output[0]: node for node in self.model.graph.node}
+        return [by_name[name] for name in self.where.nodes if name in by_name]
+
+    @property
+    def guilty(self) -> onnx.NodeProto | None:
+        """The first of them."""
+        return next(iter(self.nodes), None)
+
+    def counterpart(self, node: onnx.NodeProto) -> Any:
+        """The module's own operation that the node should have been, where it is known."""
+        return self.scene.counterparts.get(node.name or node.output[0])
+
+    def cured(self, after: float) -> bool:
+        """True when the error is gone, not only smaller."""
+        return after <= self.limit and after < self.before / 5
+
+    def distance(self, model: onnx.ModelProto | None, *, inputs: Any = None, truth: Any = None, disabled: tuple[str, ...] = ()) -> float:
+        """The relative error of a graph (the candidate itself for None) against the truth of the witness."""
+        outputs = self.answers(model, inputs=inputs, disabled=disabled)
+        wanted = truth if truth is not None else self.scene.truth
+        return max((relative(f, t) for f, t in zip(outputs, wanted, strict=True)), default=0.0) if outputs is not None else float("inf")
+
+    def answers(self, model: onnx.ModelProto | None = None, *, inputs: Any = None, disabled: tuple[str, ...] = ()) -> list[Array | None] | None:
+        """The outputs of a graph on the witness's (or other) inputs, or None where the runtime refuses."""
+        source: Any = self.scene.path if model is None else model.SerializeToString()
+        try:
+            session = ort.open(source, self.scene.backend.partition(":")[2] if self.scene.backend.startswith("ort") else "", disabled_optimizers=disabled)
+            return Candidate(self.scene.backend, self.scene.path, self.scene.signature, Clock(), session=session).run(
+                self.scene.case.inputs if inputs is None else inputs)
+        except OnnxproofError:
+            return None
+
+    def edited(self, change: Callable[[onnx.GraphProto], None]) -> onnx.ModelProto:
+        """A copy of the candidate with one change."""
+        copied = onnx.ModelProto()
+        copied.CopyFrom(self.model)
+        change(copied.graph)
+        del copied.graph.value_info[:]
+        return copied
+
+    def with_node(self, node: onnx.NodeProto, change: Callable[[onnx.NodeProto], None]) -> onnx.ModelProto:
+        """A copy in which one node is changed."""
+        place = [n.output[0] for n in self.model.graph.node].index(node.output[0])
+        return self.edited(lambda graph: change(graph.node[place]))
+
+    def constants(self, node: onnx.NodeProto) -> Iterator[tuple[int, str, Array]]:
+        """The inputs of a node that are weights or constants: place, name, value."""
+        weights = {t.name: t for t in self.model.graph.initializer}
+        made = {n.output[0]: n for n in self.model.graph.node if n.op_type == "Constant"}
+        for place, name in enumerate(node.input):
+            if name in weights:
+                yield place, name, numpy_helper.to_array(weights[name])
+            elif name in made and made[name].attribute and made[name].attribute[0].type == onnx.AttributeProto.TENSOR:
+                yield place, name, numpy_helper.to_array(made[name].attribute[0].t)
+
+    def with_constant(self, node: onnx.NodeProto, place: int, value: Array) -> onnx.ModelProto:
+        """A copy in which one node reads another constant; other readers keep the old one."""
+        name = f"{node.output[0]}_mended_{place}"
+
+        def change(graph: onnx.GraphProto) -> None:
+            graph.initializer.append(numpy_helper.from_array(np.array(value), name))
+            next(n for n in graph.node if n.output[0] == node.output[0]).input[place] = name
+
+        return self.edited(change)
+
+
+def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
+    """An attribute's value, or the default."""
+    found = next((a for a in node.attribute if a.name == name), None)
+    return default if found is None else onnx.helper.get_attribute_value(found)
+
+
+def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> None:
+    """Set an attribute; None removes it."""
+    for old in [a for a in node.attribute if a.name == name]:
+        node.attribute.remove(old)
+    if value is not None:
+        node.attribute.append(onnx.helper.make_attribute(name, value))

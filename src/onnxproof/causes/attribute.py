@@ -1,0 +1,128 @@
+"""An attribute of a node is not what the module says.
+
+What it is: the right operator with a wrong number or mode: an epsilon, the form of GELU, alpha or beta, an axis, a
+padding, a coordinate or rounding mode, exclusive or reverse, the divisor of a variance, a scale, a constant operand.
+
+Why it happens: exporters and fusions fall back to the standard's default, copy the attribute of another layer, or
+know one framework's convention and not the other's.
+
+How to see it: the node is wrong while its inputs are right, and the same node with another value is right.
+
+How to fix it: export again with a newer exporter, or take the mended file that onnxproof writes.
+
+Example: LayerNorm trained with epsilon 1e-12, written with 1e-5: only rows of low variance show it.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+
+from onnxproof.causes._workbench import Tried, Workbench, attribute, set_attribute
+from onnxproof.types import Fix
+
+TITLE = "a node's attribute differs from the module's"
+PRICE = 30
+_CODES = {"ScatterElements": "scatter", "ScatterND": "scatter", "Clip": "clipping", "Round": "rounding", "ArgMax": "tie-order", "ArgMin": "tie-order"}
+_FLOATS = {
+    "epsilon": (1e-5, 1e-6, 1e-12, 1e-3, 1e-8, 1e-7, 1e-4, 1e-2), "alpha": (1.0, 0.01, 0.1, 0.2, 1 / 6, 0.3, 1.6732632423543772, 0.5, 1.702),
+    "beta": (1.0, 0.5, 0.0), "gamma": (1.0507009873554805,), "cubic_coeff_a": (-0.75, -0.5), "extrapolation_value": (0.0,), "momentum": (0.9,), "scale": (1.0,),
+    "clip": (None,), "bias": (0.0,), "lambd": (0.5,),
+}
+_STRINGS = {
+    "approximate": ("none", "tanh"), "mode": ("constant", "reflect", "edge", "wrap", "nearest", "linear", "cubic", "bilinear", "bicubic", "DCR", "CRD"),
+    "coordinate_transformation_mode": ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "half_pixel_symmetric"),
+    "nearest_mode": ("floor", "round_prefer_floor", "round_prefer_ceil", "ceil"), "padding_mode": ("zeros", "border", "reflection"),
+    "reduction": ("none", "add", "mul", "max", "min"), "direction": ("forward", "reverse", "LEFT", "RIGHT"),
+    "keep_aspect_ratio_policy": ("stretch", "not_larger", "not_smaller"),
+}
+_FLAGS = ("count_include_pad", "exclusive", "reverse", "linear_before_reset", "transA", "transB", "largest", "sorted", "select_last_index", "align_corners",
+          "ceil_mode", "fmod", "upper", "training_mode", "exclude_outside", "antialias", "input_forget", "noop_with_empty_axes", "keepdims", "storage_order")
+
+
+def test(bench: Workbench) -> Tried | str:
+    """Try every other value an attribute of the named nodes could have, the module's own first."""
+    best: Tried | None = None
+    for node in bench.nodes[:3]:
+        for name, old, new in _options(bench, node):
+            model = bench.with_node(node, lambda n, name=name, new=new: set_attribute(n, name, new))
+            after = bench.distance(model)
+            if best is None or after < best.after:
+                what = f"`{name}` of {node.name or node.output[0]} ({node.op_type}) is {_say(old)}, and {_say(new)} gives what the module gives"
+                code = _CODES.get(node.op_type, "train-mode" if name == "training_mode" else "attribute")
+                best = Tried(proven=bench.cured(after), evidence=what, after=after, code=code, model=model,
+                             fix=Fix(kind="graph", what=f"set `{name}` of {node.name or node.output[0]} to {_say(new)}"))
+            if bench.cured(after):
+                return best if best is not None else ""
+    return _operand(bench) or (best if best is not None and best.after < bench.before / 20 else "no other attribute of the named nodes mends it")
+
+
+def _operand(bench: Workbench) -> Tried | None:
+    """A scalar operand, such as the epsilon that is added before a logarithm: the module's own numbers in its place."""
+    for node in bench.nodes[:3]:
+        numbers = _numbers(bench, node)
+        for place, _, value in bench.constants(node):
+            if value.size != 1 or value.dtype.kind != "f" and node.op_type in ("Reshape", "Gather", "Slice", "Unsqueeze", "Squeeze", "Expand"):
+                continue
+            for number in numbers:
+                if float(value.reshape(-1)[0]) != number:
+                    model = bench.with_constant(node, place, np.full(value.shape, number, value.dtype))
+                    after = bench.distance(model)
+                    if bench.cured(after):
+                        code = _CODES.get(node.op_type, "attribute")
+                        return Tried(proven=True, after=after, code=code, model=model,
+                                     evidence=f"operand {place} of {node.name or node.output[0]} ({node.op_type}) is {float(value.reshape(-1)[0]):g}; the module has {number:g}",
+                                     fix=Fix(kind="graph", what=f"set the constant operand {place} of {node.name or node.output[0]} to {number:g}"))
+    return None
+
+
+def _numbers(bench: Workbench, node: onnx.NodeProto) -> list[float]:
+    """Numbers that the module's own operation was called with, and those of the operations around it."""
+    entry = bench.counterpart(node)
+    near = [e for e in bench.scene.entries if entry is not None and abs(e.place - entry.place) <= 6] or bench.scene.entries[:200]
+    found: list[float] = []
+    for e in near:
+        for value in e.arguments.values():
+            found += [float(v) for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, int | float) and not isinstance(v, bool)]
+    more = [x for v in found for x in (v, -v, 1 / v if v else 0.0, v**0.5 if v > 0 else 0.0, 1 / v**0.5 if v > 0 else 0.0)]
+    return list(dict.fromkeys([*more, 1e-5, 1e-6, 1e-12, 1e-8]))[:60]
+
+
+def _options(bench: Workbench, node: onnx.NodeProto) -> Iterator[tuple[str, Any, Any]]:
+    """(name, present value, other value) for the attributes that the operator's schema knows."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, max(e.version for e in bench.model.opset_import if e.domain in ("", "ai.onnx")), "")
+    except (onnx.defs.SchemaError, ValueError):
+        return
+    own = bench.counterpart(node)
+    theirs = [float(v) for v in own.arguments.values() if isinstance(v, float)] if own is not None else []
+    for name, described in schema.attributes.items():
+        old = attribute(node, name)
+        default = onnx.helper.get_attribute_value(described.default_value) if described.default_value.type else None
+        now = default if old is None else old
+        for new in _values(name, now, theirs, node):
+            if new != now and not (isinstance(now, bytes) and now.decode() == new):
+                yield name, now, new
+
+
+def _values(name: str, now: Any, theirs: list[float], node: onnx.NodeProto) -> list[Any]:
+    if name in _STRINGS:
+        return list(_STRINGS[name])
+    if name in _FLAGS:
+        return [0, 1]
+    if name == "axis":
+        return list(range(-4, 4))
+    if name in _FLOATS:
+        return [*theirs, *(v for v in _FLOATS[name] if v is not None)]
+    if name in ("pads", "dilations", "strides") and isinstance(now, list | tuple) and len(now) > 1:
+        half = len(now) // 2
+        turned = [*now[half:], *now[:half]] if name == "pads" else list(reversed(now))
+        return [turned, [max(now)] * len(now), [1] * len(now), [min(now)] * len(now), *([[sum(now) // len(now)] * len(now)] if name == "pads" else [[2] * len(now), [3] * len(now), [4] * len(now)])]
+    return []
+
+
+def _say(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"`{value.decode()}`"
+    return f"{value:g}" if isinstance(value, float) else f"`{value}`"

@@ -1,0 +1,39 @@
+"""A size of the example was written into the file.
+
+What it is: the file accepts other sizes of a dim, and is right only at the one it was traced with (or, for a branch on
+a size, only on one side of it).
+
+Why it happens: `int(x.shape[1])`, `len(x)`, a loop over a length, a Python `if` on a shape: tracing sees a number.
+
+How to see it: the cases of one size agree, those of the others don't.
+
+How to fix it: keep sizes symbolic (`x.shape[1]` without `int`, `x.mean(1)` for `x.sum(1) / n`), export with
+`dynamic_shapes`, and let `onnxproof export` test both sides of every guard.
+
+Example: mean pooling that divides by the example's sequence length.
+"""
+
+from onnxproof.causes._workbench import Tried, Workbench
+
+TITLE = "a size of the example was written into the file"
+PRICE = 5
+
+
+def test(bench: Workbench) -> Tried | str:
+    """Sort the compared cases by the size of each dim: who agrees, who doesn't?"""
+    for dim in bench.scene.signature.dims:
+        if dim.derived:
+            continue
+        good = {s[dim.name] for c, s in bench.sizes.items() if dim.name in s and bench.bad_cases.get(c) is False and bench.telling.get(c)}
+        bad = {s[dim.name] for c, s in bench.sizes.items() if dim.name in s and bench.bad_cases.get(c) is True and bench.telling.get(c)}
+        if len(bad) < 2 or good & bad or dim.example in bad:
+            continue
+        if good == {dim.example}:
+            return Tried(proven=True, after=0.0, evidence=f"right at {dim.name}={dim.example}, wrong at {_list(bad)}: every case of those sizes")
+        if good and (max(good) < min(bad) or max(bad) < min(good)):
+            return Tried(proven=True, after=0.0, code="baked-branch", evidence=f"right at {dim.name}={_list(good)}, wrong at {_list(bad)}: a branch on the size was frozen")
+    return "no dim separates the cases that agree from those that don't"
+
+
+def _list(sizes: set[int]) -> str:
+    return ", ".join(str(size) for size in sorted(sizes)[:6])

@@ -1,0 +1,56 @@
+"""The file was made in training mode.
+
+What it is: BatchNorm normalises by the statistics of the batch at hand instead of the learned ones, or Dropout drops.
+
+Why it happens: `model.eval()` was forgotten, or the exporter was asked to keep the training mode.
+
+How to see it: the module in training mode gives what the candidate gives; one row's answer depends on its neighbours.
+
+How to fix it: call `model.eval()` before the export; `onnxproof export` always does.
+
+Example: a classifier that is right on large batches and useless on single images.
+"""
+
+import copy
+
+import torch
+
+from onnxproof.backends.torch import from_numpy, to_numpy
+from onnxproof.causes._workbench import Tried, Workbench, attribute, set_attribute
+from onnxproof.locate._match import relative
+from onnxproof.types import Fix
+
+TITLE = "the file was made in training mode"
+PRICE = 10
+
+
+def test(bench: Workbench) -> Tried | str:
+    """Put the reference into training mode and see whether it gives what the candidate gives."""
+    session = getattr(bench.scene.oracle, "session", None)
+    norms = [m for m in session.module.modules() if isinstance(m, torch.nn.modules.batchnorm._NormBase)] if session is not None and hasattr(session.module, "modules") else []
+    if session is None or not norms:
+        return "the module has no layer that behaves otherwise in training"
+    answers = bench.answers()
+    training = copy.deepcopy(session.module)
+    for layer in training.modules():
+        layer.train(isinstance(layer, torch.nn.modules.batchnorm._NormBase))
+    args, kwargs = session.arguments({n: from_numpy(a) for n, a in bench.scene.case.inputs.items()})
+    try:
+        with torch.no_grad():
+            from onnxproof import nest
+
+            found = [to_numpy(leaf) for _, leaf in nest.flatten(training(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
+    except (RuntimeError, ValueError) as why:
+        return f"the module does not run in training mode on the witness: {why}"
+    if answers is None or len(found) != len(answers):
+        return "the candidate's answers could not be had"
+    after = max(relative(a, f) for a, f in zip(answers, found, strict=True))
+    mended = bench.edited(lambda graph: [set_attribute(n, "training_mode", 0) for n in graph.node if attribute(n, "training_mode")] and None)
+    for node in mended.graph.node:
+        if node.op_type == "BatchNormalization":
+            del node.output[1:]
+    direct = any(attribute(n, "training_mode") for n in bench.model.graph.node)
+    proven = after <= max(bench.limit, 1e-4) and after < bench.before / 5
+    return Tried(proven=proven, evidence="the module with its BatchNorm layers in training mode gives what the candidate gives", after=after,
+                 model=mended if direct else None, fix=Fix(kind="graph", what="set training_mode to 0 on every BatchNormalization") if direct
+                 else None) if proven else "in training mode the module gives something else, too"
