@@ -247,6 +247,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--shape", default="", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.child:
+        import torch
+
+        torch.set_num_threads(1)  # for both sides alike: a shared machine makes more of them a lottery
         what, name, path = options.child
         found = run_verify(name, Path(path), options.budget, options.profile) if what == "verify" else run_plain(name, Path(path), _shape(options.shape))
         print(json.dumps(found))

@@ -39,7 +39,7 @@ class Noise:
 
 def is_float(array: Array) -> bool:
     """True for every real float dtype, bfloat16 included."""
-    return array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16
+    return bool(array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16)
 
 
 def eps(dtype: np.dtype[Any]) -> float:
@@ -75,7 +75,7 @@ def pool(noises: Sequence[Noise]) -> Noise:
 def measure(*, case: str, group: str, backend: str, output: str, reference: Array, truth: Array | None, candidate: Array | None, noise: Noise,
             floor_scale: float = 0.0, atol: float = 1e-4, rtol: float = 1e-3, confirmed: bool = False) -> Gap:
     """The gap of one output: `truth` is the float64 answer, or None where only `noise` (from re-runs) is known."""
-    common = {"case": case, "group": group, "backend": backend, "output": output, "confirmed": confirmed}
+    common: dict[str, Any] = {"case": case, "group": group, "backend": backend, "output": output, "confirmed": confirmed}
     if candidate is None:
         return Gap(**common, status=Status.MISSING, detail="the candidate has no such output")
     if candidate.shape != reference.shape:

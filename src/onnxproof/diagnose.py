@@ -13,7 +13,7 @@ from onnxproof.causes._workbench import Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.locate import Scene, locate
 from onnxproof.locate._match import relative
-from onnxproof.types import Case, Finding, Verdict
+from onnxproof.types import Case, Finding, Location, Verdict
 
 if TYPE_CHECKING:
     from onnxproof.proof import Proof
@@ -42,7 +42,7 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
     where = locate(scene)
     if where is None:
         return proof
-    proof = replace(proof, location=where)
+    proof = replace(proof, location=where, scene=scene)
     try:
         report = causes.explain(workbench(scene, where, proof, run), where, lambda model, options: _verify(run, model, options))
     except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
@@ -51,7 +51,7 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
     return replace(proof, causes=report.causes)
 
 
-def workbench(scene: Scene, where: "causes.Location", proof: "Proof", run: "Run") -> Workbench:
+def workbench(scene: Scene, where: Location, proof: "Proof", run: "Run") -> Workbench:
     """The bench for this scene, with what is known of all cases."""
     bad: dict[str, bool] = {}
     telling: dict[str, bool] = {}

@@ -11,8 +11,10 @@ from onnx import numpy_helper
 
 from onnxproof.errors import ModelError
 
-_NUMPY = {onnx.TensorProto.BFLOAT16: "bfloat16"}
-_HALF = (onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16)
+_NUMPY: dict[int, str] = {onnx.TensorProto.BFLOAT16: "bfloat16"}
+_HALF: dict[int, str] = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
+_SMALL = 1024
+_SLIM_FROM = 1 << 22
 _QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger",
                         "MatMulNBits", "QGemm", "QLinearAdd"})
 
@@ -50,7 +52,7 @@ class OnnxFile:
             if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, *_HALF):
                 sizes[tensor.data_type] = sizes.get(tensor.data_type, 0) + int(np.prod(tensor.dims))
         largest = max(sizes, key=lambda kind: sizes[kind], default=0)
-        return {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}.get(largest)
+        return _HALF.get(largest)
 
     @property
     def quantized(self) -> bool:
@@ -69,7 +71,7 @@ def read(path: str | Path) -> OnnxFile:
     if not path.is_file():
         raise ModelError("no-such-file", f"there is no file `{path}`", where=str(path), help="check the path; the model is an .onnx file")
     try:
-        model = onnx.load(path, load_external_data=False)
+        model = _slim(onnx.load(path, load_external_data=False))
         ports = [_port(value) for value in model.graph.input], [_port(value) for value in model.graph.output]
     except Exception as why:  # protobuf raises several classes, by version
         raise ModelError("not-onnx", "this file is not an ONNX model, or it is truncated", where=str(path),
@@ -81,6 +83,24 @@ def read(path: str | Path) -> OnnxFile:
     weights = {tensor.name for tensor in model.graph.initializer}
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
     return OnnxFile(path=path, model=model, inputs=tuple(p for p in ports[0] if p.name not in weights), outputs=tuple(ports[1]), opset=opset)
+
+
+def _slim(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same graph with the data of large weights left out: names, types and dims are all that is asked of them here."""
+    if sum(tensor.ByteSize() for tensor in model.graph.initializer) < _SLIM_FROM:
+        return model
+    weights = list(model.graph.initializer)
+    slim = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name, producer_version=model.producer_version)
+    slim.opset_import.extend(model.opset_import)
+    slim.metadata_props.extend(model.metadata_props)
+    slim.functions.extend(model.functions)
+    slim.graph.name = model.graph.name
+    for field in ("node", "input", "output", "value_info", "metadata_props"):
+        getattr(slim.graph, field).extend(getattr(model.graph, field))
+    for tensor in weights:
+        small = tensor.data_location == onnx.TensorProto.EXTERNAL or int(np.prod(tensor.dims)) <= _SMALL
+        slim.graph.initializer.append(tensor if small else onnx.TensorProto(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type))
+    return slim
 
 
 def fingerprint(path: Path) -> str:
@@ -115,7 +135,7 @@ def constants(file: OnnxFile, *, largest: int = 64) -> dict[str, np.ndarray]:
     """Initializers and Constant nodes of at most `largest` elements, by value name."""
     found: dict[str, np.ndarray] = {}
     for tensor in file.model.graph.initializer:
-        if int(np.prod(tensor.dims)) <= largest and tensor.data_location != onnx.TensorProto.EXTERNAL:
+        if int(np.prod(tensor.dims)) <= min(largest, _SMALL) and tensor.data_location != onnx.TensorProto.EXTERNAL:
             found[tensor.name] = numpy_helper.to_array(tensor)
     for node in walk(file.model):
         if node.op_type == "Constant" and node.attribute:

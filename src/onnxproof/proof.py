@@ -43,6 +43,8 @@ class Proof:
     passes: Mapping[str, int] = field(default_factory=dict)
     witness: Case | None = field(default=None, repr=False, compare=False)
     """The case that shows the fault best; kept in memory for locating, not written to JSON."""
+    scene: Any = field(default=None, repr=False, compare=False)
+    """What locating worked on; kept in memory for a repro, not written to JSON."""
 
     def __bool__(self) -> bool:
         raise TypeError("a proof is more than a yes or no: use proof.verdict or proof.raise_for_verdict()")
@@ -106,6 +108,11 @@ class Proof:
     def to_junit(self, path: str | Path) -> None:
         """Write JUnit XML for CI."""
         self._write("junit", path)
+
+    def write_repro(self, folder: str | Path) -> Path:
+        """Write the smallest sub-model that shows the fault, with a script that needs numpy and onnxruntime alone; gives the script's path."""
+        write: Any = importlib.import_module("onnxproof.locate.repro").write_repro
+        return Path(write(self, self.scene, folder))
 
     def _write(self, writer: str, path: str | Path) -> None:
         write: Any = importlib.import_module(f"onnxproof.report.{writer}_writer").write

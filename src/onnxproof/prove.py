@@ -13,18 +13,24 @@ from onnxproof import data as user_data
 from onnxproof import judge, onnxfile, signature, subject
 from onnxproof.backends import Session
 from onnxproof.cases import _learn
-from onnxproof.cases._climb import climb
+from onnxproof.cases._climb import again, climb, origin
+from onnxproof.cases._shrink import shrink
+from onnxproof.cases._space import Space
+from onnxproof.decisions import Watch
 from onnxproof.errors import BackendError, InputError, ModelError, OnnxproofError
 from onnxproof.execute import Candidate, Clock
 from onnxproof.oracles import Oracle, open_oracle
 from onnxproof.proof import Proof
 from onnxproof.trial import ReferenceRefused, Trial
-from onnxproof.types import Case, Domain, Dropped, Finding, Gap, Note, Policy, Signature, Verdict
+from onnxproof.types import Case, Coverage, Domain, Dropped, Finding, Gap, Note, Policy, Signature, Verdict
 
 _ENOUGH = 6
 """Cases that differ beyond tolerance before the rest is left out: the verdict is known, and the user is waiting."""
 _SHARE_FOR_SEARCH = 0.3
 _NOTES_A_GROUP = 3
+_WATCHED = 48
+"""Cases on which the graph's decision points are probed, and tries to steer towards a way that none of them took."""
+_STEERED = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +105,11 @@ class Run:
         """The first case with a note that an order of equals, NaN or infinity explains."""
         self._witness_key: tuple[Any, ...] = ()
         self._best: list[tuple[float, Case]] = []
+        self._bad: dict[str, Verdict] = {}
         self.sizes: dict[str, dict[str, int]] = {}
         """The sizes of every case that was compared, for whoever asks which size goes wrong."""
         self.complete = True
+        self.coverage = Coverage()
 
     def prove(self) -> Proof:
         """Run the cases within the budget and judge; what was measured before an error is kept."""
@@ -148,24 +156,43 @@ class Run:
         space = _learn.learn_dims(space, self._accepts)
         self.signature = _learn.describe_dims(space)
         trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed)
-        for case in generators.plan(space):
-            if not self._only or case.name in self._only:
-                if self._stop():
-                    self.complete = False
-                    break
-                self._one(trial, case)
+        watch = Watch(self.file, self.signature, self.clock)
+        for case in self._chosen(self._planned(space, watch)):
+            if self._stop():
+                self.complete = False
+                break
+            if self._one(trial, case) is not None and len(self.sizes) <= _WATCHED and case.domain is None:
+                watch.look(case)
+        self.coverage = watch.coverage()
         if not self._only:
             self._search(trial)
 
-    def _one(self, trial: Trial, case: Case) -> float:
-        """Run one case; returns how near it came to an alarm."""
+    def _planned(self, space: Space, watch: Watch) -> Iterator[Case]:
+        """The generators' cases, then those that steer towards decisions which none of them took."""
+        yield from generators.plan(space)
+        if len(self.sizes) >= _WATCHED // 2:
+            yield from watch.steer(_STEERED)
+
+    def _chosen(self, planned: Iterator[Case]) -> Iterator[Case]:
+        """All cases, or those that were asked for by name; a found one is made again from its origin."""
+        wanted: dict[str, list[str]] = {}
+        for name in self._only:
+            wanted.setdefault(origin(name), []).append(name)
+        for case in planned:
+            if not self._only:
+                yield case
+            for name in wanted.get(case.name, ()):
+                yield again(case, name, self.seed)
+
+    def _one(self, trial: Trial, case: Case) -> float | None:
+        """Run one case; returns how near it came to an alarm, or None where the reference refuses it."""
         if self._progress:
-            self._progress(Progress(case=case.name, done=len({g.case for g in self.gaps}), elapsed=self.clock.elapsed, budget=self.budget_s))
+            self._progress(Progress(case=case.name, done=len(self.sizes), elapsed=self.clock.elapsed, budget=self.budget_s))
         try:
             outcome = trial.run(case)
         except ReferenceRefused as why:
             self.dropped.append(Dropped(case=case.name, reason=str(why)[:200]))
-            return 0.0
+            return None
         self.gaps += outcome.gaps
         self.sizes[case.name] = dict(case.sizes)
         self.notes += outcome.notes
@@ -180,6 +207,8 @@ class Run:
             return 0.0
         worst = max(counted, key=lambda gap: judge.severity(gap, self.policy))
         rank, ratio = judge.severity(worst, self.policy)
+        if rank > 0:
+            self._bad[case.name] = judge.judge_gap(worst, self.policy)
         plain = case.domain is None
         key = (rank, plain and not worst.lost, worst.status.value == "compared", case.ordinary, min(ratio, 1e6))
         if rank > 0 and (self.witness is None or key > self._witness_key):
@@ -190,23 +219,34 @@ class Run:
 
     def _search(self, trial: Trial) -> None:
         """Climb towards disagreement from the cases that came nearest, for a share of the time the others took."""
-        if self._bad_cases() or not self._best:
+        if self._bad or not self._best:
             return
-        until = min(self.budget_s * 0.95, self.clock.elapsed * (1 + _SHARE_FOR_SEARCH))
         walk = climb(self._best, self.seed)
-        case = next(walk, None)
-        while case is not None and self.clock.elapsed < until and not self._bad_cases():
-            score = self._one(trial, case)
-            try:
-                case = walk.send(score)
-            except StopIteration:
+        case = next(walk)
+        for _ in range(int(len(self.sizes) * _SHARE_FOR_SEARCH)):  # counted, not timed: the same seed gives the same proof
+            if self._stop() or self._bad:
                 break
+            case = walk.send(self._one(trial, case) or 0.0)
+        if self.witness is not None and self.witness.group == "search":
+            self._shrink(trial, self.witness)
+
+    def _shrink(self, trial: Trial, found: Case) -> None:
+        """Show a smaller case for one that the search found, if one is as bad."""
+        def still_bad(case: Case) -> bool:
+            try:
+                gaps = trial.run(case).gaps
+            except ReferenceRefused:
+                return False
+            return any(judge.judge_gap(gap, self.policy) in (Verdict.DRIFT, Verdict.DIVERGED) for gap in gaps)
+
+        smaller = shrink(found, self.signature, still_bad)
+        if smaller is not found:
+            self._witness_key = ()
+            self.witness = None
+            self._one(trial, replace(smaller, name=f"{found.name}, shrunk", about=f"{found.about}, made smaller"))
 
     def _stop(self) -> bool:
-        return self.clock.elapsed > self.budget_s * 0.95 or self._bad_cases(Verdict.DIVERGED) >= _ENOUGH
-
-    def _bad_cases(self, *verdicts: Verdict) -> int:
-        return len({g.case for g in self.gaps if judge.judge_gap(g, self.policy) in (verdicts or (Verdict.DRIFT, Verdict.DIVERGED))})
+        return self.clock.elapsed > self.budget_s * 0.95 or sum(verdict is Verdict.DIVERGED for verdict in self._bad.values()) >= _ENOUGH
 
     def _accepts(self, case: Case) -> bool:
         try:
@@ -219,7 +259,7 @@ class Run:
         verdict = Verdict.ERROR if error else judge.judge(self.gaps, self.policy, notes=self.notes, findings=self.findings)
         self.findings += [Finding(code="state", what=f"the module keeps state between calls: a forward pass changes {what}",
                                   help="an exported graph keeps none; pass the state in and out") for what in self.oracle.findings()]
-        proof = Proof(verdict=verdict, subject=self.subject.name, candidate=str(self.path), backends=self.backends, gaps=tuple(self.gaps),
+        proof = Proof(verdict=verdict, subject=self.subject.name, candidate=str(self.path), backends=self.backends, gaps=tuple(self.gaps), coverage=self.coverage,
                       notes=tuple(_few(self.notes)), findings=tuple(self.findings), signature=self.signature, policy=self.policy, dropped=tuple(self.dropped),
                       error=error, seed=self.seed, budget_s=self.budget_s, complete=self.complete, environment=environment(),
                       hashes={"candidate": onnxfile.fingerprint(self.path)}, seconds={**self.clock.seconds, "total": self.clock.elapsed},

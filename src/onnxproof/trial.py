@@ -26,6 +26,8 @@ _DOUBT = 0.4
 """Share of the limits from which on the noise is measured again: one comparison alone is a rough estimate."""
 _LOUD = (4.0, 4.0, 8.0, 8.0, 8.0, 16.0)
 """Amplitudes of the re-runs which ask whether a decision flips: noise that grows faster than they do says that one did."""
+_ROUGH = (NoiseKind.GRAPH, NoiseKind.PERTURBED)
+"""Estimates whose re-runs don't know how each operation rounds: there an output's usual size sets the floor."""
 _SHOWN = 6
 
 
@@ -118,7 +120,7 @@ class Trial:
     def _measure(self, case: Case, backend: str, base: "_Base", place: int, output: Array | None, **other: Any) -> Gap:
         name = self._signature.outputs[place].name
         arguments: dict[str, Any] = {"reference": base.reference[place], "truth": base.truth[place], "noise": base.noise(place)} | other
-        return measure(case=case.name, group=case.group, backend=backend, output=name, candidate=output, floor_scale=self._scales.of(name),
+        return measure(case=case.name, group=case.group, backend=backend, output=name, candidate=output, floor_scale=self._scales.of(name) if base.kind in _ROUGH else 0.0,
                        atol=self._policy.atol, rtol=self._policy.rtol, **arguments)
 
     def _suspicious(self, gap: Gap, share: float = 1.0) -> bool:
@@ -153,6 +155,7 @@ class _Base:
 
     def __init__(self, oracle: Oracle, case: Case, reference: list[Array], truth: Sequence[Array | None], seed: int) -> None:
         self._oracle, self._case, self._seed = oracle, case, seed
+        self.kind = oracle.kind
         self.reference, self.truth = reference, list(truth)
         self._noises: list[list[Noise]] = [[] for _ in reference]
         self._lost = [False] * len(reference)

@@ -75,7 +75,7 @@ def load(name: str) -> BackendModule:
         raise UsageError("unknown-backend", f"there is no backend `{key}`", notes=[f"known are {', '.join(names())}"],
                          help="`onnxproof backends` lists them; outsiders register one by an entry point")
     try:
-        return importlib.import_module(f"{__name__}.{key.replace('-', '_')}")  # type: ignore[return-value]
+        return importlib.import_module(f"{__name__}.{key.replace('-', '_')}")
     except ImportError as why:
         raise BackendMissing("backend-missing", f"the backend `{key}` needs a package that isn't installed: {why.name or why}",
                              help=f"pip install 'onnxproof[{key}]'") from why

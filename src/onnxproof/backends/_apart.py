@@ -32,7 +32,8 @@ class ApartSession:
     def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
         """Send the arrays, wait for the answer; a dead or silent child becomes `Crashed` with its last words."""
         request = Path(self._folder.name) / "inputs.npz"
-        np.savez(request, **dict(inputs))
+        arrays: dict[str, Any] = dict(inputs)
+        np.savez(request, **arrays)
         child = self._start()
         assert child.stdin is not None and child.stdout is not None
         try:
@@ -98,7 +99,8 @@ def _serve(backend: str, model: Path) -> None:
             print("refused " + why.what.replace("\n", " "), flush=True)
             continue
         answer = request.with_name("outputs.npz")
-        np.savez(answer, **{f"output{k}": output for k, output in enumerate(outputs) if output is not None})
+        arrays: dict[str, Any] = {f"output{k}": output for k, output in enumerate(outputs) if output is not None}
+        np.savez(answer, **arrays)
         print(answer, flush=True)
 
 

@@ -8,6 +8,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 class Mode(TorchDispatchMode):
     """A mode that does not pull in the compiler: torch would import it (seconds) only to switch it off inside us."""
 
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
         return False

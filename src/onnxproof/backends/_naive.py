@@ -43,17 +43,17 @@ def _reduced(x: torch.Tensor, arguments: dict[str, Any], reduce: Callable[[torch
 
 
 def _mean(flat: torch.Tensor) -> torch.Tensor:
-    return _plain_sum(flat) / np.float32(flat.shape[-1])
+    return _plain_sum(flat) / flat.shape[-1]
 
 
 def _variance(flat: torch.Tensor, correction: float) -> torch.Tensor:
     centred = flat - _mean(flat).unsqueeze(-1)
-    return _plain_sum(centred * centred) / np.float32(max(flat.shape[-1] - correction, 0))
+    return _plain_sum(centred * centred) / max(flat.shape[-1] - correction, 0)
 
 
 def _normalised(x: torch.Tensor, groups: int, arguments: dict[str, Any], weight_shape: Sequence[int]) -> torch.Tensor:
     flat = x.contiguous().reshape(groups, -1)
-    scaled = (flat - _mean(flat).unsqueeze(-1)) / torch.sqrt(_variance(flat, 0).unsqueeze(-1) + np.float32(arguments["eps"]))
+    scaled = (flat - _mean(flat).unsqueeze(-1)) / torch.sqrt(_variance(flat, 0).unsqueeze(-1) + float(arguments["eps"]))
     result = scaled.reshape(x.shape)
     weight, bias = arguments.get("weight"), arguments.get("bias")
     result = result * weight.reshape(weight_shape) if weight is not None else result

@@ -17,7 +17,7 @@ from onnxproof.backends._naive import naive
 
 _WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64, torch.complex64: torch.complex128,
           torch.complex32: torch.complex128}
-_BOUNDED = frozenset({"sigmoid", "tanh", "erf", "silu", "gelu", "mish"})
+_BOUNDED = frozenset({"sigmoid", "tanh", "erf", "silu", "gelu", "mish", "elu", "softplus"})
 """Functions that runtimes compute by polynomials whose error is absolute: a few 2**-24 of their natural scale, 1."""
 
 _GATED = frozenset({"silu", "gelu", "mish"})
@@ -40,11 +40,11 @@ class Promote(Mode):
     def __enter__(self) -> Any:
         self._default = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
-        return super().__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *details: Any) -> None:
         torch.set_default_dtype(self._default)
-        super().__exit__(*details)
+        super().__exit__(*details)  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Widen tensors and dtype arguments, then run."""

@@ -85,7 +85,7 @@ def _from_value(value: onnxruntime.OrtValue) -> np.ndarray[Any, Any]:
         return np.asarray(value.numpy())
     import torch  # numpy has no bfloat16, and dlpack is the one way out of an OrtValue for it
 
-    tensor = torch.from_dlpack(value._ortvalue.to_dlpack())
+    tensor = torch.utils.dlpack.from_dlpack(value._ortvalue.to_dlpack())
     return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
 
 
@@ -99,7 +99,7 @@ def _provider(option: str) -> str:
         raise BackendMissing("provider-missing", f"onnxruntime {onnxruntime.__version__} here has no {known[wanted]}",
                              notes=[f"it has {', '.join(onnxruntime.get_available_providers())}"],
                              help="install the onnxruntime build that carries it (onnxruntime-gpu, onnxruntime-openvino, ...)")
-    return known[wanted]
+    return str(known[wanted])
 
 
 def _explain(model: Path | bytes, why: str) -> ModelError:

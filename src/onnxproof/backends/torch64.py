@@ -31,11 +31,11 @@ class TruthSession:
         self._own = TorchSession(module, args, kwargs)
         self.input_names = self._own.input_names
         self.output_names: Sequence[str] = []
-        self._session = _converted(module, args, kwargs)
-        self._converted = self._session is not None
-        self._plain: bool | None = None if self._converted else False
-        self._session = self._session or self._own
-        self.kind = NoiseKind.DOUBLE if self._converted else NoiseKind.PROMOTED
+        wide = _converted(module, args, kwargs)
+        self.session = wide or self._own
+        """The float64 copy, or the module itself where it can't be copied."""
+        self._plain: bool | None = None if wide is not None else False
+        self.kind = NoiseKind.DOUBLE if wide is not None else NoiseKind.PROMOTED
 
     def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
         """The outputs in float64 (integers and booleans in their own dtype)."""
@@ -43,10 +43,10 @@ class TruthSession:
         wide = {name: t.to(torch.complex128 if t.is_complex() else torch.float64) if t.is_floating_point() or t.is_complex() else t
                 for name, t in wide.items()}
         if self._plain:
-            outputs = self._session.call(wide)
+            outputs = self.session.call(wide)
         else:
             with Promote() as watch:
-                outputs = self._session.call(wide)
+                outputs = self.session.call(wide)
             if self._plain is None:
                 self._plain = watch.rewrites == 0
                 self.kind = NoiseKind.DOUBLE if self._plain else NoiseKind.PROMOTED
@@ -55,7 +55,7 @@ class TruthSession:
 
     def close(self) -> None:
         """Let the float64 copy go."""
-        self._session = self._own
+        self.session = self._own
 
 
 def jittered(session: TorchSession, inputs: Mapping[str, np.ndarray[Any, Any]], seed: int, amplitude: float) -> list[np.ndarray[Any, Any] | None]:

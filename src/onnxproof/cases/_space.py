@@ -48,7 +48,7 @@ class Slot:
     @property
     def dtype(self) -> np.dtype[Any]:
         """Its numpy dtype."""
-        return self.example.dtype
+        return np.dtype(self.example.dtype)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

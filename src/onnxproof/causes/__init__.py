@@ -52,13 +52,13 @@ def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> 
         if isinstance(tried, str):
             skipped.append(f"{code}: {tried}")
             continue
-        fix = None
-        if tried.fix is not None and tried.proven:
-            verdict = verify(tried.model, tried.options) if verify is not None else None
-            if verdict in (None, Verdict.FAITHFUL, Verdict.DRIFT):  # a remedy that does not mend is not offered
-                fix = Fix(kind=tried.fix.kind, what=tried.fix.what, verdict=verdict)
-        found.append(Cause(code=tried.code or code, title=hypothesis.TITLE, proven=tried.proven, evidence=tried.evidence, before=bench.before / bench.noise,
+        proven, fix = tried.proven, None
+        if proven and verify is not None and (tried.model is not None or tried.options):
+            verdict = verify(tried.model, tried.options)
+            proven = verdict in (Verdict.FAITHFUL, Verdict.DRIFT)  # what mends one case alone is a likeness, not the cause
+            fix = Fix(kind=tried.fix.kind, what=tried.fix.what, verdict=verdict) if proven and tried.fix is not None else None
+        found.append(Cause(code=tried.code or code, title=hypothesis.TITLE, proven=proven, evidence=tried.evidence, before=bench.before / bench.noise,
                            after=tried.after / bench.noise, fix=fix))
-        if tried.proven:
+        if proven:
             break
     return Report(causes=tuple(sorted(found, key=lambda cause: (not cause.proven, cause.after))), skipped=tuple(skipped))

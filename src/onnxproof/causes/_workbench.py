@@ -11,7 +11,7 @@ from onnx import numpy_helper
 
 from onnxproof.backends import ort
 from onnxproof.errors import OnnxproofError
-from onnxproof.execute import Candidate, Clock
+from onnxproof.execute import Candidate, Clock, feed
 from onnxproof.locate import Scene
 from onnxproof.locate._match import relative
 from onnxproof.types import Fix, Location
@@ -70,6 +70,24 @@ class Workbench:
         """The named nodes, most guilty first."""
         by_name = {node.name or node.output[0]: node for node in self.model.graph.node}
         return [by_name[name] for name in self.where.nodes if name in by_name]
+
+    @property
+    def around(self) -> list[onnx.NodeProto]:
+        """The first named nodes, and what feeds the guiltiest: a step that does nothing looks right and is not."""
+        first = self.nodes[:3]
+        feeding = [n for n in self.model.graph.node if first and set(n.output) & set(first[0].input) and n.op_type != "Constant"]
+        return [*first, *[n for n in feeding if n.output[0] not in {f.output[0] for f in first}]]
+
+    def value(self, name: str) -> Array | None:
+        """An inner value of the candidate on the witness, read without optimisation."""
+        from onnxproof.backends.reference import add_outputs
+
+        model = self.edited(lambda graph: None)
+        add_outputs(model, [name])
+        try:
+            return ort.open(model.SerializeToString(), "disabled", outputs=[name]).run(feed(self.scene.case.inputs, self.scene.signature))[0]
+        except OnnxproofError:
+            return None
 
     @property
     def guilty(self) -> onnx.NodeProto | None:

@@ -14,6 +14,7 @@ Example: LayerNorm trained with epsilon 1e-12, written with 1e-5: only rows of l
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -44,9 +45,9 @@ _FLAGS = ("count_include_pad", "exclusive", "reverse", "linear_before_reset", "t
 def test(bench: Workbench) -> Tried | str:
     """Try every other value an attribute of the named nodes could have, the module's own first."""
     best: Tried | None = None
-    for node in bench.nodes[:3]:
+    for node in bench.around:
         for name, old, new in _options(bench, node):
-            model = bench.with_node(node, lambda n, name=name, new=new: set_attribute(n, name, new))
+            model = bench.with_node(node, partial(set_attribute, name=name, value=new))
             after = bench.distance(model)
             if best is None or after < best.after:
                 what = f"`{name}` of {node.name or node.output[0]} ({node.op_type}) is {_say(old)}, and {_say(new)} gives what the module gives"
@@ -55,12 +56,12 @@ def test(bench: Workbench) -> Tried | str:
                              fix=Fix(kind="graph", what=f"set `{name}` of {node.name or node.output[0]} to {_say(new)}"))
             if bench.cured(after):
                 return best if best is not None else ""
-    return _operand(bench) or (best if best is not None and best.after < bench.before / 20 else "no other attribute of the named nodes mends it")
+    return _operand(bench) or _factor(bench) or (best if best is not None and best.after < bench.before / 20 else "no other attribute of the named nodes mends it")
 
 
 def _operand(bench: Workbench) -> Tried | None:
     """A scalar operand, such as the epsilon that is added before a logarithm: the module's own numbers in its place."""
-    for node in bench.nodes[:3]:
+    for node in bench.around:
         numbers = _numbers(bench, node)
         for place, _, value in bench.constants(node):
             if value.size != 1 or value.dtype.kind != "f" and node.op_type in ("Reshape", "Gather", "Slice", "Unsqueeze", "Squeeze", "Expand"):
@@ -77,6 +78,26 @@ def _operand(bench: Workbench) -> Tried | None:
     return None
 
 
+def _factor(bench: Workbench) -> Tried | None:
+    """The right values but for one factor: n for n - 1 under a variance, a scale that was left out."""
+    node = bench.guilty
+    entry = bench.counterpart(node) if node is not None else None
+    true, found = (bench.scene.fetch(entry.place), bench.value(node.output[0])) if node is not None and entry is not None else (None, None)
+    if node is None or true is None or found is None or true.shape != found.shape or true.dtype.kind != "f":
+        return None
+    large = np.abs(found) > 1e-3 * np.abs(found).max(initial=0)
+    ratios = true[large] / found[large].astype(np.float64) if large.any() else np.zeros(0)
+    if not ratios.size or not np.isfinite(ratios).all() or np.ptp(ratios) > 1e-4 * abs(ratios.mean()):
+        return None
+    ratio = float(np.median(ratios))
+    counts = {n for array in bench.scene.case.inputs.values() for n in (*array.shape, array.size)} | {int(n) for e in bench.scene.entries for n in e.sketch.shape}
+    divisor = next((n for n in sorted(counts) if n > 1 and min(abs(ratio - n / (n - 1)), abs(ratio - (n - 1) / n)) < 2e-6 * ratio), None)
+    numbers = [v for v in _numbers(bench, node) if v]
+    number = next((v for v in [*numbers, *(a / b for a in numbers for b in numbers)] if abs(v - ratio) < 1e-5 * abs(ratio)), None)
+    what = f"it divides by {divisor} where the module divides by {divisor - 1} (or the reverse)" if divisor else f"the module has a factor {number:g}" if number else "a factor was lost"
+    return Tried(proven=bool(divisor or number), after=0.0, evidence=f"{node.name or node.output[0]} ({node.op_type}) gives the module's values times {1 / ratio:.7g}: {what}")
+
+
 def _numbers(bench: Workbench, node: onnx.NodeProto) -> list[float]:
     """Numbers that the module's own operation was called with, and those of the operations around it."""
     entry = bench.counterpart(node)
@@ -84,7 +105,8 @@ def _numbers(bench: Workbench, node: onnx.NodeProto) -> list[float]:
     found: list[float] = []
     for e in near:
         for value in e.arguments.values():
-            found += [float(v) for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, int | float) and not isinstance(v, bool)]
+            several = [float(v) for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, int | float) and not isinstance(v, bool)]
+            found += [*several, float(np.prod(several))] if several else []
     more = [x for v in found for x in (v, -v, 1 / v if v else 0.0, v**0.5 if v > 0 else 0.0, 1 / v**0.5 if v > 0 else 0.0)]
     return list(dict.fromkeys([*more, 1e-5, 1e-6, 1e-12, 1e-8]))[:60]
 

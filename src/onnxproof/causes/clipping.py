@@ -13,6 +13,8 @@ How to fix it: take the mended file; write guards with `clamp(min=...)` rather t
 Example: ReLU6 written as ReLU.
 """
 
+from functools import partial
+
 import numpy as np
 import onnx
 
@@ -29,7 +31,7 @@ def test(bench: Workbench) -> Tried | str:
     bounds = list(dict.fromkeys(_bounds(bench)))
     for node in bench.nodes[:4]:
         for low, high in bounds[:16]:
-            model = bench.edited(lambda graph, node=node, low=low, high=high: _clip(graph, node, low, high))
+            model = bench.edited(partial(_clip, node=node, low=low, high=high))
             after = bench.distance(model)
             if bench.cured(after):
                 return Tried(proven=True, after=after, model=model, evidence=f"with a Clip to [{low}, {high}] at {node.name or node.output[0]} the answers are right",

@@ -12,6 +12,8 @@ How to fix it: keep the node in the wider type, or take the mended file.
 Example: unix timestamps cast to float32 lose the second within the day.
 """
 
+from functools import partial
+
 import onnx
 
 from onnxproof.causes._workbench import Tried, Workbench, attribute
@@ -30,7 +32,7 @@ def test(bench: Workbench) -> Tried | str:
         return "the graph casts nothing to a narrower type"
     named = [n for n in casts if n.name in bench.where.nodes[:4]]
     for chosen in [*([n] for n in named), *([n] for n in casts if n not in named), casts][:24]:
-        model = bench.edited(lambda graph, chosen=chosen: _without(graph, {n.output[0] for n in chosen}))
+        model = bench.edited(partial(_without, outputs={n.output[0] for n in chosen}))
         after = bench.distance(model)
         if bench.cured(after):
             kind = attribute(chosen[0], "to")

@@ -13,8 +13,10 @@ Example: a classifier that is right on large batches and useless on single image
 
 import copy
 
+import onnx
 import torch
 
+from onnxproof import nest
 from onnxproof.backends.torch import from_numpy, to_numpy
 from onnxproof.causes._workbench import Tried, Workbench, attribute, set_attribute
 from onnxproof.locate._match import relative
@@ -37,20 +39,23 @@ def test(bench: Workbench) -> Tried | str:
     args, kwargs = session.arguments({n: from_numpy(a) for n, a in bench.scene.case.inputs.items()})
     try:
         with torch.no_grad():
-            from onnxproof import nest
-
             found = [to_numpy(leaf) for _, leaf in nest.flatten(training(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
     except (RuntimeError, ValueError) as why:
         return f"the module does not run in training mode on the witness: {why}"
     if answers is None or len(found) != len(answers):
         return "the candidate's answers could not be had"
     after = max(relative(a, f) for a, f in zip(answers, found, strict=True))
-    mended = bench.edited(lambda graph: [set_attribute(n, "training_mode", 0) for n in graph.node if attribute(n, "training_mode")] and None)
-    for node in mended.graph.node:
-        if node.op_type == "BatchNormalization":
-            del node.output[1:]
+    mended = bench.edited(_in_inference)
     direct = any(attribute(n, "training_mode") for n in bench.model.graph.node)
     proven = after <= max(bench.limit, 1e-4) and after < bench.before / 5
-    return Tried(proven=proven, evidence="the module with its BatchNorm layers in training mode gives what the candidate gives", after=after,
-                 model=mended if direct else None, fix=Fix(kind="graph", what="set training_mode to 0 on every BatchNormalization") if direct
-                 else None) if proven else "in training mode the module gives something else, too"
+    if not proven:
+        return "in training mode the module gives something else, too"
+    return Tried(proven=True, evidence="the module with its BatchNorm layers in training mode gives what the candidate gives", after=after,
+                 model=mended if direct else None, fix=Fix(kind="graph", what="set training_mode to 0 on every BatchNormalization") if direct else None)
+
+
+def _in_inference(graph: onnx.GraphProto) -> None:
+    for node in graph.node:
+        if node.op_type == "BatchNormalization":
+            set_attribute(node, "training_mode", 0)
+            del node.output[1:]

@@ -50,6 +50,8 @@ class Scene:
     """What the module computed on this case, once it was followed."""
     counterparts: dict[str, Any] = field(default_factory=dict)
     """For a named node the module's own operation that it should have been."""
+    matched: set[int] = field(default_factory=set)
+    """The module's values that were found in the file."""
     fetch: Any = None
     """A way to have the value of an entry."""
     exchanged: Any = None
@@ -161,7 +163,7 @@ def _runtime(scene: Scene, session: Any, limit: float) -> Location:
     from onnxproof.locate._sketch import distance, sketch
 
     gaps = {n: distance(sketch(np.asarray(actual[n])), ideal[n]) for n in names if actual[n] is not None}
-    narrow = {n: str(actual[n].dtype) for n in names if actual[n] is not None}
+    narrow = {n: str(np.asarray(actual[n]).dtype) for n in names if actual[n] is not None}
     suspects = []
     for place, node in enumerate(graph.nodes):
         outs = [gaps[n] for n in node.output if n in gaps]
@@ -190,7 +192,7 @@ def _with_outputs(scene: Scene) -> bytes:
     model = onnx.load(scene.path)
     graph = Graph.of(scene.file)
     standard.add_outputs(model, [n for node in model.graph.node for n in node.output if n and n not in graph.static])
-    return model.SerializeToString()
+    return bytes(model.SerializeToString())
 
 
 def _suspect(graph: Graph, place: int, ratio: float, why: str = "", module: str | None = None, source: Source | None = None) -> Suspect:

@@ -11,8 +11,8 @@ from onnxproof.execute import feed
 from onnxproof.locate._graph import Graph, source_of
 from onnxproof.locate._match import Counterfactual, Front, front, match, observe
 from onnxproof.locate._sketch import distance
-from onnxproof.locate._trace import Entry, trace
-from onnxproof.types import Location, Source, Stage, Suspect
+from onnxproof.locate._trace import Entry, trace, values
+from onnxproof.types import Location, Stage, Suspect
 
 Array = np.ndarray[Any, Any]
 _TRIED = 10
@@ -35,9 +35,11 @@ def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
     first: Front | None = None
     left = ideal
     for _ in range(_FAULTS):
-        values, _outputs = observe(session, feeds, cured)
-        found = front(graph, match(values, entries, tolerance), tolerance)
+        seen, _ = observe(session, feeds, cured)
+        matched = match(seen, entries, tolerance)
+        found = front(graph, matched, tolerance)
         first = first or found
+        scene.matched = scene.matched or {m.entry.place for m in matched.values() if m.entry is not None and m.gap <= tolerance}
         place, value, after = _confirm(graph, found, entries, test, cured, left, fetch, guilty, truths)
         if place is not None and value is None:
             value = _moves_on(graph, found, place, session, feeds, cured, entries, tolerance, fetch)
@@ -50,12 +52,12 @@ def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
         cured[found.values[place]] = value
     assert first is not None
     scene.entries, scene.fetch = entries, fetch
-    ranked = list(dict.fromkeys([*guilty, *first.suspects]))[:12]
+    ranked = list(dict.fromkeys([*guilty, *first.suspects]))[:12] or _makers(graph, scene)
     confirmed = set(guilty)
     for place in ranked:
         if place in truths or place in first.entries:
             scene.counterparts[graph.name(place)] = truths.get(place, first.entries.get(place))
-    suspects = [_name(graph, p, first, entries, scene.noise, "putting the true value in its place mends the outputs" if p in confirmed and left < ideal / 20 else "")
+    suspects = [_name(graph, p, truths.get(p) or first.entries.get(p), first.gaps.get(p, 0.0) / max(scene.noise, 1e-12), "putting the true value in its place mends the outputs" if p in confirmed and left < ideal / 20 else "")
                 for p in ranked]
     head = suspects[0] if suspects else None
     total = len([n for n in graph.nodes if any(o not in graph.static for o in n.output)])
@@ -64,6 +66,12 @@ def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
                     skipped=tuple(f"{name}: {why}" for name, why in first.skipped.items()),
                     evidence=f"{first.compared} of {total} nodes compared in float64"
                     + (f"; {head.node} is wrong while its inputs are right" if head else "; no node stands out: something may be missing"))
+
+
+def _makers(graph: Graph, scene: Any) -> list[int]:
+    """Where every inner value looks right: the nodes that make the outputs."""
+    names = [o.onnx_name for o in scene.signature.outputs if scene.gap is None or o.name == scene.gap.output]
+    return [graph.makers[name] for name in names if name in graph.makers]
 
 
 def _confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counterfactual, cured: Mapping[str, Array], before: float, fetch: Any,
@@ -96,8 +104,8 @@ def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mappi
     value = fetch(nearest.place) if nearest is not None else None
     if value is None:
         return None
-    values, _ = observe(session, feeds, {**cured, found.values[place]: value})
-    after = front(graph, match(values, entries, tolerance), tolerance)
+    seen, _ = observe(session, feeds, {**cured, found.values[place]: value})
+    after = front(graph, match(seen, entries, tolerance), tolerance)
     return value if len(after.suspects) < 0.8 * len(found.suspects) else None
 
 
@@ -112,24 +120,22 @@ def _counterparts(graph: Graph, place: int, found: Front, entries: Sequence[Entr
 
 def _entries(scene: Any) -> tuple[list[Entry], Any]:
     """The module's values in float64, and a way to have one of them again."""
-    subject_session = TruthSession(scene.oracle.session.module, scene.oracle.session._args, scene.oracle.session._kwargs)._session
-    entries, _ = trace(subject_session, scene.case.inputs)
+    subject_session = TruthSession(scene.oracle.session.module, scene.oracle.session._args, scene.oracle.session._kwargs).session
+    entries = trace(subject_session, scene.case.inputs)
     kept: dict[int, Array] = {}
 
     def fetch(place: int) -> Array | None:
         if place not in kept:
-            from onnxproof.locate._refetch import refetch
-
-            kept.update(refetch(subject_session, scene.case.inputs, {place}))
+            near = {place, *entries[place].inputs} if place < len(entries) else {place}
+            kept.update(values(subject_session, scene.case.inputs, near))
         return kept.get(place)
 
     return entries, fetch
 
 
-def _name(graph: Graph, place: int, found: Front, entries: Sequence[Entry], noise: float, why: str) -> Suspect:
+def _name(graph: Graph, place: int, entry: Entry | None, ratio: float, why: str) -> Suspect:
+    """A suspect with its module and line: the exporter's word first, then that of the module's own operation."""
     module, source = source_of(graph.nodes[place])
-    entry = found.entries.get(place)
-    if source is None and entry is not None:
-        source = Source(file=entry.source.file, line=entry.source.line, text=entry.source.text) if entry.source else None
-        module = entry.module or module
-    return Suspect(node=graph.name(place), op_type=graph.nodes[place].op_type, ratio=found.gaps.get(place, 0.0) / max(noise, 1e-12), why=why, module=module, source=source)
+    if entry is not None:
+        module, source = module or entry.module or None, source or entry.source
+    return Suspect(node=graph.name(place), op_type=graph.nodes[place].op_type, ratio=ratio, why=why, module=module, source=source)

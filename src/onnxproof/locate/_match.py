@@ -9,7 +9,7 @@ put the true value in place of the suspect's output, and see whether the model's
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -17,7 +17,9 @@ import onnx
 from onnxproof.errors import BackendError, ModelError
 from onnxproof.locate._graph import Graph, captured
 from onnxproof.locate._sketch import Sketch, distance, sketch
-from onnxproof.locate._trace import Entry
+
+if TYPE_CHECKING:
+    from onnxproof.locate._trace import Entry
 
 Array = np.ndarray[Any, Any]
 _TOLERANCE = 3e-7
@@ -29,7 +31,7 @@ class Matched:
     """A value of the candidate and the module's value nearest to it."""
 
     sketch: Sketch
-    entry: Entry | None
+    entry: "Entry | None"
     gap: float
     same_layout: bool = True
 
@@ -40,7 +42,7 @@ class Front:
 
     suspects: list[int] = field(default_factory=list)
     gaps: dict[int, float] = field(default_factory=dict)
-    entries: dict[int, Entry] = field(default_factory=dict)
+    entries: "dict[int, Entry]" = field(default_factory=dict)
     sketches: dict[int, Sketch] = field(default_factory=dict)
     values: dict[int, str] = field(default_factory=dict)
     """For each suspect the value of it that is wrong."""
@@ -71,18 +73,18 @@ def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Arra
     return seen, outputs
 
 
-def match(values: Mapping[str, Sketch], entries: Sequence[Entry], tolerance: float = _TOLERANCE) -> dict[str, Matched]:
+def match(values: Mapping[str, Sketch], entries: "Sequence[Entry]", tolerance: float = _TOLERANCE) -> dict[str, Matched]:
     """For every value the nearest of the module's: in the same order where it can be, in any order otherwise."""
-    pool: dict[int, list[Entry]] = defaultdict(list)
+    pool: "dict[int, list[Entry]]" = defaultdict(list)
     for entry in entries:
         pool[entry.sketch.count].append(entry)
     return {name: _nearest(value, pool.get(value.count, ()), tolerance) for name, value in values.items()}
 
 
-def _nearest(value: Sketch, options: Iterable[Entry], tolerance: float) -> Matched:
+def _nearest(value: Sketch, options: "Iterable[Entry]", tolerance: float) -> Matched:
     """In order if possible. The same shape in another order is wrong; another shape in another order is a transposed copy."""
     best = Matched(value, None, float("inf"))
-    turned: Entry | None = None
+    turned: "Entry | None" = None
     moved: Matched | None = None
     for entry in options:
         gap = distance(value, entry.sketch)
@@ -196,4 +198,4 @@ def relative(found: Array | None, truth: Array) -> float:
     f, t = np.where(odd, 0, f), np.where(odd, 0, t)
     scale = float(np.sqrt(np.mean(t**2))) if t.size else 0.0
     gap = float(np.sqrt(np.mean((f - t) ** 2))) if f.size else 0.0
-    return (gap / scale if scale else gap) + differ**0.5
+    return float((gap / scale if scale else gap) + differ**0.5)

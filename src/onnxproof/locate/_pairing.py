@@ -2,11 +2,11 @@
 
 import itertools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from onnxproof.types import InputInfo, OutputInfo, Signature
+from onnxproof.types import Signature
 
 _MOST = 24
 
@@ -38,7 +38,7 @@ def find(scene: Any, gap: Callable[[Signature], float]) -> Exchanged | None:
     return None
 
 
-def _exchanges(ports: tuple[InputInfo, ...] | tuple[OutputInfo, ...]) -> Any:
+def _exchanges(ports: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
     """Permutations within each set of ports that could stand for each other, the identity left out."""
     alike: dict[Any, list[int]] = defaultdict(list)
     for place, port in enumerate(ports):

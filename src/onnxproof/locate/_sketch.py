@@ -64,7 +64,7 @@ def distance(a: Sketch, b: Sketch, *, any_order: bool = False) -> float:
         return float("inf")
     gap = float(np.sqrt(np.mean((left - right) ** 2)))
     scale = max(a.rms, b.rms)
-    return (gap / scale if scale else 0.0) + abs(a.nans - b.nans) ** 0.5
+    return float((gap / scale if scale else 0.0) + abs(a.nans - b.nans) ** 0.5)
 
 
 def _project(flat: Array) -> Array:

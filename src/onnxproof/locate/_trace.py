@@ -2,7 +2,7 @@
 
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,9 +38,12 @@ class Entry:
 class Recorder(Mode):
     """Sketches the result of every operation and of the steps it can be taken apart into."""
 
-    def __init__(self, names: Mapping[int, str]) -> None:
+    def __init__(self, names: Mapping[int, str], wanted: Collection[int] = ()) -> None:
         super().__init__()
         self.entries: list[Entry] = []
+        self.kept: dict[int, Array] = {}
+        self._wanted = frozenset(wanted)
+        self._written: dict[int, tuple[int, str, Source | None]] = {}
         self._names, self._stack = names, [""]
         self._depth = 0
         self._parts = _decompositions()
@@ -52,13 +55,37 @@ class Recorder(Mode):
         if self._depth == 0 and func in self._parts and not func._schema.is_mutable:
             self._take_apart(func, args, kwargs)
         end = len(self.entries)
-        inputs = tuple(e for a in _tensors((args, kwargs)) if (e := getattr(a, "_onnxproof_entry", None)) is not None)
+        inputs = tuple(e for a in _tensors((args, kwargs)) if (e := self._entry(a)) is not None)
         result = func(*args, **kwargs)
+        if func._schema.is_mutable:
+            self._note_write(func, args)
         for tensor in _tensors(result):
             self._record(func, tensor, inputs, named_arguments(func, args, kwargs))
         for entry in self.entries[begin:end]:
             entry.outer = entry.outer if entry.outer is not None else end
         return result
+
+    def _note_write(self, func: Any, args: Any) -> None:
+        """Remember that a storage was written to: whoever reads it through another view reads something new."""
+        if args and isinstance(args[0], torch.Tensor):
+            self._written[args[0].untyped_storage().data_ptr()] = (len(self.entries), func._schema.name.split("::")[-1], _user_line())
+
+    def _entry(self, tensor: torch.Tensor) -> int | None:
+        """The entry of a tensor; a new one where it was written to since."""
+        known: int | None = getattr(tensor, "_onnxproof_entry", None)
+        write = self._written.get(tensor.untyped_storage().data_ptr()) if known is not None and self._written else None
+        if write is None or known is None or known >= write[0]:
+            return known
+        self.entries.append(Entry(place=len(self.entries), op=write[1], sketch=sketch(to_numpy(tensor)), dtype=str(tensor.dtype).removeprefix("torch."),
+                                  inputs=(known,), module=self._stack[-1], source=write[2]))
+        self._keep(tensor)
+        tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
+        return len(self.entries) - 1
+
+    def _keep(self, tensor: torch.Tensor) -> None:
+        """Keep the value of the entry just made, if it was asked for."""
+        if len(self.entries) - 1 in self._wanted:
+            self.kept[len(self.entries) - 1] = np.array(to_numpy(tensor))
 
     def _take_apart(self, func: Any, args: Any, kwargs: Any) -> None:
         self._depth += 1
@@ -79,6 +106,7 @@ class Recorder(Mode):
             return
         self.entries.append(Entry(place=len(self.entries), op=func._schema.name.split("::")[-1], sketch=made, dtype=str(tensor.dtype).removeprefix("torch."),
                                   inputs=inputs, module=self._stack[-1], source=_user_line(), arguments=plain))
+        self._keep(tensor)
         tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
 
     @contextmanager
@@ -98,26 +126,29 @@ class Recorder(Mode):
                 hook.remove()
 
 
-def trace(session: TorchSession, inputs: Mapping[str, Array], *, wide: bool = True) -> tuple[list[Entry], list[Array]]:
-    """All entries of one forward pass (in float64 unless `wide` is off), the inputs' own sketches first, and the outputs."""
-    recorder = Recorder({id(m): name for name, m in session.module.named_modules()} if hasattr(session.module, "named_modules") else {})
+def trace(session: TorchSession, inputs: Mapping[str, Array]) -> list[Entry]:
+    """All entries of one forward pass in float64, the inputs' own first."""
+    return _traced(session, inputs, ()).entries
+
+
+def values(session: TorchSession, inputs: Mapping[str, Array], places: Collection[int]) -> dict[int, Array]:
+    """The values of these entries, had by running again: a forward pass is deterministic, and sketches are all that is kept."""
+    return _traced(session, inputs, places).kept
+
+
+def _traced(session: TorchSession, inputs: Mapping[str, Array], wanted: Collection[int]) -> Recorder:
+    recorder = Recorder({id(m): name for name, m in session.module.named_modules()} if hasattr(session.module, "named_modules") else {}, wanted)
     tensors = {name: from_numpy(array) for name, array in inputs.items()}
-    if wide:
-        tensors = {n: t.double() if t.is_floating_point() else t for n, t in tensors.items()}
+    tensors = {n: t.double() if t.is_floating_point() else t for n, t in tensors.items()}
     for name, tensor in tensors.items():
         recorder.entries.append(Entry(place=len(recorder.entries), op=f"input {name}", sketch=sketch(to_numpy(tensor)), dtype=str(inputs[name].dtype),
                                       inputs=(), module="", source=None))
         tensor._onnxproof_entry = len(recorder.entries) - 1  # type: ignore[attr-defined]
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    with sdpa_kernel(SDPBackend.MATH), recorder.modules():
-        if wide:
-            with Promote(), recorder:
-                outputs = session.call(tensors)
-        else:
-            with recorder:
-                outputs = session.call(tensors)
-    return recorder.entries, [to_numpy(value) for _, value in outputs]
+    with sdpa_kernel(SDPBackend.MATH), recorder.modules(), Promote(), recorder:
+        session.call(tensors)
+    return recorder
 
 
 def _decompositions() -> dict[Any, Any]:

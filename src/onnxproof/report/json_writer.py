@@ -16,7 +16,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from onnxproof.errors import UsageError
 from onnxproof.proof import SCHEMA, Proof
 
-LEFT_OUT = frozenset({"witness"})
+LEFT_OUT = frozenset({"witness", "scene"})
 """Fields that hold tensors; they stay in memory."""
 _NUMBERS = ("inf", "-inf", "nan")
 

@@ -50,6 +50,18 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
         out.print(f"replay the worst case:\n  {escape(proof.replay)}", soft_wrap=True)
 
 
+def explain(proof: Proof, out: Console) -> None:
+    """Print only where and why, and the line that replays it."""
+    _headline(proof, out)
+    if proof.location is not None:
+        _location(proof.location, out)
+    elif proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED):
+        out.print("  this proof does not say where: it was made with --no-explain, or nothing could be located", style="dim")
+    _causes(proof, out)
+    if proof.replay:
+        out.print(f"\nreplay the worst case:\n  {escape(proof.replay)}", soft_wrap=True)
+
+
 def headline(proof: Proof) -> Text:
     """The verdict as a word, then the sentence."""
     sentence = proof.sentence().partition("\n")[0]
@@ -217,7 +229,8 @@ def _causes(proof: Proof, out: Console) -> None:
     for cause in proof.causes[:_FEW]:
         word = ("proven cause", "bold red") if cause.proven else ("possible cause", "bold yellow")
         out.print(Text.assemble(word, f" {cause.code}: {cause.title}"), soft_wrap=True)
-        out.print(escape(f"  = note: {cause.evidence}"), soft_wrap=True)
+        moved = f" ({_ratio(cause.before)} times the noise before, {_ratio(cause.after)} after)" if cause.before else ""
+        out.print(escape(f"  = note: {cause.evidence}{moved}"), soft_wrap=True)
         if cause.fix is not None:
             tried = f" (tried: {cause.fix.verdict.value})" if cause.fix.verdict else ""
             out.print(escape(f"  = help: {cause.fix.what}{tried}"), soft_wrap=True)

@@ -1,0 +1,204 @@
+"""Say where an ONNX file goes wrong and why; write a repro, a mended file, an overlay for a viewer."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from onnxproof.cli import _options as option
+from onnxproof.cli._deliver import Delivery, deliver, exit_code
+from onnxproof.cli._dispatch import ERROR
+from onnxproof.cli._progress import Report
+from onnxproof.errors import OnnxproofError, UsageError
+from onnxproof.types import Policy, Verdict
+
+if TYPE_CHECKING:
+    from onnxproof.proof import Proof
+    from onnxproof.prove import Run
+
+_ELSEWHERE = {"output-order": "input-order", "weight-layout": "weights", "preprocessing": "weights", "integer-width": "precision", "scatter": "attribute",
+              "cache": "axis-order", "baked-branch": "baked-dimension", "missing-op": "mutation"}
+"""Codes that a hypothesis of another name gives: its page tells them."""
+
+
+def command(
+    subject: Annotated[str | None, typer.Argument(help="The reference, as `verify` takes it; or a stored proof.json, which is told and not run.")] = None,
+    model: Annotated[str | None, typer.Argument(help="The ONNX file.")] = None,
+    repro: Annotated[str | None, typer.Option(
+        "--repro", metavar="DIR", help="Write the smallest sub-model that shows the fault, with a script and a bug report.")] = None,
+    fix: Annotated[bool, typer.Option(
+        "--fix", help="Apply the proven cause's remedy, verify the result, and write it to -o if it is faithful or better.")] = False,
+    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FIXED.onnx", help="Where the mended file goes; never the file itself.")] = None,
+    overlay: Annotated[str | None, typer.Option("--overlay", metavar="FILE", help="Write the nodes' noise ratios as Model Explorer's node data.")] = None,
+    cause: Annotated[str | None, typer.Option("--cause", metavar="CODE", help="Print the page of one cause.")] = None,
+    causes: Annotated[bool, typer.Option("--causes", help="List the causes that are tried.")] = False,
+    backend: option.Backend = None,
+    data: option.Data = None,
+    budget: option.Budget = 60.0,
+    seed: option.Seed = 0,
+    strict: option.Strict = False,
+    strict_domains: option.StrictDomains = False,
+    domain: option.Domain = None,
+    atol: option.Atol = None,
+    rtol: option.Rtol = None,
+    noise_limit: option.NoiseLimit = None,
+    case: option.Only = None,
+    dynamic: option.Dynamic = None,
+    json: option.Json = None,
+    quiet: option.Quiet = False,
+    verbose: option.Verbose = False,
+    debug: option.Debug = False,
+) -> int:
+    """Verify and explain; the exit code is that of `verify`, and 2 when something that was asked for could not be written."""
+    if causes:
+        sys.stdout.write("".join(f"{code:<18}{title}\n" for code, (title, _) in _pages().items()))
+        return 0
+    if cause is not None:
+        sys.stdout.write(_page(cause) + "\n")
+        return 0
+    if subject is not None and model is None and subject.endswith(".json"):
+        if repro or fix:
+            raise UsageError("usage", "a stored proof holds no tensors: a repro or a fix needs the models", help="onnxproof explain SUBJECT MODEL --repro DIR")
+        return _stored(Path(subject), overlay)
+    if subject is None or model is None:
+        raise UsageError("usage", "SUBJECT and MODEL are needed, or a stored proof",
+                         help="onnxproof explain model.py:build model.onnx, or onnxproof explain proof.json")
+    _check_output(fix, output, subject, model)
+    policy = option.policy(Policy(), strict=strict, strict_domains=strict_domains, domain=domain, atol=atol, rtol=rtol, noise_limit=noise_limit)
+    shapes, seconds = option.dynamic_shapes(dynamic), option.positive_budget(budget)
+    extras = _Extras()
+
+    def run(report: Report | None) -> "Proof":
+        proof, found = _examine(subject, model, report, dynamic_shapes=shapes, data=data, backends=tuple(backend or ("ort",)), policy=policy, budget_s=seconds,
+                                seed=seed, only=tuple(case or ()))
+        if proof.location is None and (repro or fix or overlay):
+            why = "the file is faithful" if proof.verdict is Verdict.FAITHFUL else "nothing was located"
+            extras.said.append(f"{why}: there is nothing to write")
+            return proof
+        if overlay is not None:
+            extras.do(lambda: _overlay(proof, overlay))
+        if repro is not None:
+            extras.do(lambda: f"repro: {proof.write_repro(repro)}")
+        if fix and output is not None:
+            extras.do(lambda: _mend(proof, found, Path(output)))
+        return proof
+
+    code = deliver(run, Delivery(json=json, quiet=quiet, verbose=verbose))
+    (sys.stderr if json == "-" else sys.stdout).write("".join(f"{words}\n" for words in extras.said))
+    sys.stderr.write("".join(f"{words}\n" for words in extras.failed))
+    return ERROR if extras.failed else code
+
+
+class _Extras:
+    """What was written besides the report, and what could not be: said after the report, whose verdict it does not touch."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.failed: list[str] = []
+
+    def do(self, work: Callable[[], str]) -> None:
+        """Do one thing and keep its words."""
+        try:
+            self.said.append(work())
+        except OnnxproofError as why:
+            self.failed.append(why.render())
+
+
+def _examine(subject: str, model: str, report: Report | None, *, dynamic_shapes: Any, data: str | None, **options: Any) -> "tuple[Proof, Run]":
+    """As `verify` does, keeping the run for whoever mends."""
+    from onnxproof import subject as subjects
+    from onnxproof.prove import Run, _explained
+
+    found = subjects.load(subject, None, dynamic_shapes=dynamic_shapes, data=data)
+    run = Run(found, Path(model), options.pop("backends"), options.pop("policy"), progress=report, **options)
+    proof = run.prove()
+    if proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None:
+        proof = _explained(proof, run)
+    return proof, run
+
+
+def _mend(proof: "Proof", run: "Run", output: Path) -> str:
+    """Write the mended file if it is worth it, and say in either case what came of it."""
+    import onnx
+
+    from onnxproof.remedy import mend
+
+    done = mend(run, proof)
+    found = "".join(f"\n  removed {cause.code}: {cause.evidence}" for cause in done.causes)
+    if done.options and done.model is None:
+        return f"fix: nothing is wrong with the file; open the session with disabled_optimizers={list(done.options)}: tried, {done.verdict.value}{found}"
+    if done.model is None:
+        return "fix: no proven cause has a remedy that a graph can carry; nothing was written"
+    ratios = f"{_ratio(proof)} before, {_ratio(done.proof)} now"
+    if done.verdict is not Verdict.FAITHFUL and not done.better:
+        return f"fix: the remedy was tried and the file is still {done.verdict.value} ({ratios}); nothing was written{found}"
+    onnx.save(done.model, output)
+    word = "verified from scratch: faithful" if done.verdict is Verdict.FAITHFUL else f"better than before, but still {done.verdict.value}"
+    return f"fix: {output} is {word} ({ratios}){found}"
+
+
+def _ratio(proof: "Proof") -> str:
+    worst = proof.worst
+    return f"{worst.noise_ratio:,.1f} times the noise" if worst is not None else "nothing compared"
+
+
+def _overlay(proof: "Proof", path: str) -> str:
+    from onnxproof.report import overlay
+
+    overlay.write(proof, path)
+    return f"overlay: {path} (Model Explorer: upload it as custom node data)"
+
+
+def _check_output(fix: bool, output: str | None, subject: str, model: str) -> None:
+    if fix != (output is not None):
+        raise UsageError("usage", "`--fix` and `-o` go together", help="onnxproof explain SUBJECT MODEL --fix -o fixed.onnx")
+    if output is not None and any(Path(output).resolve() == Path(path).resolve() for path in (subject, model)):
+        raise UsageError("would-overwrite", f"`{output}` is the file that is being explained, and it is never written over", help="give another name to -o")
+    if output is not None and not Path(output).absolute().parent.is_dir():
+        raise UsageError("cannot-write", f"there is no folder `{Path(output).parent}` to write the mended file to", help="make the folder first")
+
+
+def _stored(path: Path, overlay: str | None) -> int:
+    from onnxproof.report import json_writer, terminal
+
+    proof = json_writer.read(path)
+    terminal.explain(proof, terminal.console())
+    if overlay is not None:
+        sys.stdout.write(_overlay(proof, overlay) + "\n")
+    return exit_code(proof)
+
+
+def _pages() -> dict[str, tuple[str, str]]:
+    """Title and page of each cause, read from the files: importing them would import torch."""
+    import ast
+    from importlib import util
+
+    spec = util.find_spec("onnxproof")
+    folder = Path((spec.origin if spec is not None else None) or __file__).parent / "causes"
+    found = {}
+    for file in sorted(folder.glob("*.py")):
+        if not file.stem.startswith("_"):
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            titles = [ast.literal_eval(n.value) for n in tree.body if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == "TITLE"]
+            found[file.stem.replace("_", "-")] = (str(titles[0]) if titles else "", ast.get_docstring(tree) or "")
+    return found
+
+
+def _page(code: str) -> str:
+    """The page of a cause; a code that another file's hypothesis gives is told there."""
+    pages = _pages()
+    home = code if code in pages else _ELSEWHERE.get(code, "")
+    if home in pages:
+        return pages[home][1]
+    import difflib
+    from importlib import metadata
+
+    for point in metadata.entry_points(group="onnxproof.causes"):
+        if point.name == code:
+            return (point.load().__doc__ or "").strip()
+    near = difflib.get_close_matches(code, pages, n=1)
+    raise UsageError("unknown-cause", f"there is no cause `{code}`", notes=[f"causes are {', '.join(pages)}"],
+                     help=f"did you mean `{near[0]}`?" if near else "`onnxproof explain --causes` lists them")
+

@@ -1,0 +1,43 @@
+"""The suspects' noise ratios as node data for Model Explorer: load the model there, then this file as custom node data.
+
+Keys are those of its ONNX adapter: a graph goes by its name, a node by its own. A ratio beyond JSON's numbers is written as the largest one.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from onnxproof.errors import UsageError
+from onnxproof.proof import Proof
+from onnxproof.report.json_writer import write_text
+
+_LARGEST = 1e15
+_COLOURS = ("#c8e6c9", "#fff59d", "#ffb74d", "#e57373")
+"""Within the limit, up to ten and a hundred times it, and beyond."""
+
+
+def write(proof: Proof, path: str | Path) -> None:
+    """Write the overlay; the file appears whole or not at all."""
+    write_text(json.dumps(make(proof), indent=2) + "\n", path)
+
+
+def make(proof: Proof) -> dict[str, Any]:
+    """Graph name -> results by node, and the thresholds of their colours."""
+    if proof.location is None:
+        raise UsageError("nothing-located", "no fault was located, so there is nothing to show", where=proof.candidate)
+    results: dict[str, dict[str, Any]] = {name: {"value": 0.0} for name in proof.location.nodes}
+    results |= {s.node: {"value": min(s.ratio, _LARGEST) if s.ratio == s.ratio else _LARGEST} for s in proof.location.suspects}
+    if proof.location.nodes:
+        results[proof.location.nodes[0]] |= {"bgColor": "#d32f2f", "textColor": "#ffffff"}
+    limit = proof.policy.noise_limit
+    bounds = (limit, 10 * limit, 100 * limit, _LARGEST)
+    return {_graph_name(proof): {"results": results, "thresholds": [{"value": b, "bgColor": c} for b, c in zip(bounds, _COLOURS, strict=True)]}}
+
+
+def _graph_name(proof: Proof) -> str:
+    """The name of the main graph, from memory or from the file, if it still is where it was."""
+    if proof.scene is not None:
+        return str(proof.scene.file.model.graph.name)
+    from onnxproof import onnxfile
+
+    return onnxfile.read(proof.candidate).model.graph.name
