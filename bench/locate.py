@@ -134,8 +134,10 @@ def run_ours(what: str, path: Path, profile: bool) -> dict[str, Any]:
         return found
 
     def located(scene: Any) -> Any:
-        found = locate(scene)
-        result["locate"], result["peak"] = time.perf_counter() - result["start"], peak_now_mb()
+        try:
+            found = locate(scene)
+        finally:
+            result["locate"], result["peak"] = time.perf_counter() - result["start"], peak_now_mb()
         if what == "memory":
             raise _Enough(found)  # the causes have their own bars
         return found
@@ -153,6 +155,7 @@ def run_ours(what: str, path: Path, profile: bool) -> dict[str, Any]:
         stats.sort_stats("tottime").print_stats(35)
         stats.sort_stats("cumtime").print_stats("onnxproof", 50)
     place = proof.location
+    result.setdefault("explain", float("inf"))  # it raised: the proof holds no location
     return result | {"forward": sum(s for name, s in proof.seconds.items() if name != "total"), "verdict": proof.verdict.value,
                      "nodes": list(place.nodes) if place else [], "compared": place.compared if place else 0}
 

@@ -33,7 +33,7 @@ def fields(found: Gap) -> dict[str, Any]:
     return {name: getattr(found, name) for name in found.__dataclass_fields__}
 
 
-@given(reference=FLOATS, data=st.data(), amount=st.floats(1.0, 1e6))
+@given(reference=FLOATS, data=st.data(), amount=st.floats(2.0, 1e6))
 def test_one_planted_element_is_found_at_its_index(reference: Array, data: st.DataObject, amount: float) -> None:
     place = tuple(data.draw(st.integers(0, size - 1)) for size in reference.shape)
     candidate = reference.copy()
@@ -289,7 +289,7 @@ def test_a_noise_of_another_shape_is_no_noise() -> None:
     assert noise_of(np.ones(3, np.float32), None, NoiseKind.PERTURBED).members == 0
 
 
-@given(parts=st.lists(st.tuples(st.floats(0, 10), st.floats(0, 10)), min_size=1, max_size=6))
+@given(parts=st.lists(st.tuples(st.just(0.0) | st.floats(1e-100, 10), st.floats(0, 10)), min_size=1, max_size=6))
 def test_a_pool_lies_between_its_members(parts: list[tuple[float, float]]) -> None:
     noises = [Noise(rms=rms, worst=worst, kind=NoiseKind.DOUBLE, members=1) for rms, worst in parts]
     together = pool(noises)

@@ -204,7 +204,7 @@ def test_without_float64_the_noise_comes_from_reruns(tmp_path: Path) -> None:
     assert right.verdict is Verdict.FAITHFUL
     assert {gap.noise_kind for gap in right.gaps if gap.compared} == {NoiseKind.PERTURBED} and min(gap.noise for gap in right.gaps if gap.compared) > 0
     wrong = prove.verify(module(), tanh_file(tmp_path / "wrong.onnx", divisor=3.0002), (X,), budget_s=8, explain=False)
-    assert wrong.verdict is Verdict.DRIFT and wrong.worst is not None and wrong.worst.noise_ratio > 12
+    assert wrong.verdict is Verdict.DRIFT and wrong.worst is not None and wrong.worst.noise_ratio > wrong.policy.noise_limit
 
 
 def test_a_failure_after_successes_is_of_that_case_only() -> None:

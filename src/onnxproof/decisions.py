@@ -5,7 +5,7 @@ sample of the cases (one more session, without optimisation), and for a way that
 known case is scaled, shifted and turned round until the value crosses, and then halved towards the very edge.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,7 +25,8 @@ _COMPARE = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal
 _SIGN = frozenset({"Relu", "LeakyRelu", "PRelu", "Elu", "Selu", "Celu", "ThresholdedRelu", "Abs", "Sign", "Sqrt", "Log", "Floor", "Ceil", "Round"})
 _MOST_POINTS = 256
 _MOST_WEIGHTS = 1 << 23
-_MOVES = (lambda x: -x, lambda x: x * 10, lambda x: x * 100, lambda x: x * 0.01, lambda x: x + 3, lambda x: x - 3, lambda x: np.abs(x) + 1, lambda x: -np.abs(x) - 1,
+_MOVES: tuple[Callable[[Array], Array], ...] = (
+          lambda x: -x, lambda x: x * 10, lambda x: x * 100, lambda x: x * 0.01, lambda x: x + 3, lambda x: x - 3, lambda x: np.abs(x) + 1, lambda x: -np.abs(x) - 1,
           lambda x: x * 1000, lambda x: np.zeros_like(x))
 
 
@@ -122,6 +123,8 @@ class Watch:
 
     def coverage(self) -> Coverage:
         """How many points were exercised, and the first that were not."""
+        if self.points and self._session is None:
+            return Coverage(points=len(self.points), missed=("not probed: the model is too large to be held twice",))
         missed = [f"{p.node} ({p.op_type}): only {'/'.join(sorted(p.seen)) or 'nothing'} seen" for p in self.points if not p.exercised]
         return Coverage(points=len(self.points), exercised=len(self.points) - len(missed), missed=tuple(missed[:20]))
 

@@ -13,7 +13,7 @@ from onnxproof.causes._workbench import Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.locate import Scene, locate
 from onnxproof.locate._match import relative
-from onnxproof.types import Case, Finding, Location, Verdict
+from onnxproof.types import Case, Domain, Finding, Location, Verdict
 
 if TYPE_CHECKING:
     from onnxproof.proof import Proof
@@ -37,7 +37,8 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
     if case is None:
         return proof
     gaps = [gap for gap in proof.gaps if gap.case == case.name]
-    gap = max(gaps, key=lambda g: (g.domain is None, *judge.severity(g, proof.policy)))
+    counted = proof.witness is not None
+    gap = max(gaps, key=lambda g: ((g.domain is None) == counted, g.domain is Domain.TIES, *judge.severity(g, proof.policy)))
     scene = replace(scene_of(run, case, gap.backend), gap=gap)
     where = locate(scene)
     if where is None:

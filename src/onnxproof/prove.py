@@ -27,6 +27,8 @@ from onnxproof.types import Case, Coverage, Domain, Dropped, Finding, Gap, Note,
 _ENOUGH = 6
 """Cases that differ beyond tolerance before the rest is left out: the verdict is known, and the user is waiting."""
 _SHARE_FOR_SEARCH = 0.3
+_SEARCHED = ("shapes", "masks", "ids", "distinct", "search")
+"""Groups from which a search may start: from extreme values it only climbs to more extreme ones."""
 _NOTES_A_GROUP = 3
 _WATCHED = 48
 """Cases on which the graph's decision points are probed, and tries to steer towards a way that none of them took."""
@@ -155,7 +157,8 @@ class Run:
         space = _learn.make_space(self.signature, self.oracle.example(), self.file, seed=self.seed, domains=self.policy.domains, data=stream)
         space = _learn.learn_dims(space, self._accepts)
         self.signature = _learn.describe_dims(space)
-        trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed)
+        trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed,
+                      op_types=self.file.op_types)
         watch = Watch(self.file, self.signature, self.clock)
         for case in self._chosen(self._planned(space, watch)):
             if self._stop():
@@ -196,8 +199,9 @@ class Run:
         self.gaps += outcome.gaps
         self.sizes[case.name] = dict(case.sizes)
         self.notes += outcome.notes
-        if self.noted is None and any(note.domain is not Domain.EMPTY for note in outcome.notes):
-            self.noted = case
+        domains = {note.domain for note in outcome.notes} - {Domain.EMPTY}
+        if domains and (self.noted is None or (Domain.TIES in domains and self.noted.domain is not None)):
+            self.noted = case  # ties on finite numbers say more than a NaN that was put in
         return self._remember(case, outcome.gaps)
 
     def _remember(self, case: Case, gaps: Sequence[Gap]) -> float:
@@ -213,7 +217,7 @@ class Run:
         key = (rank, plain and not worst.lost, worst.status.value == "compared", case.ordinary, min(ratio, 1e6))
         if rank > 0 and (self.witness is None or key > self._witness_key):
             self.witness, self._witness_key = case, key
-        if plain and not rank:
+        if plain and not rank and (case.ordinary or case.group in _SEARCHED):
             self._best = sorted([*self._best, (ratio, case)], key=lambda pair: -pair[0])[:4]
         return ratio
 

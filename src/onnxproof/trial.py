@@ -28,7 +28,16 @@ _LOUD = (4.0, 4.0, 8.0, 8.0, 8.0, 16.0)
 """Amplitudes of the re-runs which ask whether a decision flips: noise that grows faster than they do says that one did."""
 _ROUGH = (NoiseKind.GRAPH, NoiseKind.PERTURBED)
 """Estimates whose re-runs don't know how each operation rounds: there an output's usual size sets the floor."""
+_FAR_BELOW = 1e-9
+"""Elsewhere only what is this far below an output's usual size is nothing: denormal inputs, for one."""
 _SHOWN = 6
+
+
+ORDERING = frozenset({"ArgMax", "ArgMin", "TopK", "Unique", "NonMaxSuppression", "If", "Loop", "Scan"})
+DISCRETE = ORDERING | frozenset({"Round", "Floor", "Ceil", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal", "Where", "Cast", "Sign", "NonZero", "Mod",
+                                 "QuantizeLinear", "DynamicQuantizeLinear", "Resize", "GridSample", "Gather", "GatherND", "GatherElements", "HardSigmoid", "Atan",
+                                 "Div", "ThresholdedRelu", "OneHot", "CumSum", "Sqrt"})
+"""Operators at which an answer may jump: only where there is one can a decision have flipped."""
 
 
 class ReferenceRefused(Exception):
@@ -62,8 +71,10 @@ class Scales:
 class Trial:
     """Runs cases one by one; holds no tensor between two of them."""
 
-    def __init__(self, oracle: Oracle, candidates: Sequence[Candidate], signature: Signature, policy: Policy, *, half: str | None = None, seed: int = 0) -> None:
+    def __init__(self, oracle: Oracle, candidates: Sequence[Candidate], signature: Signature, policy: Policy, *, half: str | None = None, seed: int = 0,
+                 op_types: frozenset[str] = DISCRETE) -> None:
         self._oracle, self._candidates, self._signature, self._policy = oracle, candidates, signature, policy
+        self._decides, self._orders = bool(op_types & DISCRETE), bool(op_types & ORDERING)
         self._half, self._seed = half, seed
         self._scales = Scales()
 
@@ -120,7 +131,7 @@ class Trial:
     def _measure(self, case: Case, backend: str, base: "_Base", place: int, output: Array | None, **other: Any) -> Gap:
         name = self._signature.outputs[place].name
         arguments: dict[str, Any] = {"reference": base.reference[place], "truth": base.truth[place], "noise": base.noise(place)} | other
-        return measure(case=case.name, group=case.group, backend=backend, output=name, candidate=output, floor_scale=self._scales.of(name) if base.kind in _ROUGH else 0.0,
+        return measure(case=case.name, group=case.group, backend=backend, output=name, candidate=output, floor_scale=self._scales.of(name) * (1.0 if base.kind in _ROUGH else _FAR_BELOW),
                        atol=self._policy.atol, rtol=self._policy.rtol, **arguments)
 
     def _suspicious(self, gap: Gap, share: float = 1.0) -> bool:
@@ -137,11 +148,11 @@ class Trial:
             return replace(gap, domain=case.domain)
         if output is None or gap.status is Status.SHAPE:
             return gap
-        if not gap.lost and base.flips(place):
+        if self._decides and not gap.lost and base.flips(place):
             calmer = self._measure(case, gap.backend, base, place, output)
             if not self._suspicious(calmer):
                 return replace(calmer, confirmed=True)
-        for rule in ("first", "last"):
+        for rule in ("first", "last") if self._orders else ():
             broken = self._oracle.ties(case.inputs, rule)
             if broken is not None and broken[place].shape == output.shape:
                 tied = self._measure(case, gap.backend, base, place, output, reference=broken[place], truth=None)

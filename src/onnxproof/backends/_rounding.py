@@ -20,6 +20,7 @@ _WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.flo
 _BOUNDED = frozenset({"sigmoid", "tanh", "erf", "silu", "gelu", "mish", "elu", "softplus"})
 """Functions that runtimes compute by polynomials whose error is absolute: a few 2**-24 of their natural scale, 1."""
 
+_PIECE = 1 << 20
 _GATED = frozenset({"silu", "gelu", "mish"})
 """Those of them that multiply a bounded function by their input, and its error with it."""
 
@@ -100,22 +101,32 @@ class Jitter(Mode):
     def _blur(self, narrow: torch.Tensor, wide: Any, name: str, plain: torch.Tensor | None = None, x: Any = None) -> torch.Tensor:
         if narrow.dtype not in (torch.float32, torch.float16, torch.bfloat16) or narrow.numel() == 0 or narrow.shape != wide.shape:
             return narrow
-        wide = wide.double()
+        flat, true = narrow.reshape(-1), wide.reshape(-1)
+        plain = plain.reshape(-1) if plain is not None and plain.shape == wide.shape else None
+        x = x.reshape(-1) if name in _GATED and isinstance(x, torch.Tensor) and x.shape == narrow.shape else None
+        result = torch.empty_like(flat)
+        for start in range(0, flat.numel(), _PIECE):  # in pieces: a re-run shall not need much more memory than a run
+            here = slice(start, start + _PIECE)
+            result[here] = self._blurred(flat[here], true[here].double(), name, None if plain is None else plain[here], None if x is None else x[here])
+        return result.reshape(narrow.shape)
+
+    def _blurred(self, narrow: torch.Tensor, wide: torch.Tensor, name: str, plain: torch.Tensor | None, x: torch.Tensor | None) -> torch.Tensor:
+        """One piece: where the result is not exact, the true one plus noise of this operation's own size."""
         error = (narrow.double() - wide).abs_()
-        if plain is not None and plain.shape == wide.shape:
+        if plain is not None:
             error = torch.maximum(error, (plain.double() - wide).abs_())
         finite = torch.isfinite(error)
         error = torch.where(finite, error, 0.0)
-        step = wide.abs() * (torch.finfo(narrow.dtype).eps / 2)
+        unit = torch.finfo(narrow.dtype).eps
         inexact = (wide.to(narrow.dtype).double() != wide) | (error > 0)
+        size = torch.maximum(error, wide.abs() * (unit / 2))
         if name in _BOUNDED:
-            natural = torch.clamp(x.double().abs(), min=1.0) if name in _GATED and isinstance(x, torch.Tensor) else torch.ones(())
-            step = torch.maximum(step, natural.nan_to_num() * (torch.finfo(narrow.dtype).eps / 4))
-        typical = error.square().mean().sqrt() if name in _SUMS else 0.0
-        size = torch.maximum(torch.maximum(error, step), torch.as_tensor(typical, dtype=torch.float64))
-        noise = torch.randn(wide.shape, generator=self._generator, dtype=torch.float64)
-        blurred = (wide + noise * size * self._amplitude).to(narrow.dtype)
-        return torch.where(inexact & finite, blurred, narrow)
+            natural = torch.ones(()) if x is None else torch.clamp(x.double().abs(), min=1.0).nan_to_num_()
+            size = torch.maximum(size, natural * (unit / 2))
+        if name in _SUMS:
+            size = torch.clamp(size, min=float(error.square().mean().sqrt()))
+        noise = torch.randn(wide.shape, generator=self._generator)
+        return torch.where(inexact & finite, (wide + size.mul_(noise).mul_(self._amplitude)).to(narrow.dtype), narrow)
 
 
 _SUMS = frozenset({"mm", "bmm", "addmm", "baddbmm", "convolution", "mkldnn_convolution", "sum", "mean", "linear", "matmul", "native_layer_norm",

@@ -298,7 +298,9 @@ def _dtype_parameters(functions: Iterable[onnx.FunctionProto]) -> dict[tuple[str
 
 def _load(source: Path | bytes) -> onnx.ModelProto:
     """The model with what is kept beside it; one standard domain has two spellings, and the evaluator knows one."""
-    model = onnx.load_model_from_string(source) if isinstance(source, bytes) else onnxfile.read(source).model
+    if not isinstance(source, bytes):
+        onnxfile.read(source)  # for its words when the file can't be read; it leaves large weights out
+    model = onnx.load_model_from_string(source) if isinstance(source, bytes) else onnx.load(source, load_external_data=False)
     folder = "" if isinstance(source, bytes) else str(Path(source).parent)
     for tensor in _external_tensors(model):
         onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)

@@ -60,8 +60,13 @@ class TruthSession:
 
 def jittered(session: TorchSession, inputs: Mapping[str, np.ndarray[Any, Any]], seed: int, amplitude: float) -> list[np.ndarray[Any, Any] | None]:
     """One re-run of the reference with every operation rounded anew."""
-    with Jitter(seed, amplitude):
+    with torch.backends.mkldnn.flags(enabled=not _has_rnn(session.module)), Jitter(seed, amplitude):
         return session.run(inputs)
+
+
+def _has_rnn(module: Any) -> bool:
+    """Recurrent layers run as one fused operation; taken apart, each of their gates is rounded anew."""
+    return isinstance(module, torch.nn.Module) and any(isinstance(layer, torch.nn.RNNBase) for layer in module.modules())
 
 
 def in_precision(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dtype: str) -> TorchSession | None:

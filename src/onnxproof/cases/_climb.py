@@ -61,7 +61,7 @@ def _float(array: Array, rng: np.random.Generator) -> Array:
         spread = float(np.nan_to_num(np.std(wide))) + 1e-12
     kind = int(rng.integers(0, 5))
     if kind == 0:
-        wide = wide * 2.0 ** rng.integers(-3, 4)
+        wide = wide * 2.0 ** rng.integers(-1, 2)
     elif kind == 1:
         wide = wide + rng.standard_normal(wide.shape) * 0.1 * spread
     elif kind == 2:

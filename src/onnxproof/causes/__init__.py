@@ -55,8 +55,9 @@ def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> 
         proven, fix = tried.proven, None
         if proven and verify is not None and (tried.model is not None or tried.options):
             verdict = verify(tried.model, tried.options)
-            proven = verdict in (Verdict.FAITHFUL, Verdict.DRIFT)  # what mends one case alone is a likeness, not the cause
-            fix = Fix(kind=tried.fix.kind, what=tried.fix.what, verdict=verdict) if proven and tried.fix is not None else None
+            mended = verdict in (Verdict.FAITHFUL, Verdict.DRIFT)
+            proven = mended or tried.by_reference  # what mends one case alone is a likeness, not the cause
+            fix = Fix(kind=tried.fix.kind, what=tried.fix.what, verdict=verdict) if mended and tried.fix is not None else None
         found.append(Cause(code=tried.code or code, title=hypothesis.TITLE, proven=proven, evidence=tried.evidence, before=bench.before / bench.noise,
                            after=tried.after / bench.noise, fix=fix))
         if proven:

@@ -33,6 +33,8 @@ class Tried:
     """The mended graph, where the remedy is one."""
     options: tuple[str, ...] = ()
     """Optimizers to disable, where the remedy is that."""
+    by_reference: bool = False
+    """The module with the fault put into it gave the candidate's answers: proven, whether or not the remedy mends all."""
     code: str = ""
     """Another code than the file's name, where what was found belongs there."""
 

@@ -43,6 +43,9 @@ def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
         place, value, after = _confirm(graph, found, entries, test, cured, left, fetch, guilty, truths)
         if place is not None and value is None:
             value = _moves_on(graph, found, place, session, feeds, cured, entries, tolerance, fetch)
+            if value is None:  # the front is a step that the module never made; the fault shows behind it
+                further = _confirm(graph, found, entries, test, cured, left, fetch, guilty, truths, later=True)
+                place, value, after = further if further[1] is not None else (place, None, after)
         if place is None:
             break
         guilty.append(place)
@@ -75,7 +78,7 @@ def _makers(graph: Graph, scene: Any) -> list[int]:
 
 
 def _confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counterfactual, cured: Mapping[str, Array], before: float, fetch: Any,
-             known: Sequence[int], truths: dict[int, Entry]) -> tuple[int | None, Array | None, float]:
+             known: Sequence[int], truths: dict[int, Entry], *, later: bool = False) -> tuple[int | None, Array | None, float]:
     """The first suspect whose true output mends the answers; failing that, the first suspect.
 
     A node behind the guilty one is mended, too, when its true output is put in place. So the front is asked first, with
@@ -84,7 +87,7 @@ def _confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counter
     begin = [p for p in found.suspects[: found.fronts] if p not in known]
     behind = [p for p in found.suspects[found.fronts :] if p not in known]
     until = time.perf_counter() + _PATIENCE_S
-    for place, options in [(p, 12) for p in begin[:6]] + [(p, 2) for p in behind[:_TRIED]]:
+    for place, options in [(p, 2) for p in behind[:_TRIED]] if later else [(p, 12) for p in begin[:6]]:
         for entry in _counterparts(graph, place, found, entries)[:options]:
             value = fetch(entry.place)
             if value is None or time.perf_counter() > until:
@@ -100,13 +103,16 @@ def _confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counter
 def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mapping[str, Array], cured: Mapping[str, Array], entries: Sequence[Entry],
               tolerance: float, fetch: Any) -> Array | None:
     """Where several faults stand one behind the other: the true value that mends what follows at once, if not the outputs."""
-    nearest = found.entries.get(place)
-    value = fetch(nearest.place) if nearest is not None else None
-    if value is None:
-        return None
-    seen, _ = observe(session, feeds, {**cured, found.values[place]: value})
-    after = front(graph, match(seen, entries, tolerance), tolerance)
-    return value if len(after.suspects) < 0.8 * len(found.suspects) else None
+    until = time.perf_counter() + _PATIENCE_S
+    for entry in _counterparts(graph, place, found, entries)[:8]:
+        value = fetch(entry.place)
+        if value is None or time.perf_counter() > until:
+            continue
+        seen, _ = observe(session, feeds, {**cured, found.values[place]: value})
+        after = front(graph, match(seen, entries, tolerance), tolerance)
+        if len(after.suspects) < 0.9 * len(found.suspects) and place not in after.suspects:
+            return value
+    return None
 
 
 def _counterparts(graph: Graph, place: int, found: Front, entries: Sequence[Entry]) -> list[Entry]:

@@ -52,7 +52,7 @@ class Front:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Array] | None = None) -> tuple[dict[str, Sketch], list[Array]]:
+def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Array] | None = None, *, sketching: bool = True) -> tuple[dict[str, Sketch], list[Array]]:
     """Sketches of every value while the graph is evaluated, and its outputs; `replace` puts values in the place of others."""
     seen: dict[str, Sketch] = {}
 
@@ -61,7 +61,7 @@ def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Arra
         for place, name in enumerate(node.output[: len(values)]):
             if replace and name in replace:
                 values[place] = replace[name].reshape(np.shape(values[place])) if np.size(values[place]) == replace[name].size else values[place]
-            if isinstance(values[place], np.ndarray | np.generic):
+            if sketching and isinstance(values[place], np.ndarray | np.generic):
                 seen[name] = sketch(np.asarray(values[place]))
         return tuple(values)
 
@@ -178,7 +178,7 @@ class Counterfactual:
     def distance(self, replace: Mapping[str, Array] | None = None) -> float:
         """How far the outputs are from the truth, over all outputs."""
         try:
-            _, outputs = observe(self._session, self._feeds, replace)
+            _, outputs = observe(self._session, self._feeds, replace, sketching=False)
         except (BackendError, ModelError):
             return float("inf")
         worst = 0.0

@@ -17,6 +17,7 @@ from onnxproof.locate._sketch import Sketch, sketch
 from onnxproof.types import Source
 
 Array = np.ndarray[Any, Any]
+_BLANK = sketch(np.zeros(0))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +44,7 @@ class Recorder(Mode):
         self.entries: list[Entry] = []
         self.kept: dict[int, Array] = {}
         self._wanted = frozenset(wanted)
+        self._sketching = not wanted
         self._written: dict[int, tuple[int, str, Source | None]] = {}
         self._names, self._stack = names, [""]
         self._depth = 0
@@ -76,7 +78,7 @@ class Recorder(Mode):
         write = self._written.get(tensor.untyped_storage().data_ptr()) if known is not None and self._written else None
         if write is None or known is None or known >= write[0]:
             return known
-        self.entries.append(Entry(place=len(self.entries), op=write[1], sketch=sketch(to_numpy(tensor)), dtype=str(tensor.dtype).removeprefix("torch."),
+        self.entries.append(Entry(place=len(self.entries), op=write[1], sketch=sketch(to_numpy(tensor)) if self._sketching else _BLANK, dtype=str(tensor.dtype).removeprefix("torch."),
                                   inputs=(known,), module=self._stack[-1], source=write[2]))
         self._keep(tensor)
         tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
@@ -101,7 +103,7 @@ class Recorder(Mode):
     def _record(self, func: Any, tensor: torch.Tensor, inputs: tuple[int, ...], arguments: dict[str, Any]) -> None:
         plain = {n: v for n, v in arguments.items() if isinstance(v, bool | int | float | str | list | tuple | type(None)) and not list(_tensors(v))}
         try:
-            made = sketch(to_numpy(tensor))
+            made = sketch(to_numpy(tensor)) if self._sketching else _BLANK
         except (RuntimeError, TypeError):
             return
         self.entries.append(Entry(place=len(self.entries), op=func._schema.name.split("::")[-1], sketch=made, dtype=str(tensor.dtype).removeprefix("torch."),
