@@ -369,7 +369,7 @@ def test_a_batch_norm_epsilon_of_1e_6_is_found_on_a_conv_net(zoo: Zoo, exporter:
     assert example.allowance <= 1 and example.noise_ratio > proof.policy.noise_limit  # allclose lets it through
 
 
-_QUIET = pytest.mark.xfail(strict=True, reason="late blocks: 4 to 8 times the noise in every case (healthy: 2), below the limit of 12 of any single case")
+_QUIET = pytest.mark.xfail(strict=True, reason="late blocks: 4 to 8 times the noise in every case (healthy: 2), below the limit for any single case")
 
 
 _ELSEWHERE = pytest.mark.xfail(strict=True, reason="locate names a residual Add of the block, not its LayerNormalization; the fault is 28 times the noise")

@@ -51,6 +51,8 @@ def noise_of(reference: Array, truth: Array | None, kind: NoiseKind) -> Noise:
     """The noise of one output of one case, from one comparison of the reference with the truth."""
     if truth is None or truth.shape != reference.shape:
         return Noise(kind=kind)
+    if reference.dtype.kind == "c":
+        reference, truth = _real(reference), _real(truth)
     if not is_float(reference):
         unstable = (reference != truth).reshape(-1)
         return Noise(flips=float(unstable.sum()), unstable=unstable, kind=NoiseKind.EXACT, members=1)

@@ -13,14 +13,12 @@ def beyond_noise(gap: Gap, policy: Policy) -> bool:
     """True when rounding does not explain the gap."""
     if gap.mismatches:
         return gap.mismatches > gap.unstable and gap.noise_ratio > policy.noise_limit / 4
-    return gap.noise_ratio > policy.noise_limit or gap.worst_ratio > policy.worst_limit
+    return not (gap.noise_ratio <= policy.noise_limit and gap.worst_ratio <= policy.worst_limit)  # an undefined ratio is beyond
 
 
 def within_tolerance(gap: Gap, policy: Policy) -> bool:
     """What `allclose` would say, from the stored numbers; between two rtol of the grid the smaller one counts."""
     if not gap.atol_needed:
-        return gap.allowance <= 1.0
-    if (policy.atol, policy.rtol) == (Policy().atol, Policy().rtol):
         return gap.allowance <= 1.0
     place = max(i for i, rtol in enumerate(RTOL_GRID) if rtol <= policy.rtol or i == 0)
     return gap.atol_needed[place] <= policy.atol
@@ -29,7 +27,7 @@ def within_tolerance(gap: Gap, policy: Policy) -> bool:
 def judge_gap(gap: Gap, policy: Policy) -> Verdict:
     """One gap. A gap in an odd domain stays FAITHFUL here: it is a note, unless the policy makes notes count."""
     if gap.domain is not None and not policy.strict_domains:
-        return Verdict.FAITHFUL
+        return Verdict.FAITHFUL if gap.compared else Verdict.VACUOUS
     if gap.status in (Status.SHAPE, Status.MISSING, Status.REFUSED):
         return Verdict.DIVERGED
     if gap.status is Status.EMPTY:

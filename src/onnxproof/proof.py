@@ -62,7 +62,7 @@ class Proof:
 
     def judged(self, policy: Policy) -> "Proof":
         """The same measurements under another policy; nothing is run."""
-        if self.verdict is Verdict.ERROR:
+        if self.error:
             return replace(self, policy=policy)
         return replace(self, policy=policy, verdict=judge.judge(self.gaps, policy, notes=self.notes, findings=self.findings))
 

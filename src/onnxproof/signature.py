@@ -108,7 +108,7 @@ class _Dims:
         if old is not None and old.example != info.example and 1 not in (old.example, info.example):
             info = replace(info, name=f"{info.name}_{info.example}")  # one name for two sizes: keep them apart
         bounds = (None, max(self._recorded)) if self._recorded else (None, None)
-        if old is None or info.declared:
+        if info.name not in self._found or info.declared:
             self._found[info.name] = replace(info, recorded=bounds)
         return info.name
 

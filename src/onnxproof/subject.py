@@ -166,13 +166,36 @@ def _exported_program(path: Path) -> Subject:
     import torch
 
     _require_file(path)
+    _refuse_pickles(path)
     try:
         program = torch.export.load(path)
     except Exception as why:  # torch raises several classes for a damaged archive
         raise SubjectError("bad-pt2", f"`{path.name}` can't be read as an exported program: {why}", where=str(path)) from why
     args, kwargs = program.example_inputs or ((), {})
+    if args and kwargs:  # one form for both: by the names of `forward`
+        from onnxproof.backends.torch import bind
+
+        args, kwargs = (), bind(program.module(), args, kwargs)
     example = dict(kwargs) if kwargs and not args else tuple(args) or None
     return Subject(module=program.module(), example_inputs=example, name=path.stem, origin=str(path))
+
+
+def _refuse_pickles(path: Path) -> None:
+    """torch falls back to unpickling a .pt2's sample inputs: whatever `weights_only` refuses is refused here first."""
+    import io
+
+    import torch
+
+    if not zipfile.is_zipfile(path):
+        return
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if name.endswith((".pt", ".pkl", ".pth")):
+                try:
+                    torch.load(io.BytesIO(archive.read(name)), weights_only=True)
+                except Exception as why:  # unpickling errors have many classes, and each is a refusal
+                    raise SubjectError("pickle-refused", f"`{path.name}` holds a pickle that could run code: {name}", where=str(path), notes=[str(why)[:200]],
+                                       help="save the program again without custom objects among its example inputs") from why
 
 
 def _torchscript(path: Path) -> Subject:
@@ -205,7 +228,11 @@ def _hugging_face(path: Path) -> Subject:
                            help="pip install 'onnxproof[transformers]'") from why
     config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
     kind = next((getattr(transformers, name) for name in config.architectures or () if hasattr(transformers, name)), transformers.AutoModel)
-    module = kind.from_pretrained(path, local_files_only=True, use_safetensors=True, attn_implementation="eager").eval()
+    try:
+        module = kind.from_pretrained(path, local_files_only=True, use_safetensors=True, attn_implementation="eager").eval()
+    except (OSError, ValueError) as why:
+        raise SubjectError("bad-model-folder", f"transformers can't load `{path.name}`: {why}", where=str(path),
+                           help="save it with `model.save_pretrained(folder)`: weights are read from safetensors alone") from why
     if hasattr(config, "use_cache"):  # a cache object among the outputs is not a tensor anyone asked for
         module.config.use_cache = False
     example: dict[str, Any] = {name: value for name, value in module.dummy_inputs.items() if isinstance(value, torch.Tensor)}

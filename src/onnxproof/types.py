@@ -289,9 +289,9 @@ class Cause:
 class Policy:
     """How gaps become a verdict: data, so that a stored proof can be judged again under another one."""
 
-    noise_limit: float = 16.0
+    noise_limit: float = 12.0
     """Beyond noise: the rms error is more than this many times the noise. Evidence: docs/verdict.md."""
-    worst_limit: float = 32.0
+    worst_limit: float = 24.0
     """The same for the worst element against the worst element of the noise."""
     atol: float = 1e-4
     rtol: float = 1e-3

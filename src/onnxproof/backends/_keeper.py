@@ -19,7 +19,7 @@ class Keeper:
         self._modules: list[Any] = list(module.modules()) if hasattr(module, "modules") else []
         self._names = {id(m): name for name, m in module.named_modules()} if self._modules else {}
         self._training = [m.training for m in self._modules]
-        self._buffers = [dict(m._buffers) for m in self._modules]
+        self._buffers = [dict(m._buffers.items()) for m in self._modules]
         self._plain = [_plain(m) for m in self._modules]
         held = [t for b in self._buffers for t in b.values() if t is not None]
         held += [value for plain in self._plain for value, _ in plain.values() if isinstance(value, torch.Tensor)]
@@ -44,14 +44,14 @@ class Keeper:
                     self.changed.add("a buffer written in place")
         for module, training, buffers, plain in zip(self._modules, self._training, self._buffers, self._plain, strict=True):
             module.training = training
+            if isinstance(module, torch.jit.ScriptModule):
+                continue
             if any(module._buffers.get(name) is not tensor for name, tensor in buffers.items()):
                 self.changed.add(f"a buffer of `{self._names[id(module)]}`")
             module._buffers.update(buffers)
             self._restore(module, plain)
 
     def _restore(self, module: Any, plain: dict[str, tuple[Any, Any]]) -> None:
-        if isinstance(module, torch.jit.ScriptModule):
-            return
         for name in module.__dict__.keys() - plain.keys() - _OWN:
             self.changed.add(f"`{self._names[id(module)]}.{name}`".replace("`.", "`"))
             del module.__dict__[name]

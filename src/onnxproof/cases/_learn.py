@@ -48,6 +48,8 @@ def _slot(info: InputInfo, example: Array, rows: int | None, signature: Signatur
 
 def _is_additive(name: str, example: Array) -> bool:
     """A float input called a mask or bias, or whose example holds nothing but zeros and hidden places."""
+    if example.dtype.kind == "c":
+        return False
     wide = example.astype(np.float64)
     hides = bool(example.size) and bool(((wide == 0) | (wide <= -1e3)).all())
     return hides or ("mask" in name.lower() and bool((wide <= 0).all()))

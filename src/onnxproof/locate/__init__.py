@@ -97,7 +97,8 @@ def _ordering(scene: Scene) -> Location:
     graph = Graph.of(scene.file)
     places = [p for p, node in enumerate(graph.nodes) if node.op_type in ("TopK", "ArgMax", "ArgMin", "Unique", "NonMaxSuppression")]
     suspects = [_suspect(graph, p, 0.0, "it chooses among equal values") for p in places]
-    return Location(stage=Stage.RUNTIME, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), module=suspects[0].module if suspects else None,
+    stage = Stage.EXPORT if scene.oracle.tree is not None else Stage.GRAPH
+    return Location(stage=stage, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), module=suspects[0].module if suspects else None,
                     source=suspects[0].source if suspects else None, evidence="with ties broken by one rule the two agree")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from onnxproof.backends.torch64 import TruthSession
+from onnxproof.errors import OnnxproofError
 from onnxproof.execute import feed
 from onnxproof.locate._graph import Graph, source_of
 from onnxproof.locate._match import Counterfactual, Front, front, match, observe
@@ -105,10 +106,13 @@ def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mappi
     """Where several faults stand one behind the other: the true value that mends what follows at once, if not the outputs."""
     until = time.perf_counter() + _PATIENCE_S
     for entry in _counterparts(graph, place, found, entries)[:8]:
-        value = fetch(entry.place)
+        value: Array | None = fetch(entry.place)
         if value is None or time.perf_counter() > until:
             continue
-        seen, _ = observe(session, feeds, {**cured, found.values[place]: value})
+        try:
+            seen, _ = observe(session, feeds, {**cured, found.values[place]: value})
+        except OnnxproofError:
+            continue
         after = front(graph, match(seen, entries, tolerance), tolerance)
         if len(after.suspects) < 0.9 * len(found.suspects) and place not in after.suspects:
             return value

@@ -60,7 +60,7 @@ def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Arra
         values = list(found)
         for place, name in enumerate(node.output[: len(values)]):
             if replace and name in replace:
-                values[place] = replace[name].reshape(np.shape(values[place])) if np.size(values[place]) == replace[name].size else values[place]
+                values[place] = _in_place_of(np.asarray(values[place]), replace[name])
             if sketching and isinstance(values[place], np.ndarray | np.generic):
                 seen[name] = sketch(np.asarray(values[place]))
         return tuple(values)
@@ -71,6 +71,13 @@ def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Arra
     finally:
         session.observe(None)
     return seen, outputs
+
+
+def _in_place_of(old: Array, new: Array) -> Array:
+    """A value for another's place: of its shape, and of its kind of number."""
+    if old.size != new.size:
+        return old
+    return new.reshape(old.shape) if old.dtype.kind == new.dtype.kind == "f" else new.reshape(old.shape).astype(old.dtype)
 
 
 def match(values: Mapping[str, Sketch], entries: "Sequence[Entry]", tolerance: float = _TOLERANCE) -> dict[str, Matched]:
@@ -111,12 +118,14 @@ def front(graph: Graph, matched: Mapping[str, Matched], tolerance: float) -> Fro
         outputs = [name for name in node.output if name and name not in graph.static]
         if not outputs:
             continue
-        known = [name for name in outputs if name in matched]
+        known = [name for name in outputs if name in matched and (graph.consumers(name) or _is_output(graph, name))]
+        if not known and any(name in matched for name in outputs):
+            continue  # nobody reads what it makes
         if not known:
             result.skipped[graph.name(place)] = "its value could not be read"
             continue
         result.compared += 1
-        if any(name not in right for name in known if graph.consumers(name) or _is_output(graph, name)):
+        if any(name not in right for name in known):
             region.append(place)
             worst = max(known, key=lambda name: matched[name].gap)
             result.gaps[place], result.sketches[place], result.values[place] = matched[worst].gap, matched[worst].sketch, worst
