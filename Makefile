@@ -8,7 +8,7 @@ JOBS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint schema bench-overhead bench-clean bench-faults clean
+.PHONY: help demo test lint schema bench-overhead bench-clean bench-faults bench-locate clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,7 +42,10 @@ bench-clean: $(READY)  ## every healthy model: the margin to the thresholds
 	$(BIN)/python -m bench.runner clean
 
 bench-faults: $(BENCH_READY)  ## the scoreboard: faults caught and false alarms, beside the alternatives
-	$(BIN)/python -m bench.runner faults --jobs $(JOBS)
+	$(BIN)/python -m bench.scoreboard --jobs $(JOBS) --readme
+
+bench-locate: $(BENCH_READY)  ## the price of naming the node, beside torch.onnx's verification and Polygraphy
+	$(BIN)/python -m bench.locate
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -237,7 +237,6 @@ def test_complex_outputs_are_measured_in_both_parts(shape: tuple[int, ...], data
     assert healthy.max_abs == 0 and judge_gap(healthy, Policy()) is Verdict.FAITHFUL
 
 
-@pytest.mark.xfail(strict=True, reason="compare.noise_of treats complex as integers: kind EXACT, rms 0, so complex noise is never estimated")
 def test_the_noise_of_a_complex_output_is_estimated() -> None:
     truth = np.exp(1j * np.linspace(0, 6, 50)) / 3
     noise = noise_of(truth.astype(np.complex64), truth, NoiseKind.DOUBLE)

@@ -43,7 +43,7 @@ def test_an_example_is_made_from_the_signature(path: Path) -> None:
     example = GraphOracle(path, (), Clock()).example()
     assert {n: (a.shape, str(a.dtype)) for n, a in example.items()} == {"ids": ((2, 8), "int64"), "x": ((2, 8, 64), "float32"),
                                                                         "keep": ((2, 8, 1), "bool")}
-    assert 0 <= example["ids"].min() and example["ids"].max() < 5 and len(set(example["ids"].reshape(-1).tolist())) > 1
+    assert example["ids"].min() >= 0 and example["ids"].max() < 5 and len(set(example["ids"].reshape(-1).tolist())) > 1
     assert example["keep"].all() and 0.5 < example["x"].std() < 2
     example["x"][...] = 0
     assert GraphOracle(path, (), Clock()).example()["x"].any()

@@ -591,8 +591,6 @@ def told(proof: Proof) -> str:
 KNOWN_BUGS = {
     "limits-age-exclusive": "engine: with `>` the graph subtracts nothing, so the Sub's value is the input itself and counts as right; the next node is blamed",
     "folded-untransposed": "engine: a Transpose that does nothing gives its input, which is one of the module's values, and counts as right",
-    "conv-train-mode": "engine: front() takes the running mean, which nobody reads, for the BatchNorm's wrong value",
-    "conv-train-mode-moved": "engine: front() takes the running mean, which nobody reads, for the BatchNorm's wrong value",
     "batch-statistics-shared": "engine: ConstantSharing removes no node, so no node is named",
     "integer-sum-in-double": "engine: sketches are float64, which can't see that int64 values differ",
 }
@@ -605,7 +603,6 @@ def planted(bugs: dict[str, str]) -> list[Any]:
 
 STAGE_BUGS = {
     "image-resize-truncates": "engine: onnx's evaluator cuts the fraction off as well, so the file seems to be wrong",
-    "choice-takes-last": "engine: ties are always laid to the runtime, also where the file's own attribute says which of the equals to take",
 }
 
 

@@ -188,7 +188,6 @@ def test_one_name_for_two_inputs_is_one_dim() -> None:
     assert [d.name for d in merged.dims] == ["batch"] and [i.dims for i in merged.inputs] == [("batch", 8)] * 2
 
 
-@pytest.mark.xfail(strict=True, reason="_Dims.add keeps a renamed dim only when the user declared it: `n_5` is in no signature, and sizes[...] a KeyError")
 def test_one_name_for_two_sizes_is_two_dims() -> None:
     merged, _ = merge([leaf("x", 3, 8), leaf("y", 5, 8)], OUT, file({"x": ("n", 8), "y": ("n", 8)}))
     assert [(d.name, d.example) for d in merged.dims] == [("n", 3), ("n_5", 5)]

@@ -52,7 +52,7 @@ def test_a_single_misbehaviour_fails_its_own_check_alone(run: testing.Run, only:
 
 def test_on_request_a_failure_raises_with_every_check(tmp_path: Path) -> None:
     with testing.fake_backend("fake", testing.drops_nan()), pytest.raises(BackendError,
-                                                                          match="the backend `fake` fails 1 checks[\\s\\S]*nan-and-inf"):
+                                                                          match=r"the backend `fake` fails 1 checks[\s\S]*nan-and-inf"):
         testing.conformance("fake", tmp_path, raises=True)
 
 

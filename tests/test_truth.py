@@ -220,7 +220,6 @@ def test_a_failure_after_successes_is_of_that_case_only() -> None:
     assert asked.truth({"x": X.numpy()}) is not None
 
 
-@pytest.mark.xfail(strict=True, reason="ModuleOracle.truth catches RuntimeError, TypeError, NotImplementedError, ValueError: an AssertionError escapes")
 @pytest.mark.parametrize("error", [AssertionError, KeyError, IndexError, AttributeError])
 def test_whatever_a_module_raises_in_float64_is_caught(error: type[Exception]) -> None:
     class Asserts(Weighted):

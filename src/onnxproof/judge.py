@@ -21,7 +21,7 @@ def within_tolerance(gap: Gap, policy: Policy) -> bool:
     if not gap.atol_needed:
         return gap.allowance <= 1.0
     place = max(i for i, rtol in enumerate(RTOL_GRID) if rtol <= policy.rtol or i == 0)
-    return gap.atol_needed[place] <= policy.atol
+    return gap.atol_needed[min(place, len(gap.atol_needed) - 1)] <= policy.atol
 
 
 def judge_gap(gap: Gap, policy: Policy) -> Verdict:

@@ -172,10 +172,6 @@ def _exported_program(path: Path) -> Subject:
     except Exception as why:  # torch raises several classes for a damaged archive
         raise SubjectError("bad-pt2", f"`{path.name}` can't be read as an exported program: {why}", where=str(path)) from why
     args, kwargs = program.example_inputs or ((), {})
-    if args and kwargs:  # one form for both: by the names of `forward`
-        from onnxproof.backends.torch import bind
-
-        args, kwargs = (), bind(program.module(), args, kwargs)
     example = dict(kwargs) if kwargs and not args else tuple(args) or None
     return Subject(module=program.module(), example_inputs=example, name=path.stem, origin=str(path))
 

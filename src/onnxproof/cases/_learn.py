@@ -30,7 +30,7 @@ def _slot(info: InputInfo, example: Array, rows: int | None, signature: Signatur
     if is_float(example.dtype) or example.dtype.kind == "c":
         return Slot(info=info, role=Role.FLOAT, example=example, additive=_is_additive(info.name, example))
     binary = example.size > 0 and bool(np.isin(example, (0, 1)).all())
-    if "mask" in info.name.lower() and binary or (binary and example.size > 1 and rows is None):
+    if ("mask" in info.name.lower() and binary) or (binary and example.size > 1 and rows is None):
         return Slot(info=info, role=Role.MASK, example=example)
     if rows is not None:
         return Slot(info=info, role=Role.IDS, example=example, high=rows)
@@ -80,7 +80,7 @@ def learn_dims(space: Space, accepts: Callable[[Case], bool]) -> Space:
         if dim.name in space.relations or dim.name in space.pinned:
             continue
         step = dim.example + 1 if dim.maximum is None or dim.example < dim.maximum else dim.example - 1
-        if step < 1 or _tied_batch(space, dim.name) is None and _moves(space, {dim.name: step}, accepts):
+        if step < 1 or (_tied_batch(space, dim.name) is None and _moves(space, {dim.name: step}, accepts)):
             continue
         space = _relate(space, dim.name, step, accepts)
     return space

@@ -64,7 +64,7 @@ def _operand(bench: Workbench) -> Tried | None:
     for node in bench.around:
         numbers = _numbers(bench, node)
         for place, _, value in bench.constants(node):
-            if value.size != 1 or value.dtype.kind != "f" and node.op_type in ("Reshape", "Gather", "Slice", "Unsqueeze", "Squeeze", "Expand"):
+            if value.size != 1 or (value.dtype.kind != "f" and node.op_type in ("Reshape", "Gather", "Slice", "Unsqueeze", "Squeeze", "Expand")):
                 continue
             for number in numbers:
                 if float(value.reshape(-1)[0]) != number:

@@ -14,6 +14,7 @@ How to fix it: export again from the right checkpoint, or take the mended file.
 Example: two LayerNorm weights of one shape read from each other's offset.
 """
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,7 +113,7 @@ def _parameters(module: Any) -> Iterator[tuple[str, Array]]:
         if array.ndim == 1:
             yield f"{name} as a column", array.reshape(-1, 1, 1)
     layers = [(name, layer) for name, layer in module.named_modules() if not list(layer.children())]
-    for (conv_name, conv), (norm_name, norm) in zip(layers, layers[1:], strict=False):
+    for (conv_name, conv), (norm_name, norm) in itertools.pairwise(layers):
         if hasattr(norm, "running_var") and norm.running_var is not None and hasattr(conv, "weight") and conv.weight.dim() >= 2 and not hasattr(conv, "running_var"):
             yield from _folded(conv_name, conv, norm_name, norm)
 

@@ -22,8 +22,8 @@ from onnxproof.execute import Candidate, Clock, feed
 from onnxproof.locate import _optimizers
 from onnxproof.locate._graph import Graph, source_of
 from onnxproof.locate._match import Counterfactual, Front, front, match, observe, relative
-from onnxproof.oracles import Oracle
 from onnxproof.onnxfile import OnnxFile
+from onnxproof.oracles import Oracle
 from onnxproof.types import Case, Domain, Gap, Location, Signature, Source, Stage, Status, Suspect
 
 Array = np.ndarray[Any, Any]
@@ -184,9 +184,7 @@ def _runtime(scene: Scene, session: Any, limit: float) -> Location:
         outs = [gaps[n] for n in node.output if n in gaps]
         ins = [gaps.get(n, 0.0) for n in node.input]
         step = max((_step(narrow.get(n, "float32")) for n in node.output), default=0.0)
-        if outs and max(outs) > max(limit, 1e-6) and max(outs) > 8 * max([*ins, step]):
-            suspects.append((max(outs) / max([*ins, 1e-9]), place))
-        elif outs and node.op_type == "Cast" and max(outs) > 8 * max([*ins, 1e-12]) and max(outs) > 1e-12:
+        if (outs and max(outs) > max(limit, 1e-6) and max(outs) > 8 * max([*ins, step])) or (outs and node.op_type == "Cast" and max(outs) > 8 * max([*ins, 1e-12]) and max(outs) > 1e-12):
             suspects.append((max(outs) / max([*ins, 1e-9]), place))
     ranked = [place for _, place in sorted(suspects, key=lambda s: s[1])]
     precision = any(graph.nodes[p].op_type == "Cast" for p in ranked[:2]) or any("16" in narrow.get(n, "") for p in ranked[:1] for n in graph.nodes[p].input)

@@ -74,15 +74,13 @@ def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Arra
 
 
 def _in_place_of(old: Array, new: Array) -> Array:
-    """A value for another's place: of its shape, and of its kind of number."""
-    if old.size != new.size:
-        return old
-    return new.reshape(old.shape) if old.dtype.kind == new.dtype.kind == "f" else new.reshape(old.shape).astype(old.dtype)
+    """A value for another's place, in its shape; its dtype stays, since a narrower one may be the fault."""
+    return new.reshape(old.shape) if old.size == new.size else old
 
 
 def match(values: Mapping[str, Sketch], entries: "Sequence[Entry]", tolerance: float = _TOLERANCE) -> dict[str, Matched]:
     """For every value the nearest of the module's: in the same order where it can be, in any order otherwise."""
-    pool: "dict[int, list[Entry]]" = defaultdict(list)
+    pool: dict[int, list[Entry]] = defaultdict(list)
     for entry in entries:
         pool[entry.sketch.count].append(entry)
     return {name: _nearest(value, pool.get(value.count, ()), tolerance) for name, value in values.items()}
@@ -91,7 +89,7 @@ def match(values: Mapping[str, Sketch], entries: "Sequence[Entry]", tolerance: f
 def _nearest(value: Sketch, options: "Iterable[Entry]", tolerance: float) -> Matched:
     """In order if possible. The same shape in another order is wrong; another shape in another order is a transposed copy."""
     best = Matched(value, None, float("inf"))
-    turned: "Entry | None" = None
+    turned: Entry | None = None
     moved: Matched | None = None
     for entry in options:
         gap = distance(value, entry.sketch)
