@@ -32,8 +32,7 @@ def build(folder: Path) -> Built:
     example = (torch.randint(0, 20, (9,), generator=generator), torch.tensor([0, 3, 7]))
     shapes = None
     faulty = export(model, example, folder / "faulty.onnx", shapes, dynamo=False)
-    correct = export(model, example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Loop")]
     trigger = (torch.randint(0, 20, (9,), generator=generator), torch.tensor([0, 4, 4]))
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
+    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=None, guilty=guilty,  # dynamo's file is wrong for offsets out of order
                  trigger=trigger)
