@@ -39,7 +39,7 @@ bench-overhead: $(READY)  ## what a verification costs beyond the forward passes
 	$(BIN)/python -m bench.overhead
 
 bench-clean: $(READY)  ## every healthy model: the margin to the thresholds
-	$(BIN)/python -m bench.runner clean
+	$(BIN)/python -m bench.runner clean --jobs $(JOBS) --markdown docs/clean.md
 
 bench-faults: $(BENCH_READY)  ## the scoreboard: faults caught and false alarms, beside the alternatives
 	$(BIN)/python -m bench.scoreboard --jobs $(JOBS) --readme

@@ -150,6 +150,14 @@ def summary(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
+def table(rows: Sequence[Row]) -> str:
+    """The rows for the docs, the largest ratio first."""
+    head = ["# The last measurement", "", "Made by `python -m bench.runner ... --markdown`: one row a verification with the default settings.", "",
+            *(f"- {text}" for text in summary(rows).splitlines()), "", "| case | file | verdict | noise ratio | worst element | cases | notes |", "| --- | --- | --- | ---: | ---: | ---: | --- |"]
+    body = [f"| {r.case} | {r.twin} | {r.verdict} | {r.ratio:.2f} | {r.worst_ratio:.2f} | {r.cases} | {', '.join(r.notes)} |" for r in sorted(rows, key=lambda r: -r.ratio)]
+    return "\n".join([*head, *body]) + "\n"
+
+
 def names(package: str, only: str) -> list[str]:
     """The cases of a package whose name holds one of the comma-separated words."""
     import pkgutil
@@ -166,6 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--limit", type=float, default=240.0)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--markdown", type=Path, help="write the rows as a table")
     parser.add_argument("--child", nargs=2)
     options = parser.parse_args(arguments)
     if options.child:
@@ -183,6 +192,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n" + summary(rows))
     if options.json:
         options.json.write_text(json.dumps([asdict(r) for r in rows], indent=1))
+    if options.markdown:
+        options.markdown.write_text(table(rows))
     return int(any(row.wrong for row in rows))
 
 

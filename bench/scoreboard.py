@@ -1,7 +1,7 @@
 """onnxproof beside what a user would pick instead, over the same faults, correct twins and healthy models, in one run.
 
     python -m bench.scoreboard                                   # everything; docs/scoreboard.md is written
-    python -m bench.scoreboard --cache /tmp/rows --jobs 2        # resumable: rows that are still valid are read, not measured
+    python -m bench.scoreboard --cache rows --jobs 2        # resumable: rows that are still valid are read, not measured
     python -m bench.scoreboard --tools usual,torch,polygraphy    # the alternatives alone
     python -m bench.scoreboard --onnxproof-json rows.json        # rows that `python -m bench.runner --json rows.json` just wrote
 
