@@ -2,7 +2,7 @@
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,8 +79,3 @@ def feed(inputs: Mapping[str, Array], signature: Signature) -> dict[str, Array]:
             wanted = info.onnx_dtype
             fed[info.onnx_name] = as_dtype(array, np.dtype(wanted)) if wanted and wanted not in (str(array.dtype), "unknown") else array
     return fed
-
-
-def names_of(outputs: Sequence[Array | None]) -> list[str]:
-    """Positions as names, for a model that gives none."""
-    return [f"output{k}" for k in range(len(outputs))]

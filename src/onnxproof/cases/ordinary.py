@@ -18,5 +18,3 @@ def generate(space: Space) -> Iterator[Case]:
         for scale in _SCALES:
             if all(scale < 1e3 or slot.dtype.itemsize > 2 for slot in space.slots):
                 yield space.case(f"scale-{scale:g}", "ordinary", f"floats {scale:g} times as large", space.roomy(), scale=scale)
-    elif not space.of_role(Role.MASK, Role.IDS, Role.INTEGER):
-        yield from ()

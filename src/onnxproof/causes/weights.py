@@ -36,6 +36,9 @@ def test(bench: Workbench) -> Tried | str:
     if session is None or not hasattr(session.module, "named_parameters"):
         return "the reference has no parameters to compare with"
     pool = list(_parameters(session.module))
+    whole = _by_name(bench, dict(pool))
+    if whole is not None:
+        return whole
     model, told, codes = bench.model, [], []
     for node in bench.nodes[:6]:
         found = _mend(bench, model, node, pool)
@@ -52,6 +55,22 @@ def test(bench: Workbench) -> Tried | str:
         if after < bench.before / 5:
             return Tried(proven=False, evidence="; ".join(told[:4]), after=after)
     return "the constants of the named nodes are the module's parameters"
+
+
+def _by_name(bench: Workbench, parameters: dict[str, Array]) -> Tried | None:
+    """Another checkpoint: every initializer that bears a parameter's name gets that parameter's numbers."""
+    model = bench.edited(lambda graph: None)
+    wrong: list[str] = []
+    for tensor in model.graph.initializer:
+        value, true = onnx.numpy_helper.to_array(tensor), parameters.get(tensor.name)
+        if true is not None and true.shape == value.shape and not _alike(value, true):
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.ascontiguousarray(true.astype(value.dtype)), tensor.name))
+            wrong.append(tensor.name)
+    after = bench.distance(model) if len(wrong) > 1 else float("inf")
+    if not bench.cured(after):
+        return None
+    return Tried(proven=True, after=after, model=model, evidence=f"{len(wrong)} initializers differ from the parameters of their names: {', '.join(wrong[:4])}",
+                 fix=Fix(kind="graph", what="write the module's own weights into the file"))
 
 
 def _mend(bench: Workbench, model: onnx.ModelProto, node: onnx.NodeProto, pool: list[tuple[str, Array]]) -> tuple[onnx.ModelProto, str, str] | None:

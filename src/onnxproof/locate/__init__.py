@@ -16,12 +16,11 @@ import numpy as np
 
 from onnxproof.backends import ort
 from onnxproof.backends import reference as standard
-from onnxproof.cases._space import as_dtype
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock, feed
 from onnxproof.locate import _optimizers
 from onnxproof.locate._graph import Graph, source_of
-from onnxproof.locate._match import Counterfactual, Front, front, match, observe, relative
+from onnxproof.locate._match import observe, relative
 from onnxproof.onnxfile import OnnxFile
 from onnxproof.oracles import Oracle
 from onnxproof.types import Case, Domain, Gap, Location, Signature, Source, Stage, Status, Suspect
@@ -213,4 +212,4 @@ def _suspect(graph: Graph, place: int, ratio: float, why: str = "", module: str 
     return Suspect(node=graph.name(place), op_type=graph.nodes[place].op_type, ratio=ratio, why=why, module=module or found_module, source=found_source or source)
 
 
-__all__ = ["Counterfactual", "Front", "Scene", "as_dtype", "front", "locate", "match"]
+__all__ = ["Scene", "locate"]

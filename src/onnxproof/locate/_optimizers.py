@@ -4,7 +4,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import onnx
 import onnxruntime
 
@@ -81,5 +80,3 @@ def _optimised(path: Path, disabled: list[str]) -> set[str]:
         model = onnx.load(options.optimized_model_filepath, load_external_data=False)
     return {node.name for node in model.graph.node if node.name} | {o for node in model.graph.node for o in node.output}
 
-
-_ = np
