@@ -112,8 +112,8 @@ def _slim(model: onnx.ModelProto) -> onnx.ModelProto:
     slim.metadata_props.extend(model.metadata_props)
     slim.functions.extend(model.functions)
     slim.graph.name = model.graph.name
-    for field in ("node", "input", "output", "value_info", "metadata_props"):
-        getattr(slim.graph, field).extend(getattr(model.graph, field))
+    for part in ("node", "input", "output", "value_info", "metadata_props"):
+        getattr(slim.graph, part).extend(getattr(model.graph, part))
     for tensor in weights:
         small = tensor.data_location == onnx.TensorProto.EXTERNAL or int(np.prod(tensor.dims)) <= _SMALL
         slim.graph.initializer.append(tensor if small else onnx.TensorProto(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type))

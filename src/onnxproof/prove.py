@@ -226,7 +226,8 @@ class Run:
         if rank > 0:
             self._bad[case.name] = judge.judge_gap(worst, self.policy)
         plain = case.domain is None
-        key = (rank, plain and not worst.lost, worst.status.value == "compared", case.ordinary, min(ratio, 1e6))
+        small = sum(array.size for array in case.inputs.values()) < _LARGE
+        key = (rank, plain and not worst.lost, worst.status.value == "compared", small, case.ordinary, min(ratio, 1e6))
         if rank > 0 and (self.witness is None or key > self._witness_key):
             self.witness, self._witness_key = case, key
         if plain and not rank and (case.ordinary or case.group in _SEARCHED):
