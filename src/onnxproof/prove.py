@@ -28,11 +28,13 @@ _ENOUGH = 6
 """Cases that differ beyond tolerance before the rest is left out: the verdict is known, and the user is waiting."""
 _PATIENCE_S = 10.0
 """After this, two such cases are enough."""
-_LARGE = 1 << 16
+_LARGE = 1 << 18
 """Elements of a case from which on its cost is feared to grow with the square."""
 _SHARE_FOR_SEARCH = 0.3
 _SEARCHED = ("shapes", "masks", "ids", "distinct", "search")
 """Groups from which a search may start: from extreme values it only climbs to more extreme ones."""
+_NATURAL = ("ordinary", "data", "shapes", "lengths")
+"""Groups whose values are as they come: among equal or extreme values a wrong node may look right by accident."""
 _NOTES_A_GROUP = 3
 _WATCHED = 48
 """Cases on which the graph's decision points are probed, and tries to steer towards a way that none of them took."""
@@ -227,7 +229,7 @@ class Run:
             self._bad[case.name] = judge.judge_gap(worst, self.policy)
         plain = case.domain is None
         small = sum(array.size for array in case.inputs.values()) < _LARGE
-        key = (rank, plain and not worst.lost, worst.status.value == "compared", small, case.ordinary, min(ratio, 1e6))
+        key = (rank, plain and not worst.lost, worst.status.value == "compared", small, case.ordinary, case.group in _NATURAL, min(ratio, 1e6))
         if rank > 0 and (self.witness is None or key > self._witness_key):
             self.witness, self._witness_key = case, key
         if plain and not rank and (case.ordinary or case.group in _SEARCHED):
@@ -267,10 +269,10 @@ class Run:
         return self.clock.elapsed > self.budget_s * 0.95 or diverged >= (_ENOUGH if self.clock.elapsed < _PATIENCE_S else 2)
 
     def _too_dear(self, elements: int) -> bool:
-        """True when a case much larger than any so far may take a tenth of the budget: what is large may grow with the square."""
+        """True when a case much larger than any so far may take a sixth of the budget: what is large may grow with the square."""
         largest, seconds = self._largest
         growth = elements / largest if largest else 0.0
-        return growth > 4 and seconds * growth ** (1 if elements < _LARGE else 2) > self.budget_s / 10
+        return growth > 4 and seconds * growth ** (1 if elements < _LARGE else 2) > self.budget_s / 6
 
     def _accepts(self, case: Case) -> bool:
         try:

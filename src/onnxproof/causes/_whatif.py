@@ -23,6 +23,7 @@ Change = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 _PATIENCE_S = 5.0
 """For one kind of cause: a try costs a forward pass, and there are twenty kinds."""
 _MOST_CALLS = 10
+_FEW = 64
 VIEWS = frozenset({"view", "_unsafe_view", "reshape", "expand", "unsqueeze", "squeeze", "permute", "transpose", "t", "alias", "detach", "clone", "slice", "select",
                    "split", "split_with_sizes", "unbind", "_to_copy", "lift_fresh", "contiguous", "_reshape_alias", "real"})
 
@@ -136,8 +137,13 @@ class _Numbers(Mode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run and note."""
         result = func(*args, **(kwargs or {}))
-        given = {name: value for name, value in named_arguments(func, args, kwargs).items() if _plain(value)}
-        self.calls.append((func._schema.name.split("::")[-1], given, result if isinstance(result, bool | int | float) else None))
+        bound = named_arguments(func, args, kwargs)
+        given = {name: value for name, value in bound.items() if _plain(value)}
+        op = func._schema.name.split("::")[-1]
+        number = result if isinstance(result, bool | int | float) else None
+        if op == "lift_fresh" and result.numel() <= _FEW:  # a tensor written down in Python: `torch.tensor([width, height])`
+            number = result.tolist()
+        self.calls.append((op, given, number))
         return result
 
 
@@ -195,7 +201,8 @@ def instead(function: Callable[..., Any]) -> Change:
 
 
 def _giving(number: Any) -> Change:
-    return lambda func, args, kwargs: number
+    """The example's number in place of the witness's, as a tensor where it was one."""
+    return lambda func, args, kwargs: args[0].new_tensor(number) if func._schema.name.endswith("lift_fresh") else number
 
 
 def skipped(place: int = 0) -> Change:

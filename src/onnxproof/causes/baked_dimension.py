@@ -14,6 +14,7 @@ Example: mean pooling that divides by the example's sequence length.
 """
 
 from onnxproof.causes._workbench import Tried, Workbench
+from onnxproof.types import Status
 
 TITLE = "a size of the example was written into the file"
 PRICE = 5
@@ -21,6 +22,8 @@ PRICE = 5
 
 def test(bench: Workbench) -> Tried | str:
     """Sort the compared cases by the size of each dim: who agrees, who doesn't?"""
+    if bench.scene.gap is not None and bench.scene.gap.status is Status.REFUSED:
+        return _refused(bench)
     for dim in bench.scene.signature.dims:
         if dim.derived:
             continue
@@ -35,6 +38,16 @@ def test(bench: Workbench) -> Tried | str:
             return Tried(proven=_takes_another_way(bench), after=0.0, code="baked-branch",
                          evidence=f"right at {dim.name}={_list(good)}, wrong at {_list(bad)}, and the module takes another way there than for its example: a branch on the size was frozen")
     return "no dim separates the cases that agree from those that don't"
+
+
+def _refused(bench: Workbench) -> Tried | str:
+    """Sizes that the file refuses and the module takes, where every size that the file takes is another."""
+    told = [(tuple(sorted(sizes.items())), bench.bad_cases[case]) for case, sizes in bench.sizes.items() if case in bench.bad_cases and bench.telling.get(case) and sizes]
+    good, bad = {sizes for sizes, beyond in told if not beyond}, {sizes for sizes, beyond in told if beyond}
+    if not bad or good & bad or not good:
+        return "the file refuses, and sizes alone don't say when"
+    shown = ", ".join("x".join(str(size) for _, size in sizes) for sizes in sorted(bad)[:4])
+    return Tried(proven=True, after=0.0, evidence=f"the file refuses sizes that the module takes ({', '.join(name for name, _ in min(bad))}: {shown}) and takes others: sizes of the example stand in it")
 
 
 def _takes_another_way(bench: Workbench) -> bool:

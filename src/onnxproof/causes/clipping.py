@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TITLE = "a bound was dropped or moved"
 PRICE = 18
-_CLAMPS = ("clamp", "clamp_", "clamp_min", "clamp_max", "hardtanh", "hardtanh_", "relu6", "clip", "relu")
+_CLAMPS = ("clamp", "clamp_", "clamp_min", "clamp_max", "clamp_min_", "clamp_max_", "hardtanh", "hardtanh_", "relu6", "clip", "relu")
 
 
 def test(bench: Workbench) -> Tried | str:

@@ -48,6 +48,7 @@ def _variants(entry: "Entry") -> "Iterator[Variant]":
         if "int" in entry.dtype and str(dtype) != f"torch.{entry.dtype}":
             yield Variant(what=f"done in {str(dtype).removeprefix('torch.')}", change=through(dtype))
             yield Variant(what=f"with its result cast to {str(dtype).removeprefix('torch.')}", change=_cast(dtype))
+            yield Variant(what=f"left in {str(dtype).removeprefix('torch.')}", change=lambda func, args, kwargs, d=dtype: func(*args, **kwargs).to(d))  # type: ignore[misc]
     if entry.op in ("pow", "div", "mul", "true_divide", "mean"):
         yield Variant(what="with its operands cut to integers", change=through(torch.int64, floats=True))
         yield Variant(what="with its result cut to integers", change=lambda func, args, kwargs: torch.trunc(func(*args, **kwargs)))
