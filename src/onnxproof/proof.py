@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxproof import judge
 from onnxproof.errors import VerdictError
-from onnxproof.types import Case, Cause, Coverage, Dropped, Finding, Gap, Location, Note, Policy, Signature, Verdict
+from onnxproof.types import Case, Cause, Coverage, Dropped, Finding, Gap, Location, Note, Policy, Profile, Quantization, Signature, Verdict
 
 SCHEMA = "1"
 
@@ -29,6 +29,11 @@ class Proof:
     signature: Signature
     policy: Policy
     coverage: Coverage = field(default_factory=Coverage)
+    sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The dynamic dims of each case."""
+    profile: Profile | None = None
+    """The noise ratio along the graph, where it was asked for or the fault was located."""
+    quantization: Quantization | None = None
     dropped: tuple[Dropped, ...] = ()
     error: str = ""
     seed: int = 0
@@ -57,7 +62,9 @@ class Proof:
 
     @property
     def passed(self) -> bool:
-        """True for FAITHFUL, and for DRIFT unless the policy is strict."""
+        """True for FAITHFUL, and for DRIFT unless the policy is strict; never when a baseline was left."""
+        if any(finding.fails for finding in self.findings):
+            return False
         return self.verdict is Verdict.FAITHFUL or (self.verdict is Verdict.DRIFT and not self.policy.strict)
 
     def judged(self, policy: Policy) -> "Proof":
@@ -108,6 +115,14 @@ class Proof:
     def to_junit(self, path: str | Path) -> None:
         """Write JUnit XML for CI."""
         self._write("junit", path)
+
+    def to_markdown(self, path: str | Path) -> None:
+        """Write a summary for a pull request."""
+        self._write("markdown", path)
+
+    def to_sarif(self, path: str | Path) -> None:
+        """Write SARIF for code scanning."""
+        self._write("sarif", path)
 
     def write_repro(self, folder: str | Path) -> Path:
         """Write the smallest sub-model that shows the fault, with a script that needs numpy and onnxruntime alone; gives the script's path."""

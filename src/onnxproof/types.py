@@ -206,6 +206,8 @@ class Finding:
     help: str = ""
     counts: bool = False
     """True when it decides the verdict by itself."""
+    fails: bool = False
+    """True when the run fails on it although the verdict stands: a baseline that was left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +249,27 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGap:
+    """How far the value of one node is from the truth, in units of the output's noise; errors of earlier nodes are in it."""
+
+    node: str
+    op_type: str
+    ratio: float
+    module: str | None = None
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The noise ratio along the graph, in the order of its nodes, on one case."""
+
+    case: str
+    against: str
+    """What is compared with what, in words."""
+    nodes: tuple[NodeGap, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
     """Where it went wrong."""
 
@@ -283,6 +306,36 @@ class Cause:
     before: float = 0.0
     after: float = 0.0
     fix: Fix | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """One step of a quantized model's loss: what it costs in dB of output SQNR, and in points of the user's metric where there is one."""
+
+    name: str
+    db: float
+    points: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationRange:
+    """The values that a tensor takes on the calibration data, the range that was chosen for it, and the share that falls outside."""
+
+    tensor: str
+    low: float
+    high: float
+    chosen_low: float
+    chosen_high: float
+    clipped: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """Where the quality of a quantized model went: the losses add up from the float model to the quantized one."""
+
+    recipe: str = ""
+    losses: tuple[Loss, ...] = ()
+    ranges: tuple[CalibrationRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
