@@ -61,15 +61,14 @@ def profile(policy: Policy, *, guilty: bool) -> dict[str, Any]:
     shown = [("node", "node"), ("op", "operator"), ("said", "times the noise"), ("module", "module"), ("line", "line"), ("text", "source")]
     told = [alt.Tooltip(f"{field}:N", title=title) for field, title in shown]
     line = _chart("nodes").mark_line(color=_GOOD, strokeWidth=1.5, interpolate="step-after").encode(x=x, y=_ratio("shown:Q"))
-    dots = _chart("nodes").mark_point(filled=True, opacity=1).encode(
-        x=x, y=_ratio("shown:Q"), tooltip=told, size=alt.condition("datum.guilty", alt.value(160), alt.value(24)),
-        color=alt.condition("datum.guilty", alt.value(_BAD), alt.value(_GOOD)), shape=alt.condition("datum.guilty", alt.value("diamond"), alt.value("circle")))
-    layers = [line, dots.add_params(_zoom("x")), _limit(policy)]
-    if guilty:
+    dots = _chart("nodes").mark_point(filled=True, opacity=1, size=24, color=_GOOD).encode(x=x, y=_ratio("shown:Q"), tooltip=told)
+    layers = [line, dots.transform_filter("!datum.guilty").add_params(_zoom("x")), _limit(policy)]
+    if guilty:  # above all others: in a long graph they would cover it
         marked = _chart("nodes").transform_filter("datum.guilty")
-        layers.insert(1, marked.mark_rule(color=_BAD, strokeDash=[4, 3]).encode(x=x))
+        layers.insert(1, marked.mark_rule(aria=False, color=_BAD, strokeDash=[4, 3]).encode(x=x))
         layers.append(marked.transform_filter("datum.first").mark_text(color=_BAD, align="left", dx=8, dy=-8, fontWeight="bold", limit=220).encode(
             x=x, y=_ratio("shown:Q"), text="node:N"))
+        layers.append(marked.mark_point(filled=True, opacity=1, size=160, color=_BAD, shape="diamond").encode(x=x, y=_ratio("shown:Q"), tooltip=told))
     return _finish(alt.layer(*layers), 280)
 
 
@@ -131,7 +130,7 @@ def _series(field: str) -> alt.Color:
 def _limit(policy: Policy, axis: str = "y") -> alt.Chart:
     """The line beyond which rounding does not explain it."""
     where: dict[str, Any] = {axis: alt.datum(policy.noise_limit)}
-    return alt.Chart(alt.InlineData(values=[{}])).mark_rule(color=_BAD, strokeDash=[2, 2], opacity=0.8).encode(**where)
+    return alt.Chart(alt.InlineData(values=[{}])).mark_rule(aria=False, color=_BAD, strokeDash=[2, 2], opacity=0.8).encode(**where)
 
 
 def _zoom(*axes: Any) -> alt.Parameter:

@@ -14,7 +14,7 @@ _ROWS = 12
 _FEW = 5
 _LONGEST = 4000
 """Characters of a code block: a summary page has a limit."""
-_SPECIAL = "\\`*_{}[]<>()#+-!|~$&"
+_SPECIAL = "\\`*_[]<>|~$&"
 
 
 def write(proof: Proof, path: str | Path) -> None:
@@ -49,6 +49,7 @@ def words(text: str) -> str:
     a\|b \<script\> \*c\*
     """
     escaped = "".join(f"\\{c}" if c in _SPECIAL else c for c in short(text))
+    escaped = f"\\{escaped}" if escaped.startswith(("#", "+", "-", "=")) else escaped  # these act at the beginning of a line
     return escaped.replace("@", "@<!-- -->")  # a backslash does not stop a mention
 
 

@@ -12,7 +12,6 @@ from onnxproof.report.rows import place
 from onnxproof.types import Source, Verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_HOME = "https://pypi.org/project/onnxproof/"
 
 
 def write(proof: Proof, path: str | Path) -> None:
@@ -40,7 +39,7 @@ def _log(runs: list[dict[str, Any]]) -> str:
 
 
 def _run(version: str, results: list[dict[str, Any]], proof: Proof | None, *, error: str) -> dict[str, Any]:
-    driver = {"name": "onnxproof", "informationUri": _HOME, "rules": _rules(proof, results)} | ({"version": version} if version else {})
+    driver = {"name": "onnxproof", "rules": _rules(proof, results)} | ({"version": version} if version else {})
     invocation: dict[str, Any] = {"executionSuccessful": not error}
     if error:
         invocation["toolExecutionNotifications"] = [{"level": "error", "message": {"text": visible(error)}}]

@@ -1,5 +1,6 @@
 "use strict";
 // The page's own behaviour: draw the charts, filter, sort, zoom by keyboard, change the theme. All text is set as text, never as HTML.
+// Vega warns of an empty extent whenever a filter leaves nothing to draw, so only its errors go to the console.
 
 const FILTERS = ["backend", "group", "verdict"];
 const FEW = 100;
@@ -36,10 +37,11 @@ class Report {
       const name = place.dataset.chart;
       const spec = { ...this.charts[name], datasets: { ...this.charts[name].datasets, ...this.data } };
       const made = await vegaEmbed(place, spec, {
-        renderer: "svg", ast: true, actions: { export: true, source: false, compiled: false, editor: false },
+        renderer: "svg", ast: true, logLevel: vega.Error, actions: { export: true, source: false, compiled: false, editor: false },
         tooltip: { disableDefaultStyle: true, maxDepth: 1 }, downloadFileName: `onnxproof-${name}`,
       });
       this.views[name] = made.view;
+      place.querySelector("summary")?.setAttribute("aria-label", "Save this chart");
       const zoom = place.parentElement.querySelector(".zoom");
       if (zoom) this.zoomButtons(zoom, made.view);
     }
