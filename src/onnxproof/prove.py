@@ -279,7 +279,7 @@ class Run:
                                   help="an exported graph keeps none; pass the state in and out") for what in self.oracle.findings()]
         proof = Proof(verdict=verdict, subject=self.subject.name, candidate=str(self.path), backends=self.backends, gaps=tuple(self.gaps), coverage=self.coverage, sizes=dict(self.sizes),
                       notes=tuple(_few(self.notes)), findings=tuple(self.findings), signature=self.signature, policy=self.policy, dropped=tuple(self.dropped),
-                      error=error, seed=self.seed, budget_s=self.budget_s, complete=self.complete, environment=environment(),
+                      error=error, seed=self.seed, budget_s=self.budget_s, complete=self.complete, environment=environment() | {"opset": str(self.file.opset)},
                       hashes={"candidate": onnxfile.fingerprint(self.path)}, seconds={**self.clock.seconds, "total": self.clock.elapsed},
                       passes=dict(self.clock.passes), witness=self.witness)
         return replace(proof, replay=self._replay(proof))

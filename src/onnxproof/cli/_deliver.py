@@ -95,7 +95,7 @@ def hand_on(proof: "Proof", where: Delivery) -> None:
 
     out = terminal.console(stderr=where.to_stdout)
     if where.quiet:
-        out.print(terminal.headline(proof), soft_wrap=True)
+        terminal.summary(proof, out)
     else:
         terminal.show(proof, out, verbose=where.verbose)
     write_files(proof, where)

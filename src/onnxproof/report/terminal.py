@@ -66,6 +66,16 @@ def explain(proof: Proof, out: Console) -> None:
         out.print(f"\nreplay the worst case:\n  {_safe(proof.replay)}", soft_wrap=True)
 
 
+def summary(proof: Proof, out: Console) -> None:
+    """Only the verdict, and what makes the run fail although the verdict stands."""
+    out.print(headline(proof), soft_wrap=True)
+    for finding in proof.findings:
+        if finding.fails:
+            out.print(Text.assemble(("  fails", "bold red"), visible(f" {finding.code}: {finding.what}")), soft_wrap=True)
+            if finding.help:
+                out.print(_safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
+
+
 def headline(proof: Proof) -> Text:
     """The verdict as a word, then the sentence."""
     sentence = visible(proof.sentence().partition("\n")[0])
@@ -73,7 +83,7 @@ def headline(proof: Proof) -> Text:
 
 
 def _headline(proof: Proof, out: Console) -> None:
-    out.print(headline(proof), soft_wrap=True)
+    summary(proof, out)
     if proof.verdict is Verdict.DRIFT:
         word = "fails, since the policy is strict" if proof.policy.strict else "passes, but it is a real defect: `--strict` makes it fail"
         tolerance = f"atol {proof.policy.atol:g}, rtol {proof.policy.rtol:g}"
@@ -148,15 +158,16 @@ def _notes(proof: Proof, out: Console) -> None:
 
 
 def _findings(proof: Proof, out: Console) -> None:
-    if not proof.findings:
+    findings = [finding for finding in proof.findings if not finding.fails]  # the others stand below the verdict
+    if not findings:
         return
     out.print()
     out.print("findings", style="bold")
-    for finding in proof.findings[:_FEW]:
+    for finding in findings[:_FEW]:
         out.print(_safe(f"  {finding.code}: {finding.what}"), soft_wrap=True)
         if finding.help:
             out.print(_safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
-    _more(len(proof.findings), out)
+    _more(len(findings), out)
 
 
 def _location(location: Location, where: str, out: Console) -> None:
