@@ -117,10 +117,10 @@ class Onnxproof:
     def assert_exports(self, model: Any, inputs: Any = None, path: str | Path | None = None, **options: Any) -> "Proof":
         """Export with the opset of this test, then prove; the file goes to the test's own folder unless a path is given."""
         __tracebackhide__ = True
-        import onnxproof
+        from onnxproof.exporter import export
 
         settings = _settings({"backends": (self.backend,), "opset": self.opset, **self._options, **options})
-        return _checked(onnxproof.export(model, inputs, path or self.folder / "model.onnx", **settings), self.name)
+        return _checked(export(model, inputs, path or self.folder / "model.onnx", **settings), self.name)
 
 
 @pytest.fixture
@@ -135,9 +135,9 @@ def onnxproof(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Onnxpr
 def assert_faithful(model: Any, onnx: str | Path, inputs: Any = None, *, strict: bool | None = None, name: str = "", **options: Any) -> "Proof":
     """Verify and fail the test unless the proof passes; gives the proof. Other options are those of `onnxproof.verify`."""
     __tracebackhide__ = True
-    import onnxproof
+    from onnxproof.prove import verify
 
-    return _checked(onnxproof.verify(model, onnx, inputs, **_settings({"strict": strict, **options})), name)
+    return _checked(verify(model, onnx, inputs, **_settings({"strict": strict, **options})), name)
 
 
 def _settings(options: dict[str, Any]) -> dict[str, Any]:

@@ -10,12 +10,15 @@ import math
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from onnxproof.errors import PolicyError, UsageError
 from onnxproof.types import Policy
+
+if TYPE_CHECKING:
+    from onnxproof.proof import Proof
 
 Backend = Annotated[list[str] | None, typer.Option(
     "--backend", "-b", metavar="NAME", help="A runtime to try, such as ort, ort:basic or reference; may be repeated. [default: ort]")]
@@ -89,7 +92,7 @@ class Lock:
             raise PolicyError("bad-threshold", f"`--baseline-factor {self.baseline_factor:g}` makes no sense", help="give a number above 1")
         return self
 
-    def apply(self, proof: Any) -> Any:
+    def apply(self, proof: "Proof") -> "Proof":
         """The proof with what changed since the baseline among its findings; or the baseline written anew."""
         from onnxproof import baseline
 

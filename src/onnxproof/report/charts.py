@@ -130,7 +130,8 @@ def _series(field: str) -> alt.Color:
 def _limit(policy: Policy, axis: str = "y") -> alt.Chart:
     """The line beyond which rounding does not explain it."""
     where: dict[str, Any] = {axis: alt.datum(policy.noise_limit)}
-    return alt.Chart(alt.InlineData(values=[{}])).mark_rule(aria=False, color=_BAD, strokeDash=[2, 2], opacity=0.8).encode(**where)
+    line: alt.Chart = alt.Chart(alt.InlineData(values=[{}])).mark_rule(aria=False, color=_BAD, strokeDash=[2, 2], opacity=0.8).encode(**where)
+    return line
 
 
 def _zoom(*axes: Any) -> alt.Parameter:

@@ -6,7 +6,6 @@ such character is written out as its code.
 
 import math
 import re
-import unicodedata
 
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _ODD = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff{_BIDI}]")
@@ -44,8 +43,3 @@ def ratio(value: float) -> str:
 def share(allowance: float) -> str:
     """How much of the classical tolerance the worst element used: below 100 % `allclose` passes."""
     return f"{allowance:.2%}" if allowance < 0.1 else f"{allowance:.0%}" if allowance < 10 else "fails"
-
-
-def columns(text: str) -> int:
-    """How many columns of a terminal the text takes."""
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 0 if unicodedata.combining(c) else 1 for c in text)

@@ -1,6 +1,6 @@
 """A proof for people: the verdict in one sentence, one row a case group with the worst first, and the line that replays it."""
 
-from itertools import compress
+from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 from rich.markup import escape
@@ -9,19 +9,20 @@ from rich.text import Text
 
 from onnxproof.proof import Proof
 from onnxproof.report.plain import ratio, short, visible
-from onnxproof.report.rows import facts, numbers, place, rows
+from onnxproof.report.rows import Row, facts, numbers, place, rows
 from onnxproof.types import Location, Verdict
 
 COLOURS = {Verdict.FAITHFUL: "bold green", Verdict.DRIFT: "bold yellow", Verdict.DIVERGED: "bold red",
            Verdict.ERROR: "bold red", Verdict.VACUOUS: "bold magenta"}
 _FEW = 4
 """Notes, findings and suspects that are shown before `... and n more`: the report keeps to one screen."""
-_ROWS = 9
+_ROWS = 8
 """Rows of the table, unless it is verbose."""
-_OTHERS = 62
-"""Columns that the table needs besides the worst case's name, which gives way on a narrow screen."""
-_ALL_COLUMNS, _SOME_COLUMNS = 76, 60
-"""Widths below which the worst element and max abs, then also the number of cases and allclose, are left out."""
+_CASE = 10
+"""The least columns of a case's name: it gives way first on a narrow terminal."""
+_SPARE = ("max abs", "x peak", "allclose", "cases", "worst case", "backend")
+"""Then these columns do, in this order."""
+_RIGHT = frozenset({"cases", "x noise", "x peak", "max abs", "allclose"})
 _LEGEND = ("x noise: rms error in units of the reference's own rounding noise; x peak: the same for the worst element;\n"
            "allclose: share of the classical tolerance that the worst element used, 100% and more fails")
 
@@ -44,11 +45,11 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
             out.print(_LEGEND, style="dim")
     if verbose:
         _signature(proof, out)
-    _notes(proof, out)
-    _findings(proof, out)
     if proof.location is not None:
         _location(proof.location, place(proof), out)
     _causes(proof, out)
+    _notes(proof, out, _FEW if verbose or proof.location is None else 1)
+    _findings(proof, out)
     if proof.replay:
         out.print()
         out.print(f"replay the worst case:\n  {_safe(proof.replay)}", soft_wrap=True)
@@ -94,28 +95,34 @@ def _headline(proof: Proof, out: Console) -> None:
 
 
 def _table(proof: Proof, width: int, *, verbose: bool) -> Table:
-    """As many columns as the terminal has room for, the most telling first to stay; as many rows as a screen has."""
+    """As many columns as the terminal has room for; as many rows as a screen has."""
+    made = rows(proof) if verbose else rows(proof)[:_ROWS]
+    columns = _columns(proof, made)
+    while _width(columns) > width and (spare := next((name for name in _SPARE if name in columns), None)):
+        del columns[spare]
+    room = max(width - _width(columns) + _CASE, _CASE)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    several = len(proof.backends) > 1
-    shown = [True, width >= _ALL_COLUMNS, width >= _ALL_COLUMNS, width >= _SOME_COLUMNS]
-    table.add_column("group", no_wrap=True)
-    if several:
-        table.add_column("backend", no_wrap=True)
-    if width >= _SOME_COLUMNS:
-        table.add_column("cases", justify="right", no_wrap=True)
-    table.add_column("worst case", no_wrap=True)
-    for name in compress(("x noise", "x peak", "max abs", "allclose"), shown):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    outputs = len(proof.signature.outputs) > 1
-    taken = (_OTHERS if width >= _ALL_COLUMNS else _OTHERS - 16 if width >= _SOME_COLUMNS else _OTHERS - 32) + (10 if several else 0)
-    made = rows(proof)
-    for row in made if verbose else made[:_ROWS]:
-        where = f"{row.worst.case} ({row.worst.output})" if outputs else row.worst.case
-        count = [str(row.cases)] if width >= _SOME_COLUMNS else []
-        cells = [row.group, *([row.backend] if several else []), *count, short(where, max(width - taken, 9)), *compress(numbers(row.worst), shown)]
-        table.add_row(*map(_safe, cells), Text(row.verdict.value + (" *" if row.note else ""), style=COLOURS[row.verdict]))
+    for name in (*columns, "verdict"):
+        table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=True)
+    for row, *cells in zip(made, *columns.values(), strict=True):
+        shown = [short(cell, room) if name == "worst case" else cell for name, cell in zip(columns, cells, strict=True)]
+        table.add_row(*map(_safe, shown), Text(row.verdict.value + (" *" if row.note else ""), style=COLOURS[row.verdict]))
     return table
+
+
+def _columns(proof: Proof, made: Sequence[Row]) -> dict[str, list[str]]:
+    """Every column but the verdict, by its name."""
+    several, outputs = len(proof.backends) > 1, len(proof.signature.outputs) > 1
+    columns = {"group": [row.group for row in made]} | ({"backend": [row.backend for row in made]} if several else {})
+    columns |= {"cases": [str(row.cases) for row in made], "worst case": [f"{row.worst.case} ({row.worst.output})" if outputs else row.worst.case for row in made]}
+    found = [numbers(row.worst) for row in made]
+    return columns | {name: [numbers[place] for numbers in found] for place, name in enumerate(("x noise", "x peak", "max abs", "allclose"))}
+
+
+def _width(columns: Mapping[str, Sequence[str]]) -> int:
+    """The columns that they take beside the verdict, with the least that a case's name needs."""
+    widths = [_CASE if name == "worst case" else max(map(len, [name, *map(visible, cells)])) for name, cells in columns.items()]
+    return sum(widths) + len(widths) + len("faithful *")
 
 
 def _safe(text: str) -> str:
@@ -145,16 +152,16 @@ def _signature(proof: Proof, out: Console) -> None:
         out.print(_safe(f"  dropped {dropped.case}: {dropped.reason}"), style="dim", soft_wrap=True)
 
 
-def _notes(proof: Proof, out: Console) -> None:
+def _notes(proof: Proof, out: Console, few: int) -> None:
     if not proof.notes:
         return
     out.print()
     counts = "they count, since the policy is strict about domains" if proof.policy.strict_domains else "they do not change the verdict"
     out.print(Text.assemble(("notes (*)", "bold"), f": {len(proof.notes)} differences where runtimes differ by nature; {counts}"))
-    for note in proof.notes[:_FEW]:
+    for note in proof.notes[:few]:
         out.print(_safe(f"  {note.domain.value}: case `{note.case}` on {note.backend}, output `{note.output}`: {note.what}"), soft_wrap=True)
         out.print(_safe(f"    reference {note.reference}\n    candidate {note.candidate}"), style="dim", soft_wrap=True)
-    _more(len(proof.notes), out)
+    _more(len(proof.notes), out, shown=few)
 
 
 def _findings(proof: Proof, out: Console) -> None:
