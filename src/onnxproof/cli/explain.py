@@ -43,7 +43,7 @@ def command(
 ) -> int:
     """Verify and explain; the exit code is that of `verify`, and 2 when something that was asked for could not be written."""
     if causes:
-        sys.stdout.write("".join(f"{code:<18}{title}\n" for code, (title, _) in _pages().items()))
+        sys.stdout.write("".join(f"{code:<18}{title}\n" for code, (title, _) in pages().items()))
         return 0
     if cause is not None:
         sys.stdout.write(_page(cause) + "\n")
@@ -160,7 +160,7 @@ def _stored(path: Path, overlay: str | None, where: Delivery) -> int:
     return exit_code(proof)
 
 
-def _pages() -> dict[str, tuple[str, str]]:
+def pages() -> dict[str, tuple[str, str]]:
     """Title and page of each cause, read from the files: importing them would import torch."""
     import ast
     from importlib import util
@@ -178,17 +178,17 @@ def _pages() -> dict[str, tuple[str, str]]:
 
 def _page(code: str) -> str:
     """The page of a cause; a code that another file's hypothesis gives is told there."""
-    pages = _pages()
-    home = code if code in pages else _ELSEWHERE.get(code, "")
-    if home in pages:
-        return pages[home][1]
+    known = pages()
+    home = code if code in known else _ELSEWHERE.get(code, "")
+    if home in known:
+        return known[home][1]
     import difflib
     from importlib import metadata
 
     for point in metadata.entry_points(group="onnxproof.causes"):
         if point.name == code:
             return (point.load().__doc__ or "").strip()
-    near = difflib.get_close_matches(code, pages, n=1)
-    raise UsageError("unknown-cause", f"there is no cause `{code}`", notes=[f"causes are {', '.join(pages)}"],
+    near = difflib.get_close_matches(code, known, n=1)
+    raise UsageError("unknown-cause", f"there is no cause `{code}`", notes=[f"causes are {', '.join(known)}"],
                      help=f"did you mean `{near[0]}`?" if near else "`onnxproof explain --causes` lists them")
 

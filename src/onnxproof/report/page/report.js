@@ -4,6 +4,7 @@
 
 const FILTERS = ["backend", "group", "verdict"];
 const FEW = 100;
+const ERRORS = 1; // the level at which Vega speaks
 
 /** Columns of values (some by number into a list) as rows. */
 function rowsOf(columns) {
@@ -37,7 +38,7 @@ class Report {
       const name = place.dataset.chart;
       const spec = { ...this.charts[name], datasets: { ...this.charts[name].datasets, ...this.data } };
       const made = await vegaEmbed(place, spec, {
-        renderer: "svg", ast: true, logLevel: vega.Error, actions: { export: true, source: false, compiled: false, editor: false },
+        renderer: "svg", ast: true, logLevel: ERRORS, actions: { export: true, source: false, compiled: false, editor: false },
         tooltip: { disableDefaultStyle: true, maxDepth: 1 }, downloadFileName: `onnxproof-${name}`,
       });
       this.views[name] = made.view;
