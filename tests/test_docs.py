@@ -92,7 +92,7 @@ class Reader:
                 return main(words[1:]), out.getvalue()
         if words[0] in ("pip", "make"):
             return 0, ""
-        program = [sys.executable, "-m", "pytest", "-p", "onnxproof_pytest", "-p", "no:cacheprovider"] if words[0] == "pytest" else [sys.executable]
+        program = [sys.executable, "-m", "pytest", "-p", "onnxproof_pytest", "-p", "no:cacheprovider", "-W", "ignore"] if words[0] == "pytest" else [sys.executable]
         environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{self.folder}"}
         done = subprocess.run([*program, *words[1:]], cwd=self.folder, capture_output=True, text=True, check=False, env=environment)
         return done.returncode, done.stdout + done.stderr
