@@ -1,7 +1,8 @@
 """The report's charts, made with Altair: each is a Vega-Lite specification over data that the page holds once.
 
 A chart names its data (`gaps`, `nodes`, ...) and takes its colours from the page (`currentColor`), so one drawing serves light, dark and
-print. What the page's filters set arrives as parameters of the same names.
+print. What the page's filters set arrives as parameters of the same names. Charts of a thousand marks are hidden from screen readers,
+which have the same numbers as a table below.
 """
 
 from typing import Any
@@ -26,7 +27,7 @@ def heat(policy: Policy, rows: int) -> dict[str, Any]:
                        scale=alt.Scale(type="log", domain=[limit / 100, limit / 3, limit, limit * 3, limit * 1000], clamp=True,
                                        range=["#2166ac", "#92c5de", "#f4f1de", "#f4a582", "#b2182b"]),
                        legend=alt.Legend(orient="top", gradientLength=180, labelExpr=_SHORT, values=[limit / 100, limit, limit * 1000]))
-    chart = _chart("gaps").mark_rect(stroke="transparent", cursor="crosshair").encode(
+    chart = _chart("gaps").mark_rect(aria=False, cursor="crosshair").encode(
         x=alt.X("place:Q", title="case within its group", scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(grid=False, format="d", tickMinStep=1)),
         x2="end:Q", y=alt.Y("row:N", title=None, sort=alt.EncodingSortField("rank"), axis=alt.Axis(labelLimit=150, ticks=False, domain=False)),
         color=colour, tooltip=_tooltips("case", "group", "backend", "output", "said", "verdict"))
@@ -36,7 +37,7 @@ def heat(policy: Policy, rows: int) -> dict[str, Any]:
 def dims(policy: Policy) -> dict[str, Any]:
     """The noise ratio against the size of the dim that the page's list chooses."""
     picked = alt.param(name="dim", value=0)
-    points = _chart("gaps").mark_point(filled=True, size=45, opacity=0.65).encode(
+    points = _chart("gaps").mark_point(aria=False, filled=True, size=45, opacity=0.65).encode(
         x=alt.X("size:Q", title="size of the dim", scale=alt.Scale(type="symlog"), axis=alt.Axis(tickMinStep=1, format="d")),
         y=_ratio("shown:Q"), color=_series("backend:N"), shape=alt.Shape("backend:N", title=None),
         tooltip=[alt.Tooltip("size:Q", title="size"), *_tooltips("case", "backend", "output", "said", "verdict")])
@@ -61,7 +62,7 @@ def profile(policy: Policy, *, guilty: bool) -> dict[str, Any]:
     shown = [("node", "node"), ("op", "operator"), ("said", "times the noise"), ("module", "module"), ("line", "line"), ("text", "source")]
     told = [alt.Tooltip(f"{field}:N", title=title) for field, title in shown]
     line = _chart("nodes").mark_line(color=_GOOD, strokeWidth=1.5, interpolate="step-after").encode(x=x, y=_ratio("shown:Q"))
-    dots = _chart("nodes").mark_point(filled=True, opacity=1, size=24, color=_GOOD).encode(x=x, y=_ratio("shown:Q"), tooltip=told)
+    dots = _chart("nodes").mark_point(aria=False, filled=True, opacity=1, size=24, color=_GOOD).encode(x=x, y=_ratio("shown:Q"), tooltip=told)
     layers = [line, dots.transform_filter("!datum.guilty").add_params(_zoom("x")), _limit(policy)]
     if guilty:  # above all others: in a long graph they would cover it
         marked = _chart("nodes").transform_filter("datum.guilty")

@@ -35,6 +35,7 @@ class Report {
     if (this.drawn) return;
     this.drawn = true;
     for (const place of this.article.querySelectorAll(".chart")) {
+      await new Promise((done) => setTimeout(done)); // let the page be seen, and be scrolled, between two charts
       const name = place.dataset.chart;
       const spec = { ...this.charts[name], datasets: { ...this.charts[name].datasets, ...this.data } };
       const made = await vegaEmbed(place, spec, {
