@@ -42,7 +42,7 @@ screenshots: $(READY)  ## photograph the report for the docs; needs chromium
 	$(BIN)/python -m bench.screenshots
 
 docs: $(READY)  ## the site, in site/
-	$(BIN)/python -m pip install --quiet 'mkdocs>=1.6,<2'
+	$(BIN)/python -m pip install --quiet 'mkdocs>=1.6,<2' 'pymdown-extensions>=10'
 	$(BIN)/mkdocs build --strict --site-dir site
 
 bench-overhead: $(READY)  ## what a verification costs beyond the forward passes that it runs

@@ -17,14 +17,13 @@ from onnxproof.types import (
     Gap,
     InputInfo,
     Location,
-    Loss,
     NodeGap,
     NoiseKind,
     Note,
     OutputInfo,
     Policy,
     Profile,
-    Quantization,
+    Share,
     Signature,
     Source,
     Stage,
@@ -69,9 +68,10 @@ def large(cases: int = 500, backends: tuple[str, ...] = ("ort", "ort:disabled", 
 
 def quantized() -> Proof:
     """A proof that carries what quantizing measured."""
-    losses = (Loss(name="weights", db=3.0), Loss(name="activations", db=5.5, points=0.4), Loss(name="bias correction", db=-1.0))
+    steps = (Share(code="calibration", db=6.0, share=0.75, after_db=26.0), Share(code="8-bit weights", db=5.5, share=0.3, after_db=31.5),
+             Share(code="rest", db=-1.0, share=-0.05, after_db=float("inf")))
     ranges = tuple(CalibrationRange(tensor=f"relu_{i}", low=-0.1 * i, high=2.0 + i, chosen_low=0.0, chosen_high=1.5 + i, clipped=0.001 * i) for i in range(8))
-    return replace(large(20, ("ort",), 10), quantization=Quantization(recipe="int8, per channel", losses=losses, ranges=ranges))
+    return replace(large(20, ("ort",), 10), waterfall=steps, ranges=ranges)
 
 
 def hostile() -> Proof:
@@ -91,5 +91,5 @@ def hostile() -> Proof:
         signature=Signature(inputs=tuple(InputInfo(name=name, dtype="float32", shape=(1,), dims=(name,), onnx_name=name) for name in HOSTILE),
                             outputs=tuple(OutputInfo(name=name, dtype="float32", shape=(1,), onnx_name=name) for name in HOSTILE)),
         environment={name: name for name in HOSTILE}, hashes={HOSTILE[0]: HOSTILE[1]},
-        quantization=Quantization(recipe=HOSTILE[0], losses=tuple(Loss(name=name, db=1.0) for name in HOSTILE),
-                                  ranges=tuple(CalibrationRange(tensor=name, low=0, high=1, chosen_low=0, chosen_high=1) for name in HOSTILE)))
+        waterfall=tuple(Share(code=name, db=1.0, share=0.1, after_db=20.0) for name in HOSTILE),
+        ranges=tuple(CalibrationRange(tensor=name, low=0, high=1, chosen_low=0, chosen_high=1) for name in HOSTILE))

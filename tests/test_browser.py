@@ -187,13 +187,14 @@ def test_a_phone_scrolls_only_downwards(visit: Callable[..., Any]) -> None:
 
 
 def test_printed_it_has_no_controls_and_everything_is_open(visit: Callable[..., Any]) -> None:
-    page = visit("quantized", color_scheme="dark")
+    page = visit("quantized", color_scheme="dark", viewport={"width": 760, "height": 1000})
     page.emulate_media(media="print")
     assert not page.locator("form.filters").is_visible()
     assert not page.locator("#theme").is_visible()
     assert luminance(page, "backgroundColor", "body") > 0.9
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("details.all").get_attribute("open") is not None
+    assert page.evaluate("document.documentElement.scrollWidth") <= 760
     assert page.pdf().startswith(b"%PDF")
 
 
@@ -249,7 +250,7 @@ def test_several_proofs_have_an_index_that_opens_and_draws_them(visit: Callable[
 def test_a_quantized_model_has_its_waterfall_and_its_ranges(visit: Callable[..., Any]) -> None:
     page = visit("quantized")
     assert cells(page, "losses").count() == 3
-    assert "bias correction" in page.locator("[data-chart=losses]").text_content()
+    assert "8-bit weights" in page.locator("[data-chart=losses]").text_content()
     assert cells(page, "ranges").count() == 16
     assert visit("large").locator("[data-chart=losses]").count() == 0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxproof import judge
 from onnxproof.errors import VerdictError
-from onnxproof.types import Case, Cause, Coverage, Dropped, Finding, Gap, Location, Note, Policy, Profile, Quantization, Signature, Verdict
+from onnxproof.types import CalibrationRange, Case, Cause, Coverage, Dropped, Finding, Gap, Location, Note, Policy, Profile, Share, Signature, Verdict
 
 SCHEMA = "1"
 
@@ -26,6 +26,8 @@ class Proof:
     findings: tuple[Finding, ...] = ()
     location: Location | None = None
     causes: tuple[Cause, ...] = ()
+    waterfall: tuple[Share, ...] = ()
+    """Of a quantized candidate: where its error comes from, step by step."""
     signature: Signature
     policy: Policy
     coverage: Coverage = field(default_factory=Coverage)
@@ -33,7 +35,8 @@ class Proof:
     """The dynamic dims of each case."""
     profile: Profile | None = None
     """The noise ratio along the graph, where it was asked for or the fault was located."""
-    quantization: Quantization | None = None
+    ranges: tuple[CalibrationRange, ...] = ()
+    """Of a quantized candidate: the values that calibration saw, and the ranges that were chosen."""
     dropped: tuple[Dropped, ...] = ()
     error: str = ""
     seed: int = 0

@@ -309,12 +309,14 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loss:
-    """One step of a quantized model's loss: what it costs in dB of output SQNR, and in points of the user's metric where there is one."""
+class Share:
+    """One step of the waterfall from a quantized model to float: what granting it recovers, on top of the steps before it."""
 
-    name: str
+    code: str
     db: float
-    points: float | None = None
+    share: float
+    """Of the energy of the whole error; the shares of all steps add up to one."""
+    after_db: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -327,15 +329,6 @@ class CalibrationRange:
     chosen_low: float
     chosen_high: float
     clipped: float = 0.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quantization:
-    """Where the quality of a quantized model went: the losses add up from the float model to the quantized one."""
-
-    recipe: str = ""
-    losses: tuple[Loss, ...] = ()
-    ranges: tuple[CalibrationRange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

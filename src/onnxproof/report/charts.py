@@ -85,11 +85,12 @@ def causes(policy: Policy, rows: int) -> dict[str, Any]:
 
 
 def waterfall(rows: int) -> dict[str, Any]:
-    """Where the quality of a quantized model went, step by step."""
+    """Where the error of a quantized model comes from: the steps add up to all of it."""
     chart = _chart("losses").mark_bar(size=22).encode(
-        x=alt.X("from:Q", title="output SQNR lost, dB"), x2="to:Q", y=alt.Y("name:N", title=None, sort=alt.EncodingSortField("place"), axis=alt.Axis(labelLimit=200)),
-        color=alt.condition("datum.db >= 0", alt.value(_BAD), alt.value(_GOOD)),
-        tooltip=[alt.Tooltip("name:N", title="step"), alt.Tooltip("db:Q", title="dB"), alt.Tooltip("points:Q", title="points")])
+        x=alt.X("from:Q", title="share of the error", axis=alt.Axis(format="%")), x2="to:Q",
+        y=alt.Y("name:N", title=None, sort=alt.EncodingSortField("place"), axis=alt.Axis(labelLimit=200)),
+        color=alt.condition("datum.share >= 0", alt.value(_BAD), alt.value(_GOOD)),
+        tooltip=[alt.Tooltip("name:N", title="step"), alt.Tooltip("share:Q", title="share", format=".1%"), alt.Tooltip("recovers:N"), alt.Tooltip("then:N")])
     return _finish(chart, _high(rows, 28))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from onnxproof.judge import judge_gap, severity
 from onnxproof.proof import Proof
-from onnxproof.report.plain import ratio, share, short
+from onnxproof.report.plain import ratio, short
 from onnxproof.report.rows import numbers
 from onnxproof.types import Gap
 
@@ -112,14 +112,15 @@ def _causes(proof: Proof) -> Iterable[dict[str, Any]]:
 
 def _losses(proof: Proof) -> Iterable[dict[str, Any]]:
     total = 0.0
-    for place, loss in enumerate(proof.quantization.losses if proof.quantization else ()):
-        yield {"place": place, "name": short(loss.name, 80), "from": _number(total), "to": _number(total + loss.db), "db": _number(loss.db), "points": loss.points}
-        total += loss.db
+    for place, step in enumerate(proof.waterfall):
+        yield {"place": place, "name": short(step.code, 80), "from": _number(total), "to": _number(total + step.share), "share": _number(step.share),
+               "recovers": f"{step.db:+.1f} dB", "then": f"{step.after_db:.1f} dB" if math.isfinite(step.after_db) else "exact"}
+        total += step.share
 
 
 def _ranges(proof: Proof) -> Iterable[dict[str, Any]]:
-    for place, found in enumerate(proof.quantization.ranges if proof.quantization else ()):
-        yield {"place": place, "tensor": short(found.tensor, 120), "clipped": found.clipped, "share": share(found.clipped),
+    for place, found in enumerate(proof.ranges):
+        yield {"place": place, "tensor": short(found.tensor, 120), "clipped": _number(found.clipped),
                **{name: _number(getattr(found, name)) for name in ("low", "high", "chosen_low", "chosen_high")}}
 
 
