@@ -33,7 +33,9 @@ class Meta:
     """The architecture: conv, transformer, rnn, unet, detector, embedding, audio, tabular, causal-lm, vit, graph, operator."""
     about: str
     cause: str | None = None
-    """The cause code of DESIGN for a fault; None for a healthy model."""
+    """The cause code for a fault; None for a healthy model."""
+    also: tuple[str, ...] = ()
+    """Other codes that are as true of it: a mask ignored because a branch was frozen has two names."""
     stage: str | None = None
     """export, graph, optimizer, runtime, precision or signature; None for a healthy model."""
     domain: str | None = None

@@ -317,11 +317,12 @@ def table(folder: Path, *, rows: int = 50, chain: tuple[str, ...] = (), second: 
 
 @pytest.mark.parametrize("chain", [(), ("Cast",), ("Identity", "Cast"), ("Add",)])
 def test_the_tables_rows_are_read_from_the_graph(tmp_path: Path, chain: tuple[str, ...]) -> None:
-    assert _learn.table_rows(table(tmp_path, chain=chain)) == {"ids": 50}
+    assert _learn.lookups(table(tmp_path, chain=chain)) == {"ids": {"table": 50}}
 
 
 def test_the_smallest_table_bounds_the_ids(tmp_path: Path) -> None:
-    assert _learn.table_rows(table(tmp_path, second=7)) == {"ids": 7}
+    slot = role(np.zeros((2, 6), np.int64), table(tmp_path, second=7))
+    assert slot.high == 7 and slot.tables == (7, 50)
 
 
 def role(array: Array, file: onnxfile.OnnxFile, name: str = "ids", dims: tuple[DimInfo, ...] = ()) -> Slot:

@@ -11,7 +11,7 @@ from bench.corpus import Built, Meta, export, nodes
 META = Meta(
     kind="detector",
     about="voxel index of points by floor division with a cell of 0.1; points on cell borders change cell",
-    cause="rounding",
+    cause="precision",
     stage="export",
     native=True,
 )

@@ -11,7 +11,7 @@ from bench.corpus import Built, Meta, export, give_weights, nodes
 META = Meta(
     kind="embedding",
     about="hash bucket by torch.fmod of a 60-bit identifier; the embedding row is the wrong one",
-    cause="integer-width",
+    cause="kernel",
     stage="runtime",
     native=True,
 )

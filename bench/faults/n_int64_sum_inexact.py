@@ -11,7 +11,7 @@ from bench.corpus import Built, Meta, export, nodes
 META = Meta(
     kind="tabular",
     about="checksum of 60-bit keys by sum(); ONNX Runtime's ReduceSum of int64 is rounded to a double",
-    cause="integer-width",
+    cause="kernel",
     stage="runtime",
     native=True,
 )

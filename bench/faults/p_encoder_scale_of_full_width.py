@@ -10,7 +10,7 @@ from onnx.numpy_helper import from_array
 from bench.architectures import TransformerStack
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="transformer", about="1/sqrt(d) of the second block was computed with the full width", cause="baked-value",
+META = Meta(kind="transformer", about="1/sqrt(d) of the second block was computed with the full width", cause="attribute",
             stage="export")
 
 

@@ -9,7 +9,7 @@ from onnx import GraphProto
 from bench.architectures import CachedCausalLM
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, read_constant, write_constant
 
-META = Meta(kind="causal-lm", about="the head's weight was rounded to float16", cause="weights", stage="export")
+META = Meta(kind="causal-lm", about="the head's weight was rounded to float16", cause="precision", stage="export")
 
 
 def build(folder: Path) -> Built:

@@ -10,7 +10,7 @@ from onnx.numpy_helper import from_array
 from bench.architectures import CachedCausalLM
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="causal-lm", about="positions start at the example's cache length whatever the cache holds", cause="cache",
+META = Meta(kind="causal-lm", about="positions start at the example's cache length whatever the cache holds", cause="cache", also=("baked-dimension",),
             stage="export")
 
 

@@ -10,7 +10,7 @@ from onnx.numpy_helper import from_array
 from bench.architectures import RotaryBlock
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, producer
 
-META = Meta(kind="causal-lm", about="the epsilon under the root of one RMSNorm is ten times too large", cause="baked-value",
+META = Meta(kind="causal-lm", about="the epsilon under the root of one RMSNorm is ten times too large", cause="attribute",
             stage="export")
 
 

@@ -11,7 +11,7 @@ from bench.architectures import TransformerStack
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, producer
 
 META = Meta(kind="transformer", about="Erf(x / 1.414) instead of Erf(x / sqrt(2)); within atol 1e-4, rtol 1e-3",
-            cause="baked-value", stage="export")
+            cause="attribute", stage="export")
 
 
 def build(folder: Path) -> Built:

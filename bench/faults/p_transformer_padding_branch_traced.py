@@ -9,7 +9,7 @@ from torch import Tensor
 from bench.architectures import TextEncoder
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="transformer", about="the branch for padded batches is not in the file", cause="baked-branch", stage="export",
+META = Meta(kind="transformer", about="the branch for padded batches is not in the file", cause="baked-branch", also=("masking",), stage="export",
             native=True)
 
 

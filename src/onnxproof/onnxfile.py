@@ -1,8 +1,8 @@
 """What an ONNX file says about itself, read without its weights, and clear words when it can't be read."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +38,8 @@ class OnnxFile:
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
     opset: int
+    tables: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """For every table that a Gather looks up: a mark of each row, so that one stale row of thousands can be told."""
 
     @property
     def op_types(self) -> frozenset[str]:
@@ -71,7 +73,9 @@ def read(path: str | Path) -> OnnxFile:
     if not path.is_file():
         raise ModelError("no-such-file", f"there is no file `{path}`", where=str(path), help="check the path; the model is an .onnx file")
     try:
-        model = _slim(onnx.load(path, load_external_data=False))
+        whole = onnx.load(path, load_external_data=False)
+        tables = {tensor.name: row_marks(numpy_helper.to_array(tensor)) for tensor in _looked_up(whole)}
+        model = _slim(whole)
         ports = [_port(value) for value in model.graph.input], [_port(value) for value in model.graph.output]
     except Exception as why:  # protobuf raises several classes, by version
         raise ModelError("not-onnx", "this file is not an ONNX model, or it is truncated", where=str(path),
@@ -82,7 +86,20 @@ def read(path: str | Path) -> OnnxFile:
     _check_external_data(path, model)
     weights = {tensor.name for tensor in model.graph.initializer}
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
-    return OnnxFile(path=path, model=model, inputs=tuple(p for p in ports[0] if p.name not in weights), outputs=tuple(ports[1]), opset=opset)
+    return OnnxFile(path=path, model=model, inputs=tuple(p for p in ports[0] if p.name not in weights), outputs=tuple(ports[1]), opset=opset, tables=tables)
+
+
+def _looked_up(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """The two-dimensional weights inside the file that a Gather reads rows of."""
+    names = {node.input[0] for node in model.graph.node if node.op_type == "Gather" and node.input}
+    return (t for t in model.graph.initializer if t.name in names and len(t.dims) == 2 and t.data_location != onnx.TensorProto.EXTERNAL)
+
+
+def row_marks(table: np.ndarray) -> np.ndarray:
+    """One number a row: two rows with the same bits have the same, and others almost never do."""
+    bits = np.ascontiguousarray(table).view(np.uint8).reshape(len(table), -1).astype(np.uint64)
+    factors = np.random.default_rng(3).integers(1, 1 << 62, bits.shape[1], dtype=np.uint64) | 1
+    return np.asarray((bits * factors).sum(axis=1, dtype=np.uint64)) if len(table) else np.zeros(0, np.uint64)
 
 
 def _slim(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -95,8 +112,8 @@ def _slim(model: onnx.ModelProto) -> onnx.ModelProto:
     slim.metadata_props.extend(model.metadata_props)
     slim.functions.extend(model.functions)
     slim.graph.name = model.graph.name
-    for field in ("node", "input", "output", "value_info", "metadata_props"):
-        getattr(slim.graph, field).extend(getattr(model.graph, field))
+    for part in ("node", "input", "output", "value_info", "metadata_props"):
+        getattr(slim.graph, part).extend(getattr(model.graph, part))
     for tensor in weights:
         small = tensor.data_location == onnx.TensorProto.EXTERNAL or int(np.prod(tensor.dims)) <= _SMALL
         slim.graph.initializer.append(tensor if small else onnx.TensorProto(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type))

@@ -26,6 +26,10 @@ from onnxproof.types import Case, Coverage, Domain, Dropped, Finding, Gap, Note,
 
 _ENOUGH = 6
 """Cases that differ beyond tolerance before the rest is left out: the verdict is known, and the user is waiting."""
+_PATIENCE_S = 10.0
+"""After this, two such cases are enough."""
+_LARGE = 1 << 16
+"""Elements of a case from which on its cost is feared to grow with the square."""
 _SHARE_FOR_SEARCH = 0.3
 _SEARCHED = ("shapes", "masks", "ids", "distinct", "search")
 """Groups from which a search may start: from extreme values it only climbs to more extreme ones."""
@@ -117,6 +121,8 @@ class Run:
         self._witness_key: tuple[Any, ...] = ()
         self._best: list[tuple[float, Case]] = []
         self._bad: dict[str, Verdict] = {}
+        self._largest = (0, 0.0)
+        """Elements and seconds of the largest case so far."""
         self.sizes: dict[str, dict[str, int]] = {}
         """The sizes of every case that was compared, for whoever asks which size goes wrong."""
         self.complete = True
@@ -168,7 +174,8 @@ class Run:
 
     def _cases(self) -> None:
         stream = user_data.stream(self.subject.data, [i.name for i in self.signature.inputs])
-        space = _learn.make_space(self.signature, self.oracle.example(), self.file, seed=self.seed, domains=self.policy.domains, data=stream)
+        space = _learn.make_space(self.signature, self.oracle.example(), self.file, seed=self.seed, domains=self.policy.domains, data=stream,
+                                  parameter=self.oracle.parameter)
         space = _learn.learn_dims(space, self._accepts)
         self.signature = _learn.describe_dims(space)
         trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed,
@@ -205,11 +212,16 @@ class Run:
         """Run one case; returns how near it came to an alarm, or None where the reference refuses it."""
         if self._progress:
             self._progress(Progress(case=case.name, done=len(self.sizes), elapsed=self.clock.elapsed, budget=self.budget_s))
+        elements, start = sum(array.size for array in case.inputs.values()), self.clock.elapsed
+        if self._too_dear(elements):
+            self.dropped.append(Dropped(case=case.name, reason=f"{elements:,} elements would take too much of the budget"))
+            return None
         try:
             outcome = trial.run(case)
         except ReferenceRefused as why:
             self.dropped.append(Dropped(case=case.name, reason=str(why)[:200]))
             return None
+        self._largest = max(self._largest, (elements, self.clock.elapsed - start))
         self.gaps += outcome.gaps
         self.sizes[case.name] = dict(case.sizes)
         self.notes += outcome.notes
@@ -228,7 +240,8 @@ class Run:
         if rank > 0:
             self._bad[case.name] = judge.judge_gap(worst, self.policy)
         plain = case.domain is None
-        key = (rank, plain and not worst.lost, worst.status.value == "compared", case.ordinary, min(ratio, 1e6))
+        small = sum(array.size for array in case.inputs.values()) < _LARGE
+        key = (rank, plain and not worst.lost, worst.status.value == "compared", small, case.ordinary, min(ratio, 1e6))
         if rank > 0 and (self.witness is None or key > self._witness_key):
             self.witness, self._witness_key = case, key
         if plain and not rank and (case.ordinary or case.group in _SEARCHED):
@@ -264,7 +277,14 @@ class Run:
             self._one(trial, replace(smaller, name=f"{found.name}, shrunk", about=f"{found.about}, made smaller"))
 
     def _stop(self) -> bool:
-        return self.clock.elapsed > self.budget_s * 0.95 or sum(verdict is Verdict.DIVERGED for verdict in self._bad.values()) >= _ENOUGH
+        diverged = sum(verdict is Verdict.DIVERGED for verdict in self._bad.values())
+        return self.clock.elapsed > self.budget_s * 0.95 or diverged >= (_ENOUGH if self.clock.elapsed < _PATIENCE_S else 2)
+
+    def _too_dear(self, elements: int) -> bool:
+        """True when a case much larger than any so far may take a tenth of the budget: what is large may grow with the square."""
+        largest, seconds = self._largest
+        growth = elements / largest if largest else 0.0
+        return growth > 4 and seconds * growth ** (1 if elements < _LARGE else 2) > self.budget_s / 10
 
     def _accepts(self, case: Case) -> bool:
         try:

@@ -14,6 +14,7 @@ from onnxproof.types import Case
 
 ENTRY_POINTS = "onnxproof.cases"
 _FIRST = ("ordinary", "data")
+_LAST = ("lengths",)
 Generator = Callable[[Space], Iterator[Case]]
 
 
@@ -32,6 +33,7 @@ def plan(space: Space) -> Iterator[Case]:
     every = generators()
     for name in _FIRST:
         yield from every.pop(name)(space)
+    last = [every.pop(name) for name in _LAST]
     waiting = [generate(space) for generate in every.values()]
     while waiting:
         for generator in list(waiting):
@@ -40,3 +42,5 @@ def plan(space: Space) -> Iterator[Case]:
                 waiting.remove(generator)
             else:
                 yield case
+    for generate in last:
+        yield from generate(space)

@@ -7,24 +7,26 @@ from dataclasses import replace
 import numpy as np
 
 from onnxproof.cases._space import Array, Role, Slot, Space, is_float
-from onnxproof.onnxfile import OnnxFile, constants
+from onnxproof.onnxfile import OnnxFile, constants, row_marks
 from onnxproof.types import Case, Domain, InputInfo, Signature
 
 _PASSES = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose", "Expand", "Slice", "Split", "Concat", "Add", "Sub",
                      "Clip", "Gather", "Tile", "Where", "Max", "Min"})
+_MOST_ROWS = 64
 
 
 def make_space(signature: Signature, example: Mapping[str, Array], file: OnnxFile, *, seed: int = 0, domains: tuple[Domain, ...] = tuple(Domain),
-               data: Iterable[tuple[str, Mapping[str, Array]]] = ()) -> Space:
-    """The space of a pair of models."""
-    tables = table_rows(file)
-    slots = tuple(_slot(info, example[info.name], tables.get(info.onnx_name or ""), signature) for info in signature.inputs)
+               data: Iterable[tuple[str, Mapping[str, Array]]] = (), parameter: Callable[[str], Array | None] = lambda name: None) -> Space:
+    """The space of a pair of models; `parameter` gives the reference's own weight of a name, where there is one."""
+    tables = lookups(file)
+    slots = tuple(_slot(info, example[info.name], tables.get(info.onnx_name or "", {}), signature, file, parameter) for info in signature.inputs)
     pool = [float(v) for array in constants(file).values() if array.size <= 16 and array.dtype.kind in "fiu" for v in array.reshape(-1)]
     finite = tuple(dict.fromkeys(v for v in pool if np.isfinite(v)))
     return Space(signature=signature, slots=slots, seed=seed, constants=finite, domains=domains, data=data)
 
 
-def _slot(info: InputInfo, example: Array, rows: int | None, signature: Signature) -> Slot:
+def _slot(info: InputInfo, example: Array, tables: Mapping[str, int], signature: Signature, file: OnnxFile, parameter: Callable[[str], Array | None]) -> Slot:
+    rows = min(tables.values(), default=None)
     if example.dtype.kind == "b":
         return Slot(info=info, role=Role.MASK, example=example)
     if is_float(example.dtype) or example.dtype.kind == "c":
@@ -33,7 +35,8 @@ def _slot(info: InputInfo, example: Array, rows: int | None, signature: Signatur
     if ("mask" in info.name.lower() and binary) or (binary and example.size > 1 and rows is None):
         return Slot(info=info, role=Role.MASK, example=example)
     if rows is not None:
-        return Slot(info=info, role=Role.IDS, example=example, high=rows)
+        telling = [row for name in tables for row in _other_rows(file, name, parameter(name))]
+        return Slot(info=info, role=Role.IDS, example=example, high=rows, tables=tuple(sorted(set(tables.values()))), telling=tuple(dict.fromkeys(telling)))
     largest = int(example.max(initial=0))
     if example.size and int(example.min()) >= 0 and example.ndim:
         above = sorted({d.example for d in signature.dims if d.example > largest})
@@ -55,23 +58,29 @@ def _is_additive(name: str, example: Array) -> bool:
     return hides or ("mask" in name.lower() and bool((wide <= 0).all()))
 
 
-def table_rows(file: OnnxFile) -> dict[str, int]:
-    """For each integer input that reaches a Gather from a table, the rows of the smallest such table."""
-    tables = {tensor.name: tuple(tensor.dims) for tensor in file.model.graph.initializer}
+def lookups(file: OnnxFile) -> dict[str, dict[str, int]]:
+    """For each integer input that reaches a Gather from tables: their names, and the rows of each."""
+    sizes = {tensor.name: tuple(tensor.dims) for tensor in file.model.graph.initializer}
     reach: dict[str, set[str]] = {port.name: {port.name} for port in file.inputs}
-    rows: dict[str, int] = {}
+    found: dict[str, dict[str, int]] = {}
     for node in file.model.graph.node:  # the graph is sorted: one pass follows every value
         sources = {s for name in node.input for s in reach.get(name, ())}
-        if node.op_type in ("Gather", "GatherElements", "GatherND") and len(node.input) > 1 and node.input[0] in tables:
+        if node.op_type in ("Gather", "GatherElements", "GatherND") and len(node.input) > 1 and sizes.get(node.input[0]):
             axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
-            dims = tables[node.input[0]]
             for source in reach.get(node.input[1], ()):
-                if dims:
-                    rows[source] = min(rows.get(source, 1 << 62), int(dims[axis]))
-        elif node.op_type in _PASSES and node.op_type != "Gather":
+                found.setdefault(source, {})[node.input[0]] = int(sizes[node.input[0]][axis])
+        elif node.op_type in _PASSES:  # a Gather among them picks a column of the ids themselves
             for name in node.output:
                 reach[name] = sources
-    return rows
+    return found
+
+
+def _other_rows(file: OnnxFile, name: str, own: Array | None) -> list[int]:
+    """The rows of a table that are not the module's: one stale row of thousands shows in no other way."""
+    marks = file.tables.get(name)
+    if own is None or marks is None or own.ndim != 2 or len(own) != len(marks):
+        return []
+    return [int(row) for row in np.flatnonzero(marks != row_marks(own))[:_MOST_ROWS]]
 
 
 def learn_dims(space: Space, accepts: Callable[[Case], bool]) -> Space:

@@ -39,6 +39,10 @@ class Slot:
     """A float mask that is added to scores: 0 keeps, minus infinity hides, and both are ordinary values of it."""
     high_dims: tuple[str, ...] = ()
     """Or below the size of one of these dims, where they index another input."""
+    tables: tuple[int, ...] = ()
+    """The rows of every table that the graph looks up with it: columns of one input may have tables of their own."""
+    telling: tuple[int, ...] = ()
+    """Rows in which a table of the file differs from the module's parameter of that name."""
 
     @property
     def name(self) -> str:

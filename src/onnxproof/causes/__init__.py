@@ -18,6 +18,10 @@ from onnxproof.causes._workbench import Workbench
 from onnxproof.types import Cause, Fix, Location, Verdict
 
 ENTRY_POINTS = "onnxproof.causes"
+KIN = {"baked-branch": ("baked-dimension", "a branch taken by the example was written into the file"), "output-order": ("input-order", "outputs are exchanged"),
+       "weight-layout": ("weights", "the right weights stand in another order"), "preprocessing": ("weights", "the input is prepared otherwise"),
+       "cache": ("axis-order", "past and present are joined or counted otherwise"), "missing-op": ("mutation", "an operation of the module is missing from the file")}
+"""Codes that are found on the way to another: where their page is, and their title."""
 Verify = Callable[[onnx.ModelProto | None, tuple[str, ...]], Verdict | None]
 
 
@@ -40,7 +44,12 @@ def codes() -> dict[str, ModuleType]:
 
 def page(code: str) -> str:
     """The documentation of one cause."""
-    return (codes()[code].__doc__ or "").strip()
+    return (codes()[KIN[code][0] if code in KIN else code].__doc__ or "").strip()
+
+
+def title(code: str) -> str:
+    """One line for a code."""
+    return KIN[code][1] if code in KIN else str(codes()[code].TITLE)
 
 
 def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> Report:
@@ -48,6 +57,9 @@ def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> 
     found: list[Cause] = []
     skipped: list[str] = []
     for code, hypothesis in codes().items():
+        if bench.late:
+            skipped.append(f"{code}: no time was left to try it")
+            continue
         tried = hypothesis.test(bench)
         if isinstance(tried, str):
             skipped.append(f"{code}: {tried}")
@@ -58,7 +70,7 @@ def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> 
             mended = verdict in (Verdict.FAITHFUL, Verdict.DRIFT)
             proven = mended or tried.by_reference  # what mends one case alone is a likeness, not the cause
             fix = Fix(kind=tried.fix.kind, what=tried.fix.what, verdict=verdict) if mended and tried.fix is not None else None
-        found.append(Cause(code=tried.code or code, title=hypothesis.TITLE, proven=proven, evidence=tried.evidence, before=bench.before / bench.noise,
+        found.append(Cause(code=tried.code or code, title=title(tried.code or code), proven=proven, evidence=tried.evidence, before=bench.before / bench.noise,
                            after=tried.after / bench.noise, fix=fix))
         if proven:
             break

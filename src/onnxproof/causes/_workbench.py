@@ -1,9 +1,10 @@
 """Where hypotheses are tried: the witness, the located nodes, and quick answers to "what if the graph said this instead?"."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -16,8 +17,14 @@ from onnxproof.locate import Scene
 from onnxproof.locate._match import relative
 from onnxproof.types import Fix, Location
 
+if TYPE_CHECKING:
+    from onnxproof.causes._whatif import Variant
+    from onnxproof.locate._trace import Entry
+
 Array = np.ndarray[Any, Any]
 _LARGEST = 1 << 31
+_PATIENCE_S = 22.0
+"""After this no further trial is made: whoever asks why waits for the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +58,14 @@ class Workbench:
         """Case name -> the sizes of its dims."""
         self.telling = telling
         """Case name -> whether its values are ordinary, so that sizes alone explain a difference."""
+        self._until = time.perf_counter() + _PATIENCE_S
         self.noise = scene.noise
         self.limit = max(20 * scene.noise, 2e-6)
+
+    @property
+    def late(self) -> bool:
+        """True when the time for trials is over."""
+        return time.perf_counter() > self._until
 
     @cached_property
     def model(self) -> onnx.ModelProto:
@@ -65,7 +78,14 @@ class Workbench:
     @cached_property
     def before(self) -> float:
         """The relative error of the candidate as it is."""
-        return self.distance(None)
+        if self.found is None:
+            return float("inf")
+        return max((relative(f, t) for f, t in zip(self.found, self.scene.truth, strict=True)), default=0.0)
+
+    @cached_property
+    def found(self) -> list[Array | None] | None:
+        """The candidate's own answers on the witness."""
+        return self.answers()
 
     @property
     def nodes(self) -> list[onnx.NodeProto]:
@@ -82,14 +102,50 @@ class Workbench:
 
     def value(self, name: str) -> Array | None:
         """An inner value of the candidate on the witness, read without optimisation."""
+        return self.values([name]).get(name)
+
+    def values(self, names: list[str]) -> dict[str, Array]:
+        """Inner values and inputs of the candidate on the witness; nothing where the runtime refuses to give them."""
         from onnxproof.backends.reference import add_outputs
 
+        feeds = feed(self.scene.case.inputs, self.scene.signature)
+        weights = {t.name: numpy_helper.to_array(t) for t in self.model.graph.initializer if t.name in names}
+        inner = [name for name in names if name and name not in feeds and name not in weights]
         model = self.edited(lambda graph: None)
-        add_outputs(model, [name])
+        add_outputs(model, inner)
         try:
-            return ort.open(model.SerializeToString(), "disabled", outputs=[name]).run(feed(self.scene.case.inputs, self.scene.signature))[0]
+            found = [] if not inner else ort.open(model.SerializeToString(), "disabled", outputs=inner).run(feeds)
+        except OnnxproofError:
+            return {}
+        return {name: array for name, array in zip(inner, found, strict=True) if array is not None} | feeds | weights
+
+    def alone(self, node: onnx.NodeProto) -> float | None:
+        """How far the runtime's output of one node is from the standard's for the same inputs, or None where it can't be told."""
+        from onnxproof.backends import reference
+
+        values = self.values([*node.input, *node.output])
+        given = {name: values[name] for name in node.input if name in values}
+        made = [name for name in node.output if name in values]
+        if not made or len(given) != len([name for name in node.input if name]):
+            return None
+        ports = [onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in given.items()]
+        graph = onnx.helper.make_graph([node], "alone", ports, [onnx.helper.make_empty_tensor_value_info(name) for name in made])
+        single = onnx.helper.make_model(graph, opset_imports=list(self.model.opset_import), ir_version=self.model.ir_version)
+        try:
+            right = reference.open(single.SerializeToString()).run(given)
         except OnnxproofError:
             return None
+        return max(_apart(values[name], r) for name, r in zip(made, right, strict=True))
+
+    def first_odd(self) -> tuple[onnx.NodeProto, float] | None:
+        """The first node that makes NaN or infinity from finite values, and the largest of those; read without optimisation."""
+        values = self.values([name for node in self.model.graph.node for name in node.output])
+        for node in self.model.graph.node:
+            made = [values[name] for name in node.output if name in values and values[name].dtype.kind == "f"]
+            read = [values[name].astype(np.float64) for name in node.input if name in values and values[name].dtype.kind in "fiu"]
+            if any(not np.isfinite(array).all() for array in made) and all(np.isfinite(array).all() for array in read):
+                return node, max((float(np.abs(array).max(initial=0)) for array in read), default=0.0)
+        return None
 
     @property
     def guilty(self) -> onnx.NodeProto | None:
@@ -100,13 +156,30 @@ class Workbench:
         """The module's own operation that the node should have been, where it is known."""
         return self.scene.counterparts.get(node.name or node.output[0])
 
+    def whatif(self, variants: "Callable[[Entry], Iterable[Variant]]", *, views: bool = False, cure: "Callable[[], Tried | str] | None" = None) -> Tried | str:
+        """Put each variant of a suspected call into the module: proven is the one that then says what the candidate says.
+
+        `cure` looks for a change of the file that mends it; alone it is a likeness, with the fault in the module it is the remedy.
+        """
+        from onnxproof.causes import _whatif
+
+        found = _whatif.search(self, variants, views=views) if self.scene.wide is not None else None
+        mended = cure() if cure is not None else "no such change of the module gives what the candidate gives"
+        if found is None:
+            return mended
+        entry, variant, after = found
+        said = f"the module with {_whatif.told(entry)} {variant.what} gives what the candidate gives"
+        if isinstance(mended, Tried):
+            return replace(mended, proven=True, by_reference=True, evidence=f"{said}; {mended.evidence}", code=variant.code or mended.code)
+        return Tried(proven=True, by_reference=True, after=after, code=variant.code, evidence=said)
+
     def cured(self, after: float) -> bool:
         """True when the error is gone, not only smaller."""
         return after <= self.limit and after < self.before / 5
 
     def distance(self, model: onnx.ModelProto | None, *, inputs: Any = None, truth: Any = None, disabled: tuple[str, ...] = ()) -> float:
         """The relative error of a graph (the candidate itself for None) against the truth of the witness."""
-        outputs = self.answers(model, inputs=inputs, disabled=disabled)
+        outputs = self.answers(model, inputs=inputs, disabled=disabled) if not self.late else None
         wanted = truth if truth is not None else self.scene.truth
         return max((relative(f, t) for f, t in zip(outputs, wanted, strict=True)), default=0.0) if outputs is not None else float("inf")
 
@@ -152,6 +225,13 @@ class Workbench:
             next(n for n in graph.node if n.output[0] == node.output[0]).input[place] = name
 
         return self.edited(change)
+
+
+def _apart(a: Array, b: Array | None) -> float:
+    """The relative distance; of integers whether they differ at all, since beyond 2**53 a float does not tell."""
+    if b is not None and a.dtype.kind in "iub" and a.shape == b.shape:
+        return float(not np.array_equal(a, b))
+    return relative(b, a)
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:

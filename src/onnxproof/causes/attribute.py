@@ -15,7 +15,7 @@ Example: LayerNorm trained with epsilon 1e-12, written with 1e-5: only rows of l
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -23,13 +23,21 @@ import onnx
 from onnxproof.causes._workbench import Tried, Workbench, attribute, set_attribute
 from onnxproof.types import Fix
 
+if TYPE_CHECKING:
+    from onnxproof.causes._whatif import Variant
+    from onnxproof.locate._trace import Entry
+
 TITLE = "a node's attribute differs from the module's"
 PRICE = 30
 _CODES = {"ScatterElements": "scatter", "ScatterND": "scatter", "Clip": "clipping", "Round": "rounding", "ArgMax": "tie-order", "ArgMin": "tie-order"}
+_CALL_CODES = {"clamp": "clipping", "clamp_min": "clipping", "clamp_max": "clipping", "hardtanh": "clipping", "tril": "masking", "triu": "masking",
+               "scatter_reduce": "scatter", "index_put": "scatter", "native_batch_norm": "attribute"}
+_CONV = {"stride": "strides", "dilation": "dilations"}
+_ACTIVATIONS = ("relu", "relu6", "gelu", "silu", "hardswish", "sigmoid", "hardsigmoid", "tanh", "mish", "elu", "celu", "selu", "softplus", "leaky_relu", "hardtanh")
 _FLOATS = {
     "epsilon": (1e-5, 1e-6, 1e-12, 1e-3, 1e-8, 1e-7, 1e-4, 1e-2), "alpha": (1.0, 0.01, 0.1, 0.2, 1 / 6, 0.3, 1.6732632423543772, 0.5, 1.702),
     "beta": (1.0, 0.5, 0.0), "gamma": (1.0507009873554805,), "cubic_coeff_a": (-0.75, -0.5), "extrapolation_value": (0.0,), "momentum": (0.9,), "scale": (1.0,),
-    "clip": (None,), "bias": (0.0,), "lambd": (0.5,),
+    "bias": (0.0,), "lambd": (0.5,),
 }
 _STRINGS = {
     "approximate": ("none", "tanh"), "mode": ("constant", "reflect", "edge", "wrap", "nearest", "linear", "cubic", "bilinear", "bicubic", "DCR", "CRD"),
@@ -43,6 +51,67 @@ _FLAGS = ("count_include_pad", "exclusive", "reverse", "linear_before_reset", "t
 
 
 def test(bench: Workbench) -> Tried | str:
+    """The file's numbers in the module's calls, and the module's numbers in the file's nodes."""
+    return bench.whatif(partial(_variants, bench), cure=lambda: _mended(bench))
+
+
+def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
+    """Every argument of a call with each value that the file, or another convention, has for it."""
+    import torch
+
+    from onnxproof.causes._whatif import VIEWS, Variant, instead, with_arguments
+
+    code = _CALL_CODES.get(entry.op, "attribute")
+    if entry.op == "convolution":
+        for node in bench.nodes[:2]:
+            given = {name: list(attribute(node, theirs)) for name, theirs in _CONV.items() if attribute(node, theirs) is not None}
+            pads = attribute(node, "pads")
+            if pads is not None:
+                given["padding"] = list(pads[: len(pads) // 2])
+            yield Variant(what=f"with {', '.join(f'{n}={v}' for n, v in given.items())}", change=with_arguments(**given))
+    for other in _ACTIVATIONS if entry.op in _ACTIVATIONS else ():
+        if other != entry.op:
+            yield Variant(what=f"as `{other}`", change=instead(lambda x, *rest, f=other: getattr(torch.nn.functional, f)(x)))
+    for name, value in entry.arguments.items() if entry.op not in VIEWS else ():
+        for other in _others(bench, name, value):
+            if other != value or type(other) is not type(value):
+                idle = name == "other" and (entry.op, other) in (("mul", 1), ("div", 1), ("add", 0), ("sub", 0))
+                yield Variant(what=f"with {name}={other} instead of {value}", change=with_arguments(**{name: other}), code="missing-op" if idle else code)
+
+
+def _others(bench: Workbench, name: str, value: Any) -> list[Any]:
+    floats, lists = _written(bench)
+    if isinstance(value, bool):
+        return [not value]
+    if name in ("approximate",):
+        return ["none", "tanh"]
+    if name in ("dim", "axis") and isinstance(value, int):
+        return list(range(-4, 4))
+    if isinstance(value, float) or (name in ("eps", "scale", "negative_slope", "alpha", "beta", "correction", "threshold", "p", "ord", "other", "value") and (value is None or isinstance(value, int))):
+        return [*floats, 1e-5, 1e-6, 1e-12, 0.0, 1.0, 2.0]
+    if isinstance(value, list) and value and all(isinstance(v, int) for v in value):
+        return [*[v for v in lists if len(v) == len(value)], [1] * len(value), [0] * len(value), value[::-1]]
+    if isinstance(value, int):
+        return [*(int(v) for v in floats if v == int(v)), 0, 1, -value, value - 1, value + 1]
+    return []
+
+
+def _written(bench: Workbench) -> tuple[list[float], list[list[int]]]:
+    """The numbers of the located nodes: attributes and small constants."""
+    floats: list[float] = []
+    lists: list[list[int]] = []
+    for node in bench.around:
+        for a in node.attribute:
+            value = onnx.helper.get_attribute_value(a)
+            if isinstance(value, int | float):
+                floats.append(float(value))
+            elif isinstance(value, list) and value and isinstance(value[0], int):
+                lists += [list(value), list(value[: len(value) // 2])]
+        floats += [float(v) for _, _, array in bench.constants(node) if array.size <= 4 and array.dtype.kind in "fi" for v in array.reshape(-1)]
+    return [v for v in dict.fromkeys(floats) if np.isfinite(v)][:12], lists
+
+
+def _mended(bench: Workbench) -> Tried | str:
     """Try every other value an attribute of the named nodes could have, the module's own first."""
     best: Tried | None = None
     for node in bench.around:
@@ -51,7 +120,7 @@ def test(bench: Workbench) -> Tried | str:
             after = bench.distance(model)
             if best is None or after < best.after:
                 what = f"`{name}` of {node.name or node.output[0]} ({node.op_type}) is {_say(old)}, and {_say(new)} gives what the module gives"
-                code = _CODES.get(node.op_type, "train-mode" if name == "training_mode" else "attribute")
+                code = _CODES.get(node.op_type, {"training_mode": "train-mode", "clip": "clipping"}.get(name, "attribute"))
                 best = Tried(proven=bench.cured(after), evidence=what, after=after, code=code, model=model,
                              fix=Fix(kind="graph", what=f"set `{name}` of {node.name or node.output[0]} to {_say(new)}"))
             if bench.cured(after):
@@ -129,6 +198,8 @@ def _options(bench: Workbench, node: onnx.NodeProto) -> Iterator[tuple[str, Any,
 
 
 def _values(name: str, now: Any, theirs: list[float], node: onnx.NodeProto) -> list[Any]:
+    if name in ("clip", "activations"):
+        return [None]  # a recurrent cell without it
     if name in _STRINGS:
         return list(_STRINGS[name])
     if name in _FLAGS:

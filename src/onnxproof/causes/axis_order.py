@@ -13,6 +13,9 @@ Example: `Tensor.unfold` with as many windows as the window is long.
 """
 
 import itertools
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
 
 import onnx
 
@@ -20,12 +23,39 @@ from onnxproof.causes._swap import other_order
 from onnxproof.causes._workbench import Tried, Workbench, attribute, set_attribute
 from onnxproof.types import Fix
 
+if TYPE_CHECKING:
+    from onnxproof.causes._whatif import Variant
+    from onnxproof.locate._trace import Entry
+
 TITLE = "axes or operands stand in another order"
 PRICE = 16
+_PAST = ("past", "cache", "pk", "pv", "key_cache", "value_cache")
 
 
 def test(bench: Workbench) -> Tried | str:
-    """Other permutations at and after the located nodes, and their operands exchanged."""
+    """Other orders of axes and operands in the module's own calls, and in the located nodes."""
+    return bench.whatif(partial(_variants, bench), views=True, cure=lambda: _turned_back(bench))
+
+
+def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
+    import torch
+
+    from onnxproof.causes._whatif import Variant, instead, skipped, with_arguments
+
+    shape = entry.sketch.shape
+    if entry.op in ("transpose", "permute", "t"):
+        yield Variant(what="left out", change=skipped())
+    if entry.op == "permute":
+        for order in itertools.islice(itertools.permutations(range(len(shape))), 720):
+            yield Variant(what=f"with dims={list(order)}", change=with_arguments(dims=list(order)))
+    if entry.op == "cat":
+        code = "cache" if any(i.name.lower().startswith(_PAST) for i in bench.scene.signature.inputs) else ""
+        yield Variant(what="in the reverse order", change=instead(lambda tensors, *rest: torch.cat(list(tensors)[::-1], *rest)), code=code)
+    if entry.op in ("sub", "div", "matmul", "mm", "bmm", "pow"):
+        yield Variant(what="with its operands exchanged", change=instead(lambda a, b: getattr(torch, entry.op)(torch.as_tensor(b), a)))
+
+
+def _turned_back(bench: Workbench) -> Tried | str:
     swapped = other_order(bench, ("Concat", "Sub", "Div", "Where", "MatMul", "Pow"))
     if swapped is not None:
         node, model, after = swapped

@@ -29,10 +29,21 @@ def test(bench: Workbench) -> Tried | str:
         if len(bad) < 2 or good & bad or dim.example in bad:
             continue
         if good == {dim.example}:
-            return Tried(proven=True, after=0.0, evidence=f"right at {dim.name}={dim.example}, wrong at {_list(bad)}: every case of those sizes")
+            cached = all("past" in i.name or "cache" in i.name for i in bench.scene.signature.inputs if dim.name in i.dims)
+            return Tried(proven=True, after=0.0, code="cache" if cached else "", evidence=f"right at {dim.name}={dim.example}, wrong at {_list(bad)}: every case of those sizes")
         if good and (max(good) < min(bad) or max(bad) < min(good)):
-            return Tried(proven=True, after=0.0, code="baked-branch", evidence=f"right at {dim.name}={_list(good)}, wrong at {_list(bad)}: a branch on the size was frozen")
+            return Tried(proven=_takes_another_way(bench), after=0.0, code="baked-branch",
+                         evidence=f"right at {dim.name}={_list(good)}, wrong at {_list(bad)}, and the module takes another way there than for its example: a branch on the size was frozen")
     return "no dim separates the cases that agree from those that don't"
+
+
+def _takes_another_way(bench: Workbench) -> bool:
+    """True when the module calls other operations for the witness than for its example."""
+    if bench.scene.wide is None:
+        return False
+    from onnxproof.causes import _whatif
+
+    return _whatif.ways_differ(bench)
 
 
 def _list(sizes: set[int]) -> str:

@@ -13,7 +13,9 @@ How to fix it: take the mended file; write guards with `clamp(min=...)` rather t
 Example: ReLU6 written as ReLU.
 """
 
+from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
@@ -21,12 +23,21 @@ import onnx
 from onnxproof.causes._workbench import Tried, Workbench
 from onnxproof.types import Fix
 
+if TYPE_CHECKING:
+    from onnxproof.causes._whatif import Variant
+    from onnxproof.locate._trace import Entry
+
 TITLE = "a bound was dropped or moved"
 PRICE = 18
 _CLAMPS = ("clamp", "clamp_", "clamp_min", "clamp_max", "hardtanh", "hardtanh_", "relu6", "clip", "relu")
 
 
 def test(bench: Workbench) -> Tried | str:
+    """Take the module's bounds away, and put them back into the file."""
+    return bench.whatif(_variants, cure=lambda: _clipped(bench))
+
+
+def _clipped(bench: Workbench) -> Tried | str:
     """Clip at the module's own bounds: in the place of the located Clip, or behind the located node."""
     bounds = list(dict.fromkeys(_bounds(bench)))
     for node in bench.nodes[:4]:
@@ -37,6 +48,16 @@ def test(bench: Workbench) -> Tried | str:
                 return Tried(proven=True, after=after, model=model, evidence=f"with a Clip to [{low}, {high}] at {node.name or node.output[0]} the answers are right",
                              fix=Fix(kind="graph", what=f"clip {node.name or node.output[0]} to [{low}, {high}]"))
     return "no bound of the module mends a named node"
+
+
+def _variants(entry: "Entry") -> "Iterator[Variant]":
+    from onnxproof.causes._whatif import Variant, skipped, with_arguments
+
+    if entry.op in _CLAMPS:
+        yield Variant(what="left out", change=skipped())
+        for name in ("min", "max", "min_val", "max_val"):
+            if entry.arguments.get(name) is not None:
+                yield Variant(what=f"without its bound {name}={entry.arguments[name]}", change=with_arguments(**{name: None}))
 
 
 def _bounds(bench: Workbench) -> list[tuple[float | None, float | None]]:

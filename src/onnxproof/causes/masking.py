@@ -14,19 +14,79 @@ How to fix it: trace with a padded example, guard fully masked rows with `torch.
 Example: scaled_dot_product_attention with a row of the mask all false.
 """
 
-from typing import Any
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onnxproof.causes._workbench import Tried, Workbench
 from onnxproof.locate._match import relative
 
+if TYPE_CHECKING:
+    from onnxproof.causes._whatif import Variant
+    from onnxproof.locate._trace import Entry
+
 TITLE = "a mask is not applied as the module applies it"
 PRICE = 7
 
 
 def test(bench: Workbench) -> Tried | str:
-    """Ignore, invert and fill the mask on the reference's side, or fill the fully masked rows on both."""
+    """Ignore, invert and fill the mask on the reference's side, or fill the fully masked rows on both; then each masking call inside the module."""
+    by_input = _by_input(bench)
+    return by_input if isinstance(by_input, Tried) else bench.whatif(partial(_variants, bench))
+
+
+def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
+    import torch
+
+    from onnxproof.causes._whatif import Variant, instead, skipped, with_arguments
+
+    entries = bench.scene.entries
+    code = "nan-handling" if any(entries[i].op in ("isnan", "isinf", "isfinite") for i in entry.inputs) else "masking"
+    if entry.op in ("masked_fill", "masked_fill_"):
+        yield Variant(what="left out", change=skipped(), code=code)
+        yield Variant(what="with its mask inverted", change=instead(lambda x, mask, value: x.masked_fill(~mask, value)), code=code)
+        for value in _hiding(bench):
+            yield Variant(what=f"filling with {value:g}", change=instead(lambda x, mask, _, v=value: x.masked_fill(mask, v)), code=code)
+    if entry.op == "where":
+        yield Variant(what="always taking its first value", change=instead(lambda mask, a, b: torch.broadcast_tensors(mask, torch.as_tensor(a), torch.as_tensor(b))[1].clone()), code=code)
+        yield Variant(what="always taking its second value", change=instead(lambda mask, a, b: torch.broadcast_tensors(mask, torch.as_tensor(a), torch.as_tensor(b))[2].clone()), code=code)
+        yield Variant(what="with its condition inverted", change=instead(lambda mask, a, b: torch.where(~mask, a, b)), code=code)
+        for value in _hiding(bench):
+            yield Variant(what=f"hiding with {value:g}", change=instead(lambda mask, a, b, v=value: torch.where(mask, a, torch.full_like(torch.as_tensor(a), v))), code=code)
+    if entry.op in ("tril", "triu", "tril_", "triu_"):
+        diagonal = entry.arguments.get("diagonal", 0)
+        for other in (diagonal - 1, diagonal + 1):
+            yield Variant(what=f"with diagonal={other}", change=with_arguments(diagonal=other))
+        yield Variant(what="left out", change=skipped())
+    if entry.dtype == "bool" and entry.op in ("logical_and", "logical_or", "__and__", "bitwise_and", "bitwise_or", "__or__", "mul"):
+        yield Variant(what="without its second operand", change=skipped())
+        yield Variant(what="without its first operand", change=skipped(1))
+    if entry.op in ("logical_not", "bitwise_not"):
+        yield Variant(what="left out", change=skipped())
+    if entry.op == "_safe_softmax":
+        yield Variant(what="as a plain softmax", change=instead(lambda x, dim, *rest: torch.softmax(x, dim)))
+    if entry.op == "mul" and len(entry.inputs) == 2:  # a mask that is multiplied: hidden places become zero
+        for place in (0, 1):
+            if _is_flag(bench, entry.inputs[1 - place]):
+                yield Variant(what="without its mask", change=skipped(place))
+
+
+def _is_flag(bench: Workbench, place: int) -> bool:
+    value = bench.scene.fetch(place)
+    return value is not None and value.size > 1 and bool(np.isin(value, (0, 1)).all())
+
+
+def _hiding(bench: Workbench) -> list[float]:
+    """Large negative numbers that the file holds: what it hides places with."""
+    from onnxproof.onnxfile import constants
+
+    values = {float(v) for array in constants(bench.scene.file).values() if array.dtype.kind == "f" for v in array.reshape(-1) if v < -10 or v == 0}
+    return sorted(values)[:6]
+
+
+def _by_input(bench: Workbench) -> Tried | str:
     case, oracle = bench.scene.case, bench.scene.oracle
     masks = [n for n, a in case.inputs.items() if a.ndim and _is_mask(n, a)]
     if not masks:

@@ -13,30 +13,28 @@ How to fix it: write out of place (`torch.where`, `index_put`), or export with `
 Example: a write through a transposed view.
 """
 
-import numpy as np
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from onnxproof.causes._workbench import Tried, Workbench
 
-TITLE = "an operation of the module is missing from the file"
+if TYPE_CHECKING:
+    from onnxproof.causes._whatif import Variant
+    from onnxproof.locate._trace import Entry
+
+TITLE = "what the module writes in place is lost in the file"
 PRICE = 40
+_WRITES = frozenset({"copy_", "copy", "index_put", "index_put_", "slice_scatter", "select_scatter", "fill_", "zero_", "index_fill_", "masked_fill_", "scatter_"})
 
 
 def test(bench: Workbench) -> Tried | str:
-    """Give the located node what the module gives its own operation."""
-    for node in bench.nodes[:1]:
-        entry = bench.counterpart(node)
-        if entry is None:
-            continue
-        for source in entry.inputs:
-            given = bench.scene.entries[source]
-            value = bench.scene.fetch(source)
-            if value is None or value.dtype.kind != "f" or source in bench.scene.matched:
-                continue
-            for place in range(len(node.input)):
-                after = bench.distance(bench.with_constant(node, place, np.asarray(value, np.float32)))
-                if bench.cured(after):
-                    write = given.op.endswith("_") or given.op in ("copy", "slice_scatter", "select_scatter", "index_put")
-                    where = f" ({given.source.file}:{given.source.line}: `{given.source.text}`)" if given.source else ""
-                    return Tried(proven=True, after=after, code="mutation" if write else "missing-op",
-                                 evidence=f"{node.name or node.output[0]} is right when it reads what `{given.op}` made{where}; the file has no such step")
-    return "giving the named nodes the module's own inputs does not mend them"
+    """Leave each suspected call out of the module: what was written stays unwritten, what was combined stays single."""
+    return bench.whatif(_variants)
+
+
+def _variants(entry: "Entry") -> "Iterator[Variant]":
+    from onnxproof.causes._whatif import Variant, skipped
+
+    code = "mutation" if entry.op in _WRITES or entry.op.endswith("_") else "missing-op"
+    for place in range(max(1, min(len(entry.inputs), 2))):
+        yield Variant(what="left out" if place == 0 else "left out (its second operand goes through)", change=skipped(place), code=code)

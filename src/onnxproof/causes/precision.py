@@ -17,7 +17,7 @@ from functools import partial
 import onnx
 
 from onnxproof.causes._workbench import Tried, Workbench, attribute
-from onnxproof.types import Fix
+from onnxproof.types import Fix, Stage
 
 TITLE = "numbers pass through a narrower type"
 PRICE = 8
@@ -26,6 +26,17 @@ _INTEGERS = {onnx.TensorProto.INT32: "int32", onnx.TensorProto.INT16: "int16", o
 
 
 def test(bench: Workbench) -> Tried | str:
+    """Take narrowing casts out; where the standard itself loses the digits, that is the cause."""
+    if bench.where.stage is Stage.PRECISION and bench.guilty is not None:
+        tried = _uncast(bench)
+        read = bench.value(bench.guilty.input[0])
+        whole = read is not None and read.dtype.kind in "iu"
+        return tried if isinstance(tried, Tried) else Tried(proven=True, after=0.0, code="integer-width" if whole else "precision",
+                                                            evidence=f"{bench.where.evidence}: {bench.where.nodes[0]} ({bench.guilty.op_type}) loses what it computes")
+    return _uncast(bench)
+
+
+def _uncast(bench: Workbench) -> Tried | str:
     """Take narrowing casts out: the located ones first, then each other, then all."""
     casts = [n for n in bench.model.graph.node if n.op_type == "Cast" and attribute(n, "to") in {**_FLOATS, **_INTEGERS}]
     if not casts:

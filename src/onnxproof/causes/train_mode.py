@@ -12,6 +12,8 @@ Example: a classifier that is right on large batches and useless on single image
 """
 
 import copy
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import onnx
 import torch
@@ -22,12 +24,29 @@ from onnxproof.causes._workbench import Tried, Workbench, attribute, set_attribu
 from onnxproof.locate._match import relative
 from onnxproof.types import Fix
 
+if TYPE_CHECKING:
+    from onnxproof.causes._whatif import Variant
+    from onnxproof.locate._trace import Entry
+
 TITLE = "the file was made in training mode"
 PRICE = 10
 
 
 def test(bench: Workbench) -> Tried | str:
-    """Put the reference into training mode and see whether it gives what the candidate gives."""
+    """Put the reference, or one of its normalisations, into the other mode and see whether it gives what the candidate gives."""
+    whole = _whole(bench)
+    return whole if isinstance(whole, Tried) else bench.whatif(_variants)
+
+
+def _variants(entry: "Entry") -> "Iterator[Variant]":
+    from onnxproof.causes._whatif import Variant, with_arguments
+
+    if "batch_norm" in entry.op and "training" in entry.arguments:
+        other = not entry.arguments["training"]
+        yield Variant(what="by the statistics of the batch" if other else "by the running statistics", change=with_arguments(training=other))
+
+
+def _whole(bench: Workbench) -> Tried | str:
     session = getattr(bench.scene.oracle, "session", None)
     norms = [m for m in session.module.modules() if isinstance(m, torch.nn.modules.batchnorm._NormBase)] if session is not None and hasattr(session.module, "modules") else []
     if session is None or not norms:

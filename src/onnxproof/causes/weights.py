@@ -16,7 +16,8 @@ Example: two LayerNorm weights of one shape read from each other's offset.
 
 import itertools
 from collections.abc import Iterator
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
@@ -25,6 +26,10 @@ import onnx
 from onnxproof.backends.torch import to_numpy
 from onnxproof.causes._workbench import Array, Tried, Workbench
 from onnxproof.types import Fix
+
+if TYPE_CHECKING:
+    from onnxproof.causes._whatif import Variant
+    from onnxproof.locate._trace import Entry
 
 TITLE = "the weights in the file are not the module's"
 PRICE = 20
@@ -54,7 +59,30 @@ def test(bench: Workbench) -> Tried | str:
         after = bench.distance(model)
         if after < bench.before / 5:
             return Tried(proven=False, evidence="; ".join(told[:4]), after=after)
-    return "the constants of the named nodes are the module's parameters"
+    return bench.whatif(partial(_variants, bench))
+
+
+def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
+    """The module's own call with the constants of each located node in the place of its parameters."""
+    import torch
+
+    from onnxproof.causes._whatif import Variant
+
+    for node in bench.nodes[:3]:
+        constants = [array.astype(np.float64) for _, _, array in bench.constants(node) if array.dtype.kind == "f" and array.size > 1]
+
+        def change(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], constants: list[Array] = constants) -> Any:
+            left, taken = list(constants), list(args)
+            for place, value in enumerate(args):
+                if isinstance(value, torch.Tensor) and place > 0 and left:
+                    fitting = next((k for k, array in enumerate(left) if array.size == value.numel()), None)
+                    if fitting is not None:
+                        array = left.pop(fitting)
+                        taken[place] = torch.from_numpy(np.ascontiguousarray(array.reshape(tuple(value.shape)))).to(value.dtype)
+            return func(*taken, **kwargs)
+
+        if constants:
+            yield Variant(what=f"with the constants of {node.name or node.output[0]} for its parameters", change=change)
 
 
 def _by_name(bench: Workbench, parameters: dict[str, Array]) -> Tried | None:
@@ -78,7 +106,7 @@ def _mend(bench: Workbench, model: onnx.ModelProto, node: onnx.NodeProto, pool: 
     best: tuple[float, onnx.ModelProto, str, str] | None = None
     start = bench.distance(model)
     for place, name, value in bench.constants(node):
-        if value.size < 2 or value.dtype.kind != "f":
+        if value.dtype.kind != "f" or (value.size < 2 and name not in dict(pool)):
             continue
         options = [(label, array) for label, array in pool if array.shape == value.shape]
         if any(np.array_equal(array.astype(value.dtype), value) for _, array in options) and len(options) == 1:
@@ -109,6 +137,9 @@ def _kind(bench: Workbench, node: onnx.NodeProto, name: str, label: str, value: 
         image = node.op_type == "Conv" and value.shape[1] == 3 and node.input[0] in {i.name for i in bench.model.graph.input}
         if image and _alike(value[:, ::-1], true):
             return f"the input channels of `{name}` are reversed (RGB and BGR)", "preprocessing"
+        first = node.op_type in ("Sub", "Div", "Mul", "Add") and value.size == 3 and any(len(i.shape) == 4 and 3 in i.shape for i in bench.scene.signature.inputs)
+        if first and _alike(value.reshape(-1)[::-1], true.reshape(-1)):
+            return f"`{name}` holds `{label}` in the reverse order of channels (RGB and BGR)", "preprocessing"
         return f"`{name}` of {place} holds the numbers of `{label}` in another order", "weight-layout"
     other = next((text for text, array in pool if array.shape == value.shape and np.array_equal(array.astype(value.dtype), value)), None)
     return (f"`{name}` of {place} holds `{other}`; it should be `{label}`", "weights") if other else (f"`{name}` of {place} differs from `{label}`", "weights")

@@ -25,7 +25,7 @@ _FAULTS = 4
 def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
     """Compare, find the front, confirm it by counterfactual, and look for further faults behind it."""
     graph = Graph.of(scene.file)
-    entries, fetch = _entries(scene)
+    wide, entries, fetch = _entries(scene)
     feeds = feed(scene.case.inputs, scene.signature)
     tolerance = float(np.clip(ideal / 1000, 3e-7, 1e-5))
     names = list(session.output_names)
@@ -57,7 +57,7 @@ def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
             break
         cured[found.values[place]] = value
     assert first is not None
-    scene.entries, scene.fetch = entries, fetch
+    scene.entries, scene.fetch, scene.wide = entries, fetch, wide
     ranked = list(dict.fromkeys([*guilty, *first.suspects]))[:12] or _makers(graph, scene)
     confirmed = set(guilty)
     for place in ranked:
@@ -130,8 +130,8 @@ def _counterparts(graph: Graph, place: int, found: Front, entries: Sequence[Entr
     return sorted(same, key=lambda e: distance(value, e.sketch))
 
 
-def _entries(scene: Any) -> tuple[list[Entry], Any]:
-    """The module's values in float64, and a way to have one of them again."""
+def _entries(scene: Any) -> tuple[Any, list[Entry], Any]:
+    """The module in float64, its values, and a way to have one of them again."""
     subject_session = TruthSession(scene.oracle.session.module, scene.oracle.session._args, scene.oracle.session._kwargs).session
     entries = trace(subject_session, scene.case.inputs)
     kept: dict[int, Array] = {}
@@ -142,7 +142,7 @@ def _entries(scene: Any) -> tuple[list[Entry], Any]:
             kept.update(values(subject_session, scene.case.inputs, near))
         return kept.get(place)
 
-    return entries, fetch
+    return subject_session, entries, fetch
 
 
 def _name(graph: Graph, place: int, entry: Entry | None, ratio: float, why: str) -> Suspect:

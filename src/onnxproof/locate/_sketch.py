@@ -4,6 +4,7 @@ Random projections give the distance of two tensors in the same order; projectio
 whatever the layout, since exporters transpose and reshape freely.
 """
 
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,8 @@ _BLOCK = 4096
 _SORTED_MOST = 1 << 22
 _BOUND = 1e30
 """Masks are -inf on one side and the lowest float on the other: beyond this they are the same."""
+_OTHER = 1e-3
+"""The least distance of two arrays of integers that are not equal."""
 _BASE = np.random.default_rng(5).standard_normal((_BLOCK, _WIDTH))
 
 
@@ -31,6 +34,8 @@ class Sketch:
     """Integers and booleans: equal or not."""
     ordered: Array
     unordered: Array | None
+    digest: int = 0
+    """Of integers every bit: beyond 2**53 a float no longer tells two of them apart."""
 
     @property
     def telling(self) -> bool:
@@ -52,7 +57,7 @@ def sketch(array: Array) -> Sketch:
     scaled = np.clip(flat, -1e3 * max(rms, 1e-300), 1e3 * max(rms, 1e-300)) if modest.size != flat.size else flat
     unordered = _project(np.sort(scaled)) if flat.size <= _SORTED_MOST else None
     return Sketch(shape=tuple(array.shape), count=flat.size, rms=rms, spread=float(modest.std()) if modest.size else 0.0, nans=nans, exact=exact,
-                  ordered=_project(scaled), unordered=unordered)
+                  ordered=_project(scaled), unordered=unordered, digest=zlib.crc32(np.ascontiguousarray(array).astype(np.int64).tobytes()) if exact else 0)
 
 
 def distance(a: Sketch, b: Sketch, *, any_order: bool = False) -> float:
@@ -63,6 +68,8 @@ def distance(a: Sketch, b: Sketch, *, any_order: bool = False) -> float:
     if left is None or right is None:
         return float("inf")
     gap = float(np.sqrt(np.mean((left - right) ** 2)))
+    if a.exact and b.exact and a.digest != b.digest and not any_order:
+        return max(gap / max(a.rms, b.rms, 1e-300), _OTHER)
     scale = max(a.rms, b.rms)
     return float((gap / scale if scale else 0.0) + abs(a.nans - b.nans) ** 0.5)
 

@@ -34,6 +34,8 @@ class Entry:
     arguments: dict[str, Any] = field(default_factory=dict)
     outer: int | None = None
     """Where it stems from taking an operation apart: the entry of that whole operation."""
+    call: int = -1
+    """Which call of the forward pass made it, counted from 0: the same in every pass that takes the same way."""
 
 
 class Recorder(Mode):
@@ -45,15 +47,17 @@ class Recorder(Mode):
         self.kept: dict[int, Array] = {}
         self._wanted = frozenset(wanted)
         self._sketching = not wanted
-        self._written: dict[int, tuple[int, str, Source | None]] = {}
+        self._written: dict[int, tuple[int, str, Source | None, int]] = {}
         self._names, self._stack = names, [""]
         self._depth = 0
+        self._calls = -1
         self._parts = _decompositions()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run, record, and record the steps inside."""
         kwargs = kwargs or {}
         begin = len(self.entries)
+        self._calls += self._depth == 0
         if self._depth == 0 and func in self._parts and not func._schema.is_mutable:
             self._take_apart(func, args, kwargs)
         end = len(self.entries)
@@ -70,7 +74,7 @@ class Recorder(Mode):
     def _note_write(self, func: Any, args: Any) -> None:
         """Remember that a storage was written to: whoever reads it through another view reads something new."""
         if args and isinstance(args[0], torch.Tensor):
-            self._written[args[0].untyped_storage().data_ptr()] = (len(self.entries), func._schema.name.split("::")[-1], _user_line())
+            self._written[args[0].untyped_storage().data_ptr()] = (len(self.entries), func._schema.name.split("::")[-1], _user_line(), self._calls)
 
     def _entry(self, tensor: torch.Tensor) -> int | None:
         """The entry of a tensor; a new one where it was written to since."""
@@ -79,7 +83,7 @@ class Recorder(Mode):
         if write is None or known is None or known >= write[0]:
             return known
         self.entries.append(Entry(place=len(self.entries), op=write[1], sketch=sketch(to_numpy(tensor)) if self._sketching else _BLANK, dtype=str(tensor.dtype).removeprefix("torch."),
-                                  inputs=(known,), module=self._stack[-1], source=write[2]))
+                                  inputs=(known,), module=self._stack[-1], source=write[2], call=write[3]))
         self._keep(tensor)
         tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
         return len(self.entries) - 1
@@ -107,7 +111,7 @@ class Recorder(Mode):
         except (RuntimeError, TypeError):
             return
         self.entries.append(Entry(place=len(self.entries), op=func._schema.name.split("::")[-1], sketch=made, dtype=str(tensor.dtype).removeprefix("torch."),
-                                  inputs=inputs, module=self._stack[-1], source=_user_line(), arguments=plain))
+                                  inputs=inputs, module=self._stack[-1], source=_user_line(), arguments=plain, call=self._calls))
         self._keep(tensor)
         tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
 
@@ -138,10 +142,24 @@ def values(session: TorchSession, inputs: Mapping[str, Array], places: Collectio
     return _traced(session, inputs, places).kept
 
 
+def run_under(session: TorchSession, inputs: Mapping[str, Array], mode: Mode) -> list[Array]:
+    """One forward pass in float64 whose every call goes through `mode`; attention by its plain formula, as the standard has it."""
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    tensors = _widened(inputs)
+    with sdpa_kernel(SDPBackend.MATH), Promote(), mode:
+        outputs = session.call(tensors)
+    return [to_numpy(tensor) for _, tensor in outputs]
+
+
+def _widened(inputs: Mapping[str, Array]) -> dict[str, torch.Tensor]:
+    tensors = {name: from_numpy(array) for name, array in inputs.items()}
+    return {n: t.double() if t.is_floating_point() else t for n, t in tensors.items()}
+
+
 def _traced(session: TorchSession, inputs: Mapping[str, Array], wanted: Collection[int]) -> Recorder:
     recorder = Recorder({id(m): name for name, m in session.module.named_modules()} if hasattr(session.module, "named_modules") else {}, wanted)
-    tensors = {name: from_numpy(array) for name, array in inputs.items()}
-    tensors = {n: t.double() if t.is_floating_point() else t for n, t in tensors.items()}
+    tensors = _widened(inputs)
     for name, tensor in tensors.items():
         recorder.entries.append(Entry(place=len(recorder.entries), op=f"input {name}", sketch=sketch(to_numpy(tensor)), dtype=str(inputs[name].dtype),
                                       inputs=(), module="", source=None))

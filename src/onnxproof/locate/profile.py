@@ -32,8 +32,8 @@ def of_matched(graph: Graph, matched: Mapping[str, Any], wrong: Mapping[int, flo
 
 
 def of_values(graph: Graph, gaps: Mapping[str, float], noise: float) -> tuple[NodeGap, ...]:
-    """From the gap of each value."""
-    by_place = {place: max(found) for place, node in enumerate(graph.nodes) if (found := [gaps[name] for name in node.output if name in gaps])}
+    """From the gap of each value; what does not depend on the inputs has no noise."""
+    by_place = {place: max(found) for place, node in enumerate(graph.nodes) if (found := [gaps[name] for name in node.output if name in gaps and name not in graph.static])}
     return steps(graph, by_place, noise)
 
 

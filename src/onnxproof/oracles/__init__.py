@@ -42,6 +42,9 @@ class Oracle(Protocol):
     def ties(self, inputs: Mapping[str, Array], rule: str) -> list[Array] | None:
         """The reference with exact ties broken by `rule` (first or last), or None where it can't be."""
 
+    def parameter(self, name: str) -> Array | None:
+        """The reference's own weight of that name, or None."""
+
     def findings(self) -> Sequence[str]:
         """What was noticed about the reference while it ran, such as state kept between calls."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxproof import onnxfile
 from onnxproof.backends import Session, ort, reference
-from onnxproof.cases._learn import table_rows
+from onnxproof.cases._learn import lookups
 from onnxproof.cases._space import as_dtype
 from onnxproof.errors import InputError, ModelError, Refused
 from onnxproof.execute import Clock
@@ -77,6 +77,10 @@ class GraphOracle:
         """None: the runtime breaks ties in its own way only."""
         return None
 
+    def parameter(self, name: str) -> Array | None:
+        """None: two files are compared by what they say, not by what they hold."""
+        return None
+
     def findings(self) -> Sequence[str]:
         """Nothing: a graph keeps no state."""
         return ()
@@ -118,8 +122,8 @@ def _array(value: Any) -> Array:
 
 def _made(file: onnxfile.OnnxFile) -> dict[str, Array]:
     """Inputs that fit the file: normal floats, ids within their tables, masks that hide nothing."""
-    rng, rows = np.random.default_rng(0), table_rows(file)
-    return {port.name: _filled(port, rows.get(port.name, 10), rng) for port in file.inputs}
+    rng, tables = np.random.default_rng(0), lookups(file)
+    return {port.name: _filled(port, min(tables.get(port.name, {}).values(), default=10), rng) for port in file.inputs}
 
 
 def _filled(port: onnxfile.Port, rows: int, rng: np.random.Generator) -> Array:

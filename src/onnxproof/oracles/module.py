@@ -101,6 +101,13 @@ class ModuleOracle:
         except (RuntimeError, TypeError, NotImplementedError):
             return None
 
+    def parameter(self, name: str) -> Array | None:
+        """A parameter or buffer by the name that exporters keep."""
+        try:
+            return to_numpy(self._session.module.get_parameter(name))
+        except AttributeError:
+            return None
+
     def findings(self) -> Sequence[str]:
         """State that a forward pass changed."""
         return sorted(self._session._keeper.changed)

@@ -1,0 +1,208 @@
+"""Put the fault into the reference: run the module with one of its own operations changed, and see what it then says.
+
+Where the module with the fault in it gives the candidate's answers, on an input on which the two differ, the fault is
+what the candidate has. A try costs one forward pass.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch.utils._python_dispatch import _disable_current_modes
+
+from onnxproof.backends._mode import Mode, named_arguments
+from onnxproof.locate._match import relative
+from onnxproof.locate._trace import Entry, run_under
+
+if TYPE_CHECKING:
+    from onnxproof.causes._workbench import Workbench
+
+Change = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+"""What a call gives instead: from the operator, its arguments and its keyword arguments."""
+_PATIENCE_S = 5.0
+"""For one kind of cause: a try costs a forward pass, and there are twenty kinds."""
+_MOST_CALLS = 10
+VIEWS = frozenset({"view", "_unsafe_view", "reshape", "expand", "unsqueeze", "squeeze", "permute", "transpose", "t", "alias", "detach", "clone", "slice", "select",
+                   "split", "split_with_sizes", "unbind", "_to_copy", "lift_fresh", "contiguous", "_reshape_alias", "real"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One way in which a call may have gone wrong."""
+
+    what: str
+    """As a clause after the call's name: `with eps=1e-05`."""
+    change: Change
+    code: str = ""
+
+
+class _Changed(Mode):
+    """Counts calls as the recorder does, and changes those that are asked for."""
+
+    def __init__(self, changes: Mapping[int, Change]) -> None:
+        super().__init__()
+        self._changes, self._calls = changes, -1
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a call, or what stands for it."""
+        self._calls += 1
+        change = self._changes.get(self._calls)
+        if change is None:
+            return func(*args, **(kwargs or {}))
+        with _disable_current_modes():  # a narrower type is to stay narrow here
+            return change(func, args, kwargs or {})
+
+
+def distance(bench: "Workbench", changes: Mapping[int, Change]) -> float:
+    """How far the changed module is from the candidate's answers; infinite where it does not run."""
+    scene = bench.scene
+    if scene.wide is None or bench.found is None:
+        return float("inf")
+    try:
+        outputs = run_under(scene.wide, scene.case.inputs, _Changed(changes))
+    except Exception:  # a changed operation may not fit what follows: then it is not what happened
+        return float("inf")
+    if len(outputs) != len(bench.found):
+        return float("inf")
+    return max((relative(f, o) for f, o in zip(bench.found, outputs, strict=True)), default=float("inf"))
+
+
+def suspects(bench: "Workbench", *, views: bool = False) -> list[Entry]:
+    """The module's calls at which the file may go astray: the located nodes' own, then those whose inputs are in the file and whose result is not."""
+    entries = bench.scene.entries
+    known = {e.place for e in entries if e.place in bench.scene.matched or e.op.startswith("input ")}
+    for e in entries:
+        if e.op in VIEWS and e.inputs and all(i in known for i in e.inputs):
+            known.add(e.place)
+    own = [bench.counterpart(node) for node in bench.nodes[:2]]
+    front = [e for e in entries if e.place not in known and all(i in known for i in e.inputs)]
+    lines = {e.source for e in own if e is not None and e.source is not None} | {bench.where.source}
+    beside = [e for e in entries if e.source is not None and e.source in lines and e.place not in known]
+    if views:
+        front = [e for start in [*own, *front] if start is not None for e in _behind(entries, start)]
+    chosen: dict[int, Entry] = {}
+    for e in [*own, *front, *beside]:
+        whole = e if e is None or e.outer is None else entries[e.outer]
+        if whole is not None and whole.call >= 0:
+            chosen.setdefault(whole.call, whole)
+    return list(chosen.values())[:_MOST_CALLS]
+
+
+def _behind(entries: list[Entry], start: Entry) -> Iterator[Entry]:
+    """The views through which a call reads what it reads."""
+    waiting = [start.place]
+    while waiting:
+        entry = entries[waiting.pop()]
+        if entry.op in VIEWS:
+            yield entry
+        if entry is start or entry.op in VIEWS:
+            waiting += entry.inputs
+
+
+def alike(bench: "Workbench", entry: Entry) -> list[Entry]:
+    """Every call of the same operator from the same line: a loop or a stack of blocks has the fault in each."""
+    return [e for e in bench.scene.entries if e.outer is None and e.op == entry.op and e.source == entry.source and e.call >= 0]
+
+
+def search(bench: "Workbench", variants: Callable[[Entry], Iterable[Variant]], *, views: bool = False) -> "tuple[Entry, Variant, float] | None":
+    """The first variant of a suspected call with which the module says what the candidate says."""
+    until = time.perf_counter() + _PATIENCE_S
+    for entry in suspects(bench, views=views):
+        for variant in variants(entry):
+            for calls in _scopes(bench, entry):
+                if bench.late or time.perf_counter() > until:
+                    return None
+                after = distance(bench, dict.fromkeys(calls, variant.change))
+                if after <= bench.limit and after < bench.before / 5:
+                    return entry, variant, after
+    return None
+
+
+def _scopes(bench: "Workbench", entry: Entry) -> Iterator[list[int]]:
+    yield [entry.call]
+    every = sorted({e.call for e in alike(bench, entry)})
+    if len(every) > 1:
+        yield every
+
+
+class _Numbers(Mode):
+    """Notes the plain numbers that each call was given, and the one it gave where it gave one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, dict[str, Any], Any]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run and note."""
+        result = func(*args, **(kwargs or {}))
+        given = {name: value for name, value in named_arguments(func, args, kwargs).items() if _plain(value)}
+        self.calls.append((func._schema.name.split("::")[-1], given, result if isinstance(result, bool | int | float) else None))
+        return result
+
+
+def _plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_plain(v) for v in value)
+    return isinstance(value, bool | int | float)
+
+
+def ways_differ(bench: "Workbench") -> bool:
+    """True when the witness and the example make the module call other operations."""
+    here, there = _Numbers(), _Numbers()
+    try:
+        run_under(bench.scene.wide, bench.scene.case.inputs, here)
+        run_under(bench.scene.wide, bench.scene.oracle.example(), there)
+    except Exception:  # the module may refuse its own example in float64: then nothing can be said
+        return False
+    return [op for op, _, _ in here.calls] != [op for op, _, _ in there.calls]
+
+
+def numbers_of_example(bench: "Workbench") -> Iterator[tuple[int, str, Any, Change]]:
+    """The calls to which the example gave other numbers than the witness: which, the operator, the example's number, and the call with it."""
+    scene = bench.scene
+    here, there = _Numbers(), _Numbers()
+    try:
+        run_under(scene.wide, scene.case.inputs, here)
+        run_under(scene.wide, scene.oracle.example(), there)
+    except Exception:  # the module may refuse its own example in float64: then nothing can be said
+        return
+    for call, ((op, given, got), (other_op, other, number)) in enumerate(zip(here.calls, there.calls, strict=False)):
+        if op != other_op:
+            return
+        if got is not None and got != number:
+            yield call, op, number, _giving(number)
+        elif given != other:
+            changed = {name: value for name, value in other.items() if given.get(name) != value}
+            yield call, op, next(iter(changed.values()), None), with_arguments(**changed)
+
+
+def with_arguments(**changed: Any) -> Change:
+    """The same operator with other arguments, by the names of its schema."""
+    def change(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        names = [a.name for a in func._schema.arguments]
+        bound = named_arguments(func, args, kwargs) | changed
+        positional = [bound[name] for name in names if name in bound and not next(a for a in func._schema.arguments if a.name == name).kwarg_only]
+        keywords = {a.name: bound[a.name] for a in func._schema.arguments if a.kwarg_only and a.name in bound}
+        return func(*positional, **keywords)
+
+    return change
+
+
+def instead(function: Callable[..., Any]) -> Change:
+    """Another function of the same positional arguments."""
+    return lambda func, args, kwargs: function(*(v for n, v in named_arguments(func, args, kwargs).items() if n not in ("rounding_mode", "alpha")))
+
+
+def _giving(number: Any) -> Change:
+    return lambda func, args, kwargs: number
+
+
+def skipped(place: int = 0) -> Change:
+    """The call left out: one of its arguments goes through as it is."""
+    return lambda func, args, kwargs: args[place]
+
+
+def told(entry: Entry) -> str:
+    """A call in words, with its line."""
+    return f"`{entry.op}`" + (f" ({entry.source.file}:{entry.source.line}: `{entry.source.text}`)" if entry.source else "")
