@@ -115,6 +115,21 @@ def test_the_wheel_with_everything_verifies_a_module(beside: Path) -> None:
     assert "FAITHFUL" in told.stdout
 
 
+def test_the_wheel_brings_its_page_and_its_pytest_plug_in(beside: Path) -> None:
+    python = beside / "venv/bin/python"
+    done(python, "-m", "onnxproof.cli", "diff", "a.onnx", "a.onnx", "--budget", "1", "--json", "p.json", cwd=beside)
+    done(python, "-m", "onnxproof.cli", "report", "p.json", "-o", "r.html", cwd=beside)
+    assert "FAITHFUL" in (beside / "r.html").read_text(encoding="utf-8")
+    assert "--onnxproof-strict" in done(python, "-m", "pytest", "--help", cwd=beside), "the entry point is found without -p"
+
+
+def test_the_report_says_what_to_install(bare: Path) -> None:
+    told = run(bare / "venv/bin/onnxproof", "diff", "a.onnx", "a.onnx", "--html", "r.html", cwd=bare)
+    assert told.returncode == 2
+    assert "error[html-missing]" in told.stderr
+    assert "pip install 'onnxproof[html]'" in told.stderr
+
+
 def test_the_wheel_holds_the_package_and_its_licence_only(wheel: Path) -> None:
     import zipfile
 

@@ -146,3 +146,14 @@ def test_a_terminal_has_colours_and_a_bar_and_no_color_takes_the_colours_away() 
     quiet = on_a_terminal("diff", "a.onnx", "a.onnx", *QUICK, "--quiet")
     assert "s left" not in quiet
     assert len(quiet.strip().splitlines()) <= 3
+
+
+def test_a_stored_proof_is_reported_without_running_anything(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    large(20, ("ort",), 10).to_json(folder / "p.json")
+    assert main(["verify", "--from", "p.json", "--html", "r.html", "--junit", "-", "--noise-limit", "1e6"]) == 0
+    assert capsys.readouterr().out.startswith("<?xml")
+    assert 'data-chart="profile"' in (folder / "r.html").read_text(encoding="utf-8")
+    assert main(["explain", "p.json", "--markdown", "-"]) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("### ❌ DIVERGED")
+    assert "proven cause masking" in said.err

@@ -161,3 +161,12 @@ def test_every_proof_method_writes_its_form(tmp_path: Path) -> None:
     assert (tmp_path / "a.xml").read_text(encoding="utf-8") == junit_writer.dumps(proof)
     assert (tmp_path / "a.md").read_text(encoding="utf-8").startswith("### ✅ FAITHFUL")
     assert json.loads((tmp_path / "a.sarif").read_text())["version"] == "2.1.0"
+
+
+def test_every_kind_of_proof_has_a_page() -> None:
+    text = html_writer.page(list(ALL.values()))
+    assert text.count("<article ") == len(ALL)
+    for proof in ALL.values():
+        assert f">{proof.verdict.value}<" in text
+    assert "the runtime died" in text
+    assert html_writer.dumps(VACUOUS).count('class="chart"') == 0
