@@ -8,7 +8,7 @@ JOBS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint schema bench-overhead bench-clean bench-faults bench-locate clean
+.PHONY: help demo test lint schema reference screenshots docs bench-overhead bench-clean bench-faults bench-locate bench-report bench-baselines clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,16 @@ lint: $(READY)  ## ruff and mypy --strict
 schema: $(READY)  ## write docs/proof.schema.json anew from the dataclasses
 	$(BIN)/python -m onnxproof.report.schema > docs/proof.schema.json
 
+reference: $(READY)  ## write docs/reference anew from the commands and the causes
+	$(BIN)/python -m onnxproof.cli._reference docs/reference
+
+screenshots: $(READY)  ## photograph the report for the docs; needs chromium
+	$(BIN)/python -m bench.screenshots
+
+docs: $(READY)  ## the site, in site/
+	$(BIN)/python -m pip install --quiet 'mkdocs>=1.6,<2' 'pymdown-extensions>=10'
+	$(BIN)/mkdocs build --strict --site-dir site
+
 bench-overhead: $(READY)  ## what a verification costs beyond the forward passes that it runs
 	$(BIN)/python -m bench.overhead
 
@@ -47,5 +57,11 @@ bench-faults: $(BENCH_READY)  ## the scoreboard: faults caught and false alarms,
 bench-locate: $(BENCH_READY)  ## the price of naming the node, beside torch.onnx's verification and Polygraphy
 	$(BIN)/python -m bench.locate
 
+bench-report: $(READY)  ## the size of a large report, how fast it opens, what the pytest plug-in costs; needs chromium
+	$(BIN)/python -m bench.report
+
+bench-baselines: $(READY)  ## how much the noise ratios of healthy models move between runs
+	$(BIN)/python -m bench.baselines
+
 clean:  ## remove what the targets made
-	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis

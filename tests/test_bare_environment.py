@@ -78,7 +78,7 @@ def test_every_module_of_the_core_imports(bare: Path) -> None:
               "    try: importlib.import_module(info.name)\n"
               "    except ModuleNotFoundError as why: print(info.name, why.name)\n")
     lines = [line.split() for line in done(bare / "venv/bin/python", "-c", script, cwd=bare).splitlines()]
-    assert all(missing == "torch" for _, missing in lines)
+    assert all(missing in ("torch", "altair") for _, missing in lines)
     assert {name for name, _ in lines}.isdisjoint({"onnxproof.prove", "onnxproof.exporter", "onnxproof.demo", "onnxproof.diagnose", "onnxproof.trial"})
 
 
@@ -113,6 +113,21 @@ def test_the_wheel_with_everything_verifies_a_module(beside: Path) -> None:
     told = run(python, "-m", "onnxproof.cli", "verify", "model.py:build", "a.onnx", "--budget", "4", cwd=beside)
     assert told.returncode == 0, told.stdout + told.stderr
     assert "FAITHFUL" in told.stdout
+
+
+def test_the_wheel_brings_its_page_and_its_pytest_plug_in(beside: Path) -> None:
+    python = beside / "venv/bin/python"
+    done(python, "-m", "onnxproof.cli", "diff", "a.onnx", "a.onnx", "--budget", "1", "--json", "p.json", cwd=beside)
+    done(python, "-m", "onnxproof.cli", "report", "p.json", "-o", "r.html", cwd=beside)
+    assert "FAITHFUL" in (beside / "r.html").read_text(encoding="utf-8")
+    assert "--onnxproof-strict" in done(python, "-m", "pytest", "--help", cwd=beside), "the entry point is found without -p"
+
+
+def test_the_report_says_what_to_install(bare: Path) -> None:
+    told = run(bare / "venv/bin/onnxproof", "diff", "a.onnx", "a.onnx", "--html", "r.html", cwd=bare)
+    assert told.returncode == 2
+    assert "error[html-missing]" in told.stderr
+    assert "pip install 'onnxproof[html]'" in told.stderr
 
 
 def test_the_wheel_holds_the_package_and_its_licence_only(wheel: Path) -> None:

@@ -137,3 +137,56 @@ def test_colours_only_on_a_terminal() -> None:
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert terminal.console().no_color
+
+
+HOSTILE_NAME = "\x1b[31mred\x1b]0;owned\x07\u202e\r"
+
+
+def test_names_cannot_command_the_terminal() -> None:
+    from made_proofs import hostile
+
+    text = printed(hostile(), verbose=True, width=100) + printed(proof(Verdict.FAITHFUL, gap(HOSTILE_NAME, "g", 1.0), replay=HOSTILE_NAME))
+    assert all(c == "\n" or c.isprintable() for c in text)
+    assert "<U+001B>[31mred" in text
+
+
+@pytest.mark.parametrize("width", [30, 45, 60, 80, 120, 200])
+def test_every_width_has_a_table_that_fits_and_keeps_what_matters(width: int) -> None:
+    from made_proofs import large
+
+    lines = printed(replace(large(), replay="", causes=(), location=None), width=width).splitlines()
+    table = lines[next(i for i, line in enumerate(lines) if line.startswith("group")):]
+    assert all(len(line) <= width for line in table), max(table, key=len)
+    if width >= 45:
+        assert "x noise" in table[0]
+        assert "verdict" in table[0]
+        assert any(line.rstrip().endswith("diverged") for line in table)
+
+
+def test_a_bad_verdict_with_everything_is_one_screen() -> None:
+    from made_proofs import large
+
+    shown = printed(large(), width=100).splitlines()
+    assert len(shown) <= 30, len(shown)
+    assert len(printed(large(), width=100, verbose=True).splitlines()) > len(shown)
+    assert any("... and 10 more" in line for line in shown)
+
+
+def test_progress_says_what_is_running_and_the_time_left() -> None:
+    from onnxproof.cli import _progress
+    from onnxproof.prove import Progress
+
+    assert _progress.words(Progress(case="float-x-zeros", done=12, elapsed=20.4, budget=60.0)) == "12 cases, at most 40 s left, now float-x-zeros"
+    assert _progress.words(Progress(case="", done=12, elapsed=70.0, budget=60.0, step="looking for the node")) == "12 cases done, now looking for the node"
+    said: list[str] = []
+    report = _progress._seldom(lambda state: said.append(state.step), 1000.0, at_once=False)
+    for step in ("cases", "cases", "nodes", "nodes"):
+        report(Progress(case="", done=1, elapsed=1.0, budget=2.0, step=step))
+    assert said == ["nodes"]
+
+
+def test_what_fails_although_the_verdict_stands_is_said_first() -> None:
+    left = replace(proof(Verdict.FAITHFUL, *HEALTHY), findings=(Finding(code="baseline-grew", what="output `y` grew", help="torch 1 -> 2", fails=True),))
+    lines = printed(left).splitlines()
+    assert lines[1].strip() == "fails baseline-grew: output `y` grew"
+    assert lines[2].strip() == "= help: torch 1 -> 2"

@@ -43,13 +43,24 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
     where = locate(scene)
     if where is None:
         return proof
-    proof = replace(proof, location=where, scene=scene)
+    proof = replace(proof, location=where, scene=scene, profile=scene.profile)
     try:
         report = causes.explain(workbench(scene, where, proof, run), where, lambda model, options: _verify(run, model, options))
     except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
         failed = Finding(code="unexplained", what=f"the cause could not be tried: {type(why).__name__}: {why}")
         return replace(proof, findings=(*proof.findings, failed))
     return replace(proof, causes=report.causes)
+
+
+def profiled(proof: "Proof", run: "Run") -> "Proof":
+    """The proof with the noise ratio along the graph, on the example: the same case in every run, so that two runs can be compared."""
+    from onnxproof.locate.profile import measure
+
+    example = Case(name="example", group="ordinary", about="the example inputs", inputs=run.oracle.example())
+    try:
+        return replace(proof, profile=measure(scene_of(run, example, run.backends[0])))
+    except (OnnxproofError, ValueError, MemoryError):  # a report without this chart is still a report
+        return proof
 
 
 def workbench(scene: Scene, where: Location, proof: "Proof", run: "Run") -> Workbench:

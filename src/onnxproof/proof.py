@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxproof import judge
 from onnxproof.errors import VerdictError
-from onnxproof.types import Case, Cause, Coverage, Dropped, Finding, Gap, Location, Note, Policy, Signature, Verdict
+from onnxproof.types import CalibrationRange, Case, Cause, Coverage, Dropped, Finding, Gap, Location, Note, Policy, Profile, Share, Signature, Verdict
 
 SCHEMA = "1"
 
@@ -26,9 +26,17 @@ class Proof:
     findings: tuple[Finding, ...] = ()
     location: Location | None = None
     causes: tuple[Cause, ...] = ()
+    waterfall: tuple[Share, ...] = ()
+    """Of a quantized candidate: where its error comes from, step by step."""
     signature: Signature
     policy: Policy
     coverage: Coverage = field(default_factory=Coverage)
+    sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """The dynamic dims of each case."""
+    profile: Profile | None = None
+    """The noise ratio along the graph, where it was asked for or the fault was located."""
+    ranges: tuple[CalibrationRange, ...] = ()
+    """Of a quantized candidate: the values that calibration saw, and the ranges that were chosen."""
     dropped: tuple[Dropped, ...] = ()
     error: str = ""
     seed: int = 0
@@ -57,7 +65,9 @@ class Proof:
 
     @property
     def passed(self) -> bool:
-        """True for FAITHFUL, and for DRIFT unless the policy is strict."""
+        """True for FAITHFUL, and for DRIFT unless the policy is strict; never when a baseline was left."""
+        if any(finding.fails for finding in self.findings):
+            return False
         return self.verdict is Verdict.FAITHFUL or (self.verdict is Verdict.DRIFT and not self.policy.strict)
 
     def judged(self, policy: Policy) -> "Proof":
@@ -69,7 +79,9 @@ class Proof:
     def raise_for_verdict(self) -> None:
         """Raise `VerdictError`, with everything a CI log needs, unless the proof passed."""
         if not self.passed:
-            raise VerdictError(f"verdict-{self.verdict.value}", self.sentence(), where=self.candidate, notes=self._facts(), help=self.replay and f"replay: {self.replay}")
+            failed = next((finding for finding in self.findings if finding.fails), None) if self.verdict in (Verdict.FAITHFUL, Verdict.DRIFT) else None
+            code, what = (failed.code, f"{failed.what}; {failed.help}") if failed is not None else (f"verdict-{self.verdict.value}", self.sentence())
+            raise VerdictError(code, what, where=self.candidate, notes=self._facts(), help=self.replay and f"replay: {self.replay}")
 
     def sentence(self) -> str:
         """The verdict in one sentence."""
@@ -108,6 +120,14 @@ class Proof:
     def to_junit(self, path: str | Path) -> None:
         """Write JUnit XML for CI."""
         self._write("junit", path)
+
+    def to_markdown(self, path: str | Path) -> None:
+        """Write a summary for a pull request."""
+        self._write("markdown", path)
+
+    def to_sarif(self, path: str | Path) -> None:
+        """Write SARIF for code scanning."""
+        self._write("sarif", path)
 
     def write_repro(self, folder: str | Path) -> Path:
         """Write the smallest sub-model that shows the fault, with a script that needs numpy and onnxruntime alone; gives the script's path."""

@@ -57,8 +57,8 @@ Report = Callable[[Progress], None]
 
 def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None, backends: Sequence[str] = ("ort",),
            policy: Policy | None = None, budget_s: float = 60.0, seed: int = 0, explain: bool = True, only: Sequence[str] = (),
-           progress: Report | None = None) -> Proof:
-    """Prove that an ONNX file says what a PyTorch module says.
+           progress: Report | None = None, profile: bool = False) -> Proof:
+    """Prove that an ONNX file says what a PyTorch module says; `profile` also measures the noise along a graph that is faithful.
 
     >>> import torch, onnxproof
     >>> module, x = torch.nn.Linear(4, 2).eval(), torch.randn(3, 4)
@@ -71,13 +71,21 @@ def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_
     proof = run.prove()
     if explain and (proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None):
         proof = _explained(proof, run)
-    return proof
+    return _profiled(proof, run) if profile and proof.profile is None and proof.gaps else proof
+
+
+def _profiled(proof: Proof, run: "Run") -> Proof:
+    from onnxproof.diagnose import profiled
+
+    run.tell("nodes")
+    return profiled(proof, run)
 
 
 def _explained(proof: Proof, run: "Run") -> Proof:
     """Where and why; a failure to explain is said, and takes nothing from the verdict."""
     from onnxproof.diagnose import diagnose
 
+    run.tell("looking for the node and the cause")
     try:
         return diagnose(proof, run)
     except Exception as why:
@@ -86,12 +94,13 @@ def _explained(proof: Proof, run: "Run") -> Proof:
 
 
 def diff(first: str | Path, second: str | Path, example_inputs: Any = None, *, data: Any = None, backends: Sequence[str] = ("ort",), policy: Policy | None = None,
-         budget_s: float = 60.0, seed: int = 0, explain: bool = True, only: Sequence[str] = (), progress: Report | None = None) -> Proof:
+         budget_s: float = 60.0, seed: int = 0, explain: bool = True, only: Sequence[str] = (), progress: Report | None = None,
+         profile: bool = False) -> Proof:
     """Prove that two ONNX files say the same; the first is the reference, and PyTorch is not needed."""
     if Path(first).suffix != ".onnx":
         raise InputError("not-onnx", f"`{first}` is not an .onnx file", help="`onnxproof verify` takes a PyTorch reference")
     return verify(str(first), second, example_inputs, data=data, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only,
-                  progress=progress)
+                  progress=progress, profile=profile)
 
 
 class Run:
@@ -138,6 +147,11 @@ class Run:
             for candidate in self.candidates:
                 candidate.close()
         return self._proof(error)
+
+    def tell(self, step: str) -> None:
+        """Say what comes after the cases."""
+        if self._progress:
+            self._progress(Progress(case="", done=len(self.sizes), elapsed=self.clock.elapsed, budget=self.budget_s, step=step))
 
     def _session(self, backend: str) -> Session | None:
         """A session with some optimizers off, for trying a remedy; None leaves it to the backend."""
@@ -285,9 +299,9 @@ class Run:
         verdict = Verdict.ERROR if error else judge.judge(self.gaps, self.policy, notes=self.notes, findings=self.findings)
         self.findings += [Finding(code="state", what=f"the module keeps state between calls: a forward pass changes {what}",
                                   help="an exported graph keeps none; pass the state in and out") for what in self.oracle.findings()]
-        proof = Proof(verdict=verdict, subject=self.subject.name, candidate=str(self.path), backends=self.backends, gaps=tuple(self.gaps), coverage=self.coverage,
+        proof = Proof(verdict=verdict, subject=self.subject.name, candidate=str(self.path), backends=self.backends, gaps=tuple(self.gaps), coverage=self.coverage, sizes=dict(self.sizes),
                       notes=tuple(_few(self.notes)), findings=tuple(self.findings), signature=self.signature, policy=self.policy, dropped=tuple(self.dropped),
-                      error=error, seed=self.seed, budget_s=self.budget_s, complete=self.complete, environment=environment(),
+                      error=error, seed=self.seed, budget_s=self.budget_s, complete=self.complete, environment=environment() | {"opset": str(self.file.opset)},
                       hashes={"candidate": onnxfile.fingerprint(self.path)}, seconds={**self.clock.seconds, "total": self.clock.elapsed},
                       passes=dict(self.clock.passes), witness=self.witness)
         return replace(proof, replay=self._replay(proof))

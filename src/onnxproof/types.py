@@ -206,6 +206,8 @@ class Finding:
     help: str = ""
     counts: bool = False
     """True when it decides the verdict by itself."""
+    fails: bool = False
+    """True when the run fails on it although the verdict stands: a baseline that was left."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,6 +249,27 @@ class Suspect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGap:
+    """How far the value of one node is from the truth, in units of the output's noise; errors of earlier nodes are in it."""
+
+    node: str
+    op_type: str
+    ratio: float
+    module: str | None = None
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """The noise ratio along the graph, in the order of its nodes, on one case."""
+
+    case: str
+    against: str
+    """What is compared with what, in words."""
+    nodes: tuple[NodeGap, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
     """Where it went wrong."""
 
@@ -283,6 +306,29 @@ class Cause:
     before: float = 0.0
     after: float = 0.0
     fix: Fix | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One step of the waterfall from a quantized model to float: what granting it recovers, on top of the steps before it."""
+
+    code: str
+    db: float
+    share: float
+    """Of the energy of the whole error; the shares of all steps add up to one."""
+    after_db: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationRange:
+    """The values that a tensor takes on the calibration data, the range that was chosen for it, and the share that falls outside."""
+
+    tensor: str
+    low: float
+    high: float
+    chosen_low: float
+    chosen_high: float
+    clipped: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,14 +1,18 @@
-"""Run, then hand the proof on: JSON where it was asked for, a report for people, and the exit code."""
+"""Run, then hand the proof on: files where they were asked for, a report for people, and the exit code."""
 
+import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from onnxproof.cli._dispatch import ERROR, internal
+from onnxproof.cli._options import Debug
 from onnxproof.cli._progress import Report, progress
 from onnxproof.errors import OnnxproofError, UsageError
 from onnxproof.types import Verdict
@@ -16,83 +20,112 @@ from onnxproof.types import Verdict
 if TYPE_CHECKING:
     from onnxproof.proof import Proof
 
-_CODES = {Verdict.FAITHFUL: 0, Verdict.DIVERGED: 1, Verdict.ERROR: ERROR, Verdict.VACUOUS: 3}
+_CODES = {Verdict.FAITHFUL: 0, Verdict.DRIFT: 0, Verdict.DIVERGED: 1, Verdict.ERROR: ERROR, Verdict.VACUOUS: 3}
+WRITERS = ("json", "html", "junit", "markdown", "sarif")
+"""Each is a file `report/<name>_writer.py` and an option `--<name>`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """Where the proof goes, and how much is said."""
 
-    json: str | None = None
-    quiet: bool = False
-    verbose: bool = False
+    json: Annotated[str | None, typer.Option("--json", metavar="PATH", help="Write the proof as JSON; - is standard output, here and below.")] = None
+    html: Annotated[str | None, typer.Option("--html", metavar="PATH", help="Write a report to look at: one file that opens offline.")] = None
+    junit: Annotated[str | None, typer.Option("--junit", metavar="PATH", help="Write JUnit XML: a test case for each case group and backend.")] = None
+    markdown: Annotated[str | None, typer.Option("--markdown", metavar="PATH", help="Write a summary for a pull request.")] = None
+    sarif: Annotated[str | None, typer.Option("--sarif", metavar="PATH", help="Write SARIF for code scanning.")] = None
+    github: Annotated[bool, typer.Option(
+        "--github", help="In a GitHub workflow: annotate the guilty line, and add the summary to $GITHUB_STEP_SUMMARY.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False
+    verbose: Annotated[bool, typer.Option(
+        "--verbose", "-v", help="Also how inputs and outputs were paired, dims, versions, dropped cases, all rows.")] = False
+    debug: Debug = False
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The path of each writer that was asked for."""
+        return {writer: path for writer in WRITERS if (path := getattr(self, writer)) is not None}
 
     @property
     def to_stdout(self) -> bool:
-        """True when standard output belongs to JSON."""
-        return self.json == "-"
+        """True when standard output belongs to a writer."""
+        return "-" in self.files.values()
+
+    def checked(self) -> "Delivery":
+        """Itself, if everything can be written: better known now than after a minute of work."""
+        if list(self.files.values()).count("-") > 1:
+            raise UsageError("usage", "only one report can go to standard output", help="give the others a path")
+        for path in self.files.values():
+            if path != "-" and not Path(path).absolute().parent.is_dir():
+                raise UsageError("cannot-write", f"there is no folder `{Path(path).parent}` to write the proof to", where=path, help="make the folder first")
+        for writer in self.files:
+            getattr(load(writer), "check", lambda: None)()
+        return self
+
+
+def load(writer: str) -> Any:
+    """The module of a writer: `dumps(proof)`, `failure(error)`, and `check()` where it needs packages."""
+    return importlib.import_module(f"onnxproof.report.{writer}_writer")
 
 
 def exit_code(proof: "Proof") -> int:
-    """The contract's table: drift fails only where the policy is strict."""
-    if proof.verdict is Verdict.DRIFT:
-        return 1 if proof.policy.strict else 0
-    return _CODES[proof.verdict]
+    """The contract's table: drift fails only where the policy is strict, and a baseline that was left fails any verdict."""
+    return _CODES[proof.verdict] or int(not proof.passed)
 
 
 def deliver(run: Callable[[Report | None], "Proof"], where: Delivery) -> int:
-    """Run with progress; an error before anything was measured is written as JSON too, and raised again."""
-    _check(where.json)
+    """Run with progress; an error before anything was measured is written to the files too, and raised again."""
+    where.checked()
     try:
-        with _kept_for_json(where.to_stdout), progress(quiet=where.quiet) as report:
+        with _kept_for_writer(where.to_stdout), progress(quiet=where.quiet) as report:
             proof = run(report)
-    except OnnxproofError as why:
-        _write_failure(where, why)
-        raise
-    except Exception as why:  # a bug of ours or of a package: it is told as one, and never as a verdict
-        told = internal(why)
-        _write_failure(where, told)
+    except Exception as why:
+        told = why if isinstance(why, OnnxproofError) else internal(why)  # a bug of ours or of a package is told as one, and never as a verdict
+        _write(where, lambda writer: writer.failure(told.render()))
+        if told is why:
+            raise
         raise told from why
     hand_on(proof, where)
     return exit_code(proof)
 
 
 def hand_on(proof: "Proof", where: Delivery) -> None:
-    """Write and print; what people read goes to standard error when JSON has the other."""
-    from onnxproof.report import json_writer, terminal
+    """Write and print; what people read goes to standard error when a writer has the other."""
+    from onnxproof.report import terminal
 
-    if where.json is not None and not where.to_stdout:
-        json_writer.write(proof, where.json)
     out = terminal.console(stderr=where.to_stdout)
     if where.quiet:
-        out.print(terminal.headline(proof), soft_wrap=True)
+        terminal.summary(proof, out)
     else:
         terminal.show(proof, out, verbose=where.verbose)
-    if where.to_stdout:
-        sys.stdout.write(json_writer.dumps(proof))
+    write_files(proof, where)
     if proof.error:
         sys.stderr.write(proof.error + "\n")
 
 
-def _check(path: str | None) -> None:
-    """Better now than after a minute of work."""
-    if path not in (None, "-") and not Path(path or "").absolute().parent.is_dir():
-        raise UsageError("cannot-write", f"there is no folder `{Path(path or '').parent}` to write the proof to", where=str(path), help="make the folder first")
+def write_files(proof: "Proof", where: Delivery) -> None:
+    """Every report that was asked for besides the one for people."""
+    _write(where, lambda writer: writer.dumps(proof))
+    if where.github:
+        from onnxproof.report import github
+
+        (sys.stderr if where.to_stdout else sys.stdout).write(github.annotations(proof))
+        github.add_summary(proof)
 
 
-def _write_failure(where: Delivery, why: OnnxproofError) -> None:
-    from onnxproof.report import json_writer
+def _write(where: Delivery, text: Callable[[Any], str]) -> None:
+    from onnxproof.report.json_writer import write_text
 
-    text = json_writer.failure(why.render())
-    if where.to_stdout:
-        sys.stdout.write(text)
-    elif where.json is not None:
-        json_writer.write_text(text, where.json)
+    for name, path in where.files.items():
+        if path == "-":
+            sys.stdout.write(text(load(name)))
+        else:
+            write_text(text(load(name)), path)
 
 
 @contextmanager
-def _kept_for_json(active: bool) -> Iterator[None]:
-    """Whatever prints during the run (a factory, a native library) prints to standard error, so that a pipe gets JSON and nothing else."""
+def _kept_for_writer(active: bool) -> Iterator[None]:
+    """Whatever prints during the run (a factory, a native library) prints to standard error, so that a pipe gets the report and nothing else."""
     if not active:
         yield
         return

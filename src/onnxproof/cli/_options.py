@@ -1,13 +1,24 @@
-"""The options that several commands share, and what their words mean."""
+"""The options that several commands share, and what their words mean.
 
+A group of options is a dataclass; `folded` lets a command take one as a single argument. A new option of all commands is a new
+field here.
+"""
+
+import functools
+import inspect
 import math
-from dataclasses import replace
-from typing import Annotated, Any
+from collections.abc import Callable
+from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from onnxproof.errors import PolicyError, UsageError
 from onnxproof.types import Policy
+
+if TYPE_CHECKING:
+    from onnxproof.proof import Proof
 
 Backend = Annotated[list[str] | None, typer.Option(
     "--backend", "-b", metavar="NAME", help="A runtime to try, such as ort, ort:basic or reference; may be repeated. [default: ort]")]
@@ -25,11 +36,98 @@ NoiseLimit = Annotated[float | None, typer.Option(
 Only = Annotated[list[str] | None, typer.Option("--case", metavar="NAME", help="Run this case only; may be repeated.")]
 Dynamic = Annotated[list[str] | None, typer.Option(
     "--dynamic", metavar="x:0=batch,x:1=seq", help="Dims that may vary: input, axis and a name; may be repeated.")]
-Json = Annotated[str | None, typer.Option("--json", metavar="PATH", help="Write the proof as JSON; - is standard output.")]
 NoExplain = Annotated[bool, typer.Option("--no-explain", help="Don't look for the node and the cause.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also how inputs and outputs were paired, dims, versions, dropped cases.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show Python's traceback of an error.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """What counts as faithful."""
+
+    strict: Strict = False
+    strict_domains: StrictDomains = False
+    domain: Domain = None
+    atol: Atol = None
+    rtol: Rtol = None
+    noise_limit: NoiseLimit = None
+
+    def policy(self, base: Policy | None = None) -> Policy:
+        """The base (the default, or that of a stored proof) with what the user said."""
+        return policy(base or Policy(), **{field.name: getattr(self, field.name) for field in fields(self)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """What is run, and for how long."""
+
+    backend: Backend = None
+    data: Data = None
+    budget: Budget = 60.0
+    seed: Seed = 0
+
+    def arguments(self) -> dict[str, Any]:
+        """The same as arguments of `verify`, `diff` and `export`."""
+        return {"data": self.data, "backends": tuple(self.backend or ("ort",)), "budget_s": positive_budget(self.budget), "seed": self.seed}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """A baseline that the noise may not leave."""
+
+    baseline: Annotated[str | None, typer.Option(
+        "--baseline", metavar="LOCK.json", help="Fail when the noise ratio of an output or a node grew since this file was written.")] = None
+    update_baseline: Annotated[bool, typer.Option("--update-baseline", help="Write the baseline anew, if the verdict passes.")] = False
+    baseline_factor: Annotated[float | None, typer.Option(
+        "--baseline-factor", metavar="TIMES", help="How many times the stored noise ratio is too much. [default: 4]")] = None
+
+    def checked(self) -> "Lock":
+        """Itself, if the three make sense together."""
+        if self.baseline is None and (self.update_baseline or self.baseline_factor is not None):
+            raise UsageError("usage", "`--update-baseline` and `--baseline-factor` need `--baseline`", help="onnxproof verify SUBJECT MODEL --baseline proofs/model.json")
+        if self.baseline is not None and not self.update_baseline and not Path(self.baseline).is_file():
+            raise UsageError("no-baseline", f"there is no baseline `{self.baseline}` yet", where=self.baseline, help="write it once with `--update-baseline`")
+        if self.baseline is not None and not Path(self.baseline).absolute().parent.is_dir():
+            raise UsageError("cannot-write", f"there is no folder `{Path(self.baseline).parent}` to write the baseline to", help="make the folder first")
+        if self.baseline_factor is not None and not (math.isfinite(self.baseline_factor) and self.baseline_factor > 1):
+            raise PolicyError("bad-threshold", f"`--baseline-factor {self.baseline_factor:g}` makes no sense", help="give a number above 1")
+        return self
+
+    def apply(self, proof: "Proof") -> "Proof":
+        """The proof with what changed since the baseline among its findings; or the baseline written anew."""
+        from onnxproof import baseline
+
+        if self.baseline is None:
+            return proof
+        if self.update_baseline:
+            return baseline.update(proof, self.baseline)
+        return baseline.check(proof, self.baseline, factor=self.baseline_factor or baseline.FACTOR)
+
+
+def profiled(lock: Lock, html: str | None) -> bool:
+    """Whether somebody will look at the noise along the graph."""
+    return lock.baseline is not None or html is not None
+
+
+def folded(command: Callable[..., int]) -> Callable[..., int]:
+    """A command whose parameters of a dataclass type become one option for each field, for typer to read."""
+    signature, kinds = inspect.signature(command), get_type_hints(command, include_extras=True)
+    groups = {name: kinds[name] for name in signature.parameters if is_dataclass(kinds[name])}
+    plain = [p.replace(annotation=kinds[n], kind=inspect.Parameter.KEYWORD_ONLY) for n, p in signature.parameters.items() if n not in groups]
+    made = [*plain, *(_parameter(group, field) for group in groups.values() for field in fields(group))]
+
+    @functools.wraps(command)
+    def call(**given: Any) -> int:
+        packed = {name: group(**{field.name: given.pop(field.name) for field in fields(group)}) for name, group in groups.items()}
+        return command(**given, **packed)
+
+    call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
+    call.__annotations__ = {p.name: p.annotation for p in made}
+    return call
+
+
+def _parameter(group: Any, field: Any) -> inspect.Parameter:
+    default = inspect.Parameter.empty if field.default is MISSING else field.default
+    return inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=get_type_hints(group, include_extras=True)[field.name])
 
 
 def policy(base: Policy, *, strict: bool = False, strict_domains: bool = False, domain: str | None = None, atol: float | None = None, rtol: float | None = None,

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from onnxproof.report.plain import short
+
 if TYPE_CHECKING:
     from onnxproof.prove import Progress
 
@@ -13,6 +15,8 @@ Report = Callable[["Progress"], None]
 _BAR_EVERY = 0.25
 _LINE_EVERY = 10.0
 """Seconds: drawing must cost nothing beside the forward passes."""
+_CASE = 40
+"""Characters of the running case's name."""
 
 
 @contextmanager
@@ -27,8 +31,16 @@ def progress(*, quiet: bool) -> Iterator[Report | None]:
         yield _seldom(_line, _LINE_EVERY, at_once=False)
 
 
+def words(state: "Progress") -> str:
+    """What is done, what is running, and the time left."""
+    if state.step != "cases":
+        return f"{state.done} cases done, now {state.step}"
+    left = max(state.budget - state.elapsed, 0.0)
+    return f"{state.done} cases, at most {left:.0f} s left, now {short(state.case, _CASE)}"
+
+
 def _line(state: "Progress") -> None:
-    sys.stderr.write(f"onnxproof: {state.done} {state.step}, {state.elapsed:.0f} s of at most {state.budget:.0f} s\n")
+    sys.stderr.write(f"onnxproof: {words(state)}\n")
     sys.stderr.flush()
 
 
@@ -39,27 +51,25 @@ def _bar() -> Iterator[Report]:
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
 
-    columns = (TextColumn("{task.fields[done]} {task.fields[step]}"), BarColumn(bar_width=24),
-               TextColumn("{task.completed:.0f} of at most {task.total:.0f} s · {task.fields[case]}"))
-    with Bar(*columns, console=Console(stderr=True), auto_refresh=False, transient=True) as bar:
-        task = bar.add_task("", total=1.0, done=0, case="", step="cases")
+    with Bar(BarColumn(bar_width=16), TextColumn("{task.fields[words]}"), console=Console(stderr=True), auto_refresh=False, transient=True) as bar:
+        task = bar.add_task("", total=1.0, words="")
 
         def draw(state: "Progress") -> None:
-            seconds = min(state.elapsed, state.budget)
-            bar.update(task, completed=seconds, total=state.budget, done=state.done, case=escape(state.case), step=state.step)
+            bar.update(task, completed=min(state.elapsed, state.budget), total=state.budget, words=escape(words(state)))
             bar.refresh()
 
         yield _seldom(draw, _BAR_EVERY, at_once=True)
 
 
 def _seldom(report: Report, every: float, *, at_once: bool) -> Report:
-    last = time.monotonic() - (every if at_once else 0.0)
+    """Now and then, and whenever another step begins."""
+    last, step = time.monotonic() - (every if at_once else 0.0), "cases"
 
     def perhaps(state: "Progress") -> None:
-        nonlocal last
+        nonlocal last, step
         now = time.monotonic()
-        if now - last >= every:
-            last = now
+        if now - last >= every or state.step != step:
+            last, step = now, state.step
             report(state)
 
     return perhaps

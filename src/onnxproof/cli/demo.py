@@ -45,7 +45,21 @@ def _tell(story: "Story", out: "Console", folder: Path) -> None:
     out.print(table)
     out.print(f"{story.broken.path.name}: the epsilon of one BatchNorm is 1e-6 instead of 1e-5. The usual test lets it through;")
     out.print("measured in the model's own rounding noise it stands out.")
-    out.print(f"the proof: {folder / 'proof.json'}")
+    out.print(f"the proof: {folder / 'proof.json'}{_report(story, folder)}")
+
+
+def _report(story: "Story", folder: Path) -> str:
+    """Both proofs on one page, where the packages for it are there."""
+    from onnxproof.errors import OnnxproofError
+    from onnxproof.report import html_writer
+    from onnxproof.report.json_writer import write_text
+
+    try:
+        html_writer.check()
+    except OnnxproofError:
+        return ""
+    write_text(html_writer.page([story.broken.proof, story.healthy.proof], title="onnxproof: the demo"), folder / "report.html")
+    return f", to look at: {folder / 'report.html'}"
 
 
 def _usual(check: "Check") -> str:

@@ -7,40 +7,30 @@ import typer
 from onnxproof.cli import _options as option
 from onnxproof.cli._deliver import Delivery, deliver
 from onnxproof.cli._progress import Report
-from onnxproof.types import Policy
 
 if TYPE_CHECKING:
     from onnxproof.proof import Proof
 
 
+@option.folded
 def command(
     first: Annotated[str, typer.Argument(help="The reference, an ONNX file.")],
     second: Annotated[str, typer.Argument(help="The ONNX file that should say the same.")],
-    backend: option.Backend = None,
-    data: option.Data = None,
-    budget: option.Budget = 60.0,
-    seed: option.Seed = 0,
-    strict: option.Strict = False,
-    strict_domains: option.StrictDomains = False,
-    domain: option.Domain = None,
-    atol: option.Atol = None,
-    rtol: option.Rtol = None,
-    noise_limit: option.NoiseLimit = None,
+    running: option.Running,
+    judging: option.Judging,
+    lock: option.Lock,
+    where: Delivery,
     case: option.Only = None,
-    json: option.Json = None,
     no_explain: option.NoExplain = False,
-    quiet: option.Quiet = False,
-    verbose: option.Verbose = False,
-    debug: option.Debug = False,
 ) -> int:
     """`onnxproof.diff` from the command line."""
-    policy = option.policy(Policy(), strict=strict, strict_domains=strict_domains, domain=domain, atol=atol, rtol=rtol, noise_limit=noise_limit)
-    seconds = option.positive_budget(budget)
+    policy, arguments, lock = judging.policy(), running.arguments(), lock.checked()
 
     def run(report: Report | None) -> "Proof":
         from onnxproof.prove import diff
 
-        return diff(first, second, data=data, backends=tuple(backend or ("ort",)), policy=policy, budget_s=seconds, seed=seed, explain=not no_explain,
-                    only=tuple(case or ()), progress=report)
+        proof = diff(first, second, policy=policy, explain=not no_explain, only=tuple(case or ()), progress=report, profile=option.profiled(lock, where.html),
+                     **arguments)
+        return lock.apply(proof)
 
-    return deliver(run, Delivery(json=json, quiet=quiet, verbose=verbose))
+    return deliver(run, where)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onnxproof.cli import _options as option
-from onnxproof.cli._deliver import Delivery, deliver, exit_code
+from onnxproof.cli._deliver import Delivery, deliver, exit_code, write_files
 from onnxproof.cli._dispatch import ERROR
 from onnxproof.cli._progress import Report
 from onnxproof.errors import OnnxproofError, UsageError
-from onnxproof.types import Policy, Verdict
+from onnxproof.types import Verdict
 
 if TYPE_CHECKING:
     from onnxproof.proof import Proof
@@ -23,7 +23,11 @@ _ELSEWHERE = {"output-order": "input-order", "weight-layout": "weights", "prepro
 """Codes that a hypothesis of another name gives: its page tells them."""
 
 
+@option.folded
 def command(
+    running: option.Running,
+    judging: option.Judging,
+    where: Delivery,
     subject: Annotated[str | None, typer.Argument(help="The reference, as `verify` takes it; or a stored proof.json, which is told and not run.")] = None,
     model: Annotated[str | None, typer.Argument(help="The ONNX file.")] = None,
     repro: Annotated[str | None, typer.Option(
@@ -34,26 +38,12 @@ def command(
     overlay: Annotated[str | None, typer.Option("--overlay", metavar="FILE", help="Write the nodes' noise ratios as Model Explorer's node data.")] = None,
     cause: Annotated[str | None, typer.Option("--cause", metavar="CODE", help="Print the page of one cause.")] = None,
     causes: Annotated[bool, typer.Option("--causes", help="List the causes that are tried.")] = False,
-    backend: option.Backend = None,
-    data: option.Data = None,
-    budget: option.Budget = 60.0,
-    seed: option.Seed = 0,
-    strict: option.Strict = False,
-    strict_domains: option.StrictDomains = False,
-    domain: option.Domain = None,
-    atol: option.Atol = None,
-    rtol: option.Rtol = None,
-    noise_limit: option.NoiseLimit = None,
     case: option.Only = None,
     dynamic: option.Dynamic = None,
-    json: option.Json = None,
-    quiet: option.Quiet = False,
-    verbose: option.Verbose = False,
-    debug: option.Debug = False,
 ) -> int:
     """Verify and explain; the exit code is that of `verify`, and 2 when something that was asked for could not be written."""
     if causes:
-        sys.stdout.write("".join(f"{code:<18}{title}\n" for code, (title, _) in _pages().items()))
+        sys.stdout.write("".join(f"{code:<18}{title}\n" for code, (title, _) in pages().items()))
         return 0
     if cause is not None:
         sys.stdout.write(_page(cause) + "\n")
@@ -61,18 +51,16 @@ def command(
     if subject is not None and model is None and subject.endswith(".json"):
         if repro or fix:
             raise UsageError("usage", "a stored proof holds no tensors: a repro or a fix needs the models", help="onnxproof explain SUBJECT MODEL --repro DIR")
-        return _stored(Path(subject), overlay)
+        return _stored(Path(subject), overlay, where)
     if subject is None or model is None:
         raise UsageError("usage", "SUBJECT and MODEL are needed, or a stored proof",
                          help="onnxproof explain model.py:build model.onnx, or onnxproof explain proof.json")
     _check_output(fix, output, subject, model)
-    policy = option.policy(Policy(), strict=strict, strict_domains=strict_domains, domain=domain, atol=atol, rtol=rtol, noise_limit=noise_limit)
-    shapes, seconds = option.dynamic_shapes(dynamic), option.positive_budget(budget)
+    policy, shapes, arguments = judging.policy(), option.dynamic_shapes(dynamic), running.arguments()
     extras = _Extras()
 
     def run(report: Report | None) -> "Proof":
-        proof, found = _examine(subject, model, report, dynamic_shapes=shapes, data=data, backends=tuple(backend or ("ort",)), policy=policy, budget_s=seconds,
-                                seed=seed, only=tuple(case or ()))
+        proof, found = _examine(subject, model, report, dynamic_shapes=shapes, policy=policy, only=tuple(case or ()), **arguments)
         if proof.location is None and (repro or fix or overlay):
             why = "the file is faithful" if proof.verdict is Verdict.FAITHFUL else "nothing was located"
             extras.said.append(f"{why}: there is nothing to write")
@@ -85,8 +73,8 @@ def command(
             extras.do(lambda: _mend(proof, found, Path(output)))
         return proof
 
-    code = deliver(run, Delivery(json=json, quiet=quiet, verbose=verbose))
-    (sys.stderr if json == "-" else sys.stdout).write("".join(f"{words}\n" for words in extras.said))
+    code = deliver(run, where)
+    (sys.stderr if where.to_stdout else sys.stdout).write("".join(f"{words}\n" for words in extras.said))
     sys.stderr.write("".join(f"{words}\n" for words in extras.failed))
     return ERROR if extras.failed else code
 
@@ -160,17 +148,19 @@ def _check_output(fix: bool, output: str | None, subject: str, model: str) -> No
         raise UsageError("cannot-write", f"there is no folder `{Path(output).parent}` to write the mended file to", help="make the folder first")
 
 
-def _stored(path: Path, overlay: str | None) -> int:
+def _stored(path: Path, overlay: str | None, where: Delivery) -> int:
     from onnxproof.report import json_writer, terminal
 
+    where.checked()
     proof = json_writer.read(path)
-    terminal.explain(proof, terminal.console())
+    terminal.explain(proof, terminal.console(stderr=where.to_stdout))
+    write_files(proof, where)
     if overlay is not None:
         sys.stdout.write(_overlay(proof, overlay) + "\n")
     return exit_code(proof)
 
 
-def _pages() -> dict[str, tuple[str, str]]:
+def pages() -> dict[str, tuple[str, str]]:
     """Title and page of each cause, read from the files: importing them would import torch."""
     import ast
     from importlib import util
@@ -188,17 +178,17 @@ def _pages() -> dict[str, tuple[str, str]]:
 
 def _page(code: str) -> str:
     """The page of a cause; a code that another file's hypothesis gives is told there."""
-    pages = _pages()
-    home = code if code in pages else _ELSEWHERE.get(code, "")
-    if home in pages:
-        return pages[home][1]
+    known = pages()
+    home = code if code in known else _ELSEWHERE.get(code, "")
+    if home in known:
+        return known[home][1]
     import difflib
     from importlib import metadata
 
     for point in metadata.entry_points(group="onnxproof.causes"):
         if point.name == code:
             return (point.load().__doc__ or "").strip()
-    near = difflib.get_close_matches(code, pages, n=1)
-    raise UsageError("unknown-cause", f"there is no cause `{code}`", notes=[f"causes are {', '.join(pages)}"],
+    near = difflib.get_close_matches(code, known, n=1)
+    raise UsageError("unknown-cause", f"there is no cause `{code}`", notes=[f"causes are {', '.join(known)}"],
                      help=f"did you mean `{near[0]}`?" if near else "`onnxproof explain --causes` lists them")
 

@@ -18,12 +18,12 @@ from onnxproof.backends import ort
 from onnxproof.backends import reference as standard
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock, feed
-from onnxproof.locate import _optimizers
+from onnxproof.locate import _optimizers, profile
 from onnxproof.locate._graph import Graph, source_of
 from onnxproof.locate._match import observe, relative
 from onnxproof.onnxfile import OnnxFile
 from onnxproof.oracles import Oracle
-from onnxproof.types import Case, Domain, Gap, Location, Signature, Source, Stage, Status, Suspect
+from onnxproof.types import Case, Domain, Gap, Location, Profile, Signature, Source, Stage, Status, Suspect
 
 Array = np.ndarray[Any, Any]
 _MOST_SUSPECTS = 8
@@ -58,6 +58,8 @@ class Scene:
     """The module in float64, as it was followed."""
     exchanged: Any = None
     """The right pairing, where the given one is wrong."""
+    profile: Profile | None = None
+    """The noise ratio along the graph, as far as it was seen on the way."""
 
 
 def locate(scene: Scene) -> Location | None:
@@ -168,18 +170,11 @@ def _file(scene: Scene, session: Any, ideal: float) -> Location:
 def _runtime(scene: Scene, session: Any, limit: float) -> Location:
     """The file is right in float64 and wrong as it is run: compare each value with the standard's."""
     graph = Graph.of(scene.file)
-    feeds = feed(scene.case.inputs, scene.signature)
-    ideal, _ = observe(session, feeds)
-    names = [n for n in ideal if n in graph.makers]
-    try:
-        probed = ort.open(_with_outputs(scene), "disabled", outputs=names)
-        actual = dict(zip(names, probed.run(feeds), strict=True))
-    except OnnxproofError:
+    inner = inner_gaps(scene, session)
+    if inner is None:
         return Location(stage=Stage.RUNTIME, evidence="the runtime differs from the standard; its inner values could not be read")
-    from onnxproof.locate._sketch import distance, sketch
-
-    gaps = {n: distance(sketch(np.asarray(actual[n])), ideal[n]) for n in names if actual[n] is not None}
-    narrow = {n: str(np.asarray(actual[n]).dtype) for n in names if actual[n] is not None}
+    gaps, narrow = inner
+    scene.profile = Profile(case=scene.case.name, against=profile.RUNTIME, nodes=profile.of_values(graph, gaps, scene.noise))
     suspects = []
     for place, node in enumerate(graph.nodes):
         outs = [gaps[n] for n in node.output if n in gaps]
@@ -206,6 +201,22 @@ def _loses_digits(scene: Scene, limit: float) -> bool:
     except OnnxproofError:
         return False
     return max((relative(found.get(o.onnx_name or ""), t) for o, t in zip(scene.signature.outputs, scene.truth, strict=True)), default=0.0) > limit
+
+
+def inner_gaps(scene: Scene, session: Any) -> tuple[dict[str, float], dict[str, str]] | None:
+    """How far each inner value of the runtime is from the standard's in float64, and its dtype; None where they can't be read."""
+    from onnxproof.locate._sketch import distance, sketch
+
+    feeds = feed(scene.case.inputs, scene.signature)
+    made = Graph.of(scene.file).makers
+    try:
+        ideal, _ = observe(session, feeds)
+        names = [n for n in ideal if n in made]
+        probed = ort.open(_with_outputs(scene), "disabled", outputs=names)
+        actual = {name: np.asarray(value) for name, value in zip(names, probed.run(feeds), strict=True) if value is not None}
+    except OnnxproofError:
+        return None
+    return {n: distance(sketch(value), ideal[n]) for n, value in actual.items()}, {n: str(value.dtype) for n, value in actual.items()}
 
 
 def _step(dtype: str) -> float:

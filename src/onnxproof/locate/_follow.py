@@ -9,11 +9,12 @@ import numpy as np
 from onnxproof.backends.torch64 import TruthSession
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import feed
+from onnxproof.locate import profile
 from onnxproof.locate._graph import Graph, source_of
 from onnxproof.locate._match import Counterfactual, Front, front, match, observe
 from onnxproof.locate._sketch import distance
 from onnxproof.locate._trace import Entry, trace, values
-from onnxproof.types import Location, Stage, Suspect
+from onnxproof.types import Location, Profile, Stage, Suspect
 
 Array = np.ndarray[Any, Any]
 _TRIED = 10
@@ -40,6 +41,7 @@ def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
         matched = match(seen, entries, tolerance)
         found = front(graph, matched, tolerance)
         first = first or found
+        scene.profile = scene.profile or Profile(case=scene.case.name, against=profile.MODULE, nodes=profile.of_matched(graph, matched, found.gaps, scene.noise))
         scene.matched = scene.matched or {m.entry.place for m in matched.values() if m.entry is not None and m.gap <= tolerance}
         place, value, after = _confirm(graph, found, entries, test, cured, left, fetch, guilty, truths)
         if place is not None and value is None:

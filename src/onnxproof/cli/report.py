@@ -1,0 +1,51 @@
+"""Make one report from stored proofs: HTML to look at, or a file for CI; several proofs get an index."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from onnxproof.cli import _options as option
+from onnxproof.cli._deliver import exit_code
+from onnxproof.errors import UsageError
+
+_KINDS = {".html": "html", ".htm": "html", ".xml": "junit", ".md": "markdown", ".sarif": "sarif"}
+
+
+def command(
+    proofs: Annotated[list[str], typer.Argument(metavar="PROOF.json...", help="What `--json` wrote; a folder means every .json in it.")],
+    output: Annotated[str, typer.Option("--output", "-o", metavar="PATH", help="Where it goes: .html, .md, .xml (JUnit) or .sarif; the ending decides.")],
+    title: Annotated[str, typer.Option("--title", help="The title of the page.")] = "",
+    debug: option.Debug = False,
+) -> int:
+    """Write the report; the exit code is that of the worst proof."""
+    kind = _KINDS.get(Path(output).suffix.lower())
+    if kind is None:
+        raise UsageError("unknown-kind", f"what `{output}` should be can't be told from its ending", notes=[f"endings are {', '.join(_KINDS)}"],
+                         help="onnxproof report proof.json -o report.html")
+    if not Path(output).absolute().parent.is_dir():
+        raise UsageError("cannot-write", f"there is no folder `{Path(output).parent}` to write the report to", where=output, help="make the folder first")
+    from onnxproof.cli._deliver import load
+    from onnxproof.report.json_writer import read, write_text
+    from onnxproof.report.terminal import console, headline
+
+    found = [read(path) for path in _files(proofs)]
+    write_text(load(kind).page(found, title=title) if kind == "html" else load(kind).dumps_all(found), output)
+    out = console()
+    for proof in found:
+        out.print(headline(proof), soft_wrap=True)
+    sys.stdout.write(f"report: {output}\n")
+    return max(map(exit_code, found), key=(0, 3, 1, 2).index)
+
+
+def _files(words: list[str]) -> list[Path]:
+    """The files, folders opened; a folder without a proof is an error and not an empty report."""
+    found: list[Path] = []
+    for word in words:
+        path = Path(word)
+        inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
+        if not inside:
+            raise UsageError("nothing-there", f"there is no .json in the folder `{path}`", help="give what `--json` wrote")
+        found += inside
+    return found

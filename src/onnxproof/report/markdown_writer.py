@@ -1,0 +1,96 @@
+"""A proof as a short Markdown summary, for a pull request or a workflow's summary page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from onnxproof.proof import Proof
+from onnxproof.report.json_writer import write_text
+from onnxproof.report.plain import ratio, short, visible
+from onnxproof.report.rows import facts, numbers, place, rows
+from onnxproof.types import Verdict
+
+_SIGNS = {Verdict.FAITHFUL: "✅", Verdict.DRIFT: "⚠️", Verdict.DIVERGED: "❌", Verdict.ERROR: "💥", Verdict.VACUOUS: "❔"}
+_ROWS = 12
+_FEW = 5
+_LONGEST = 4000
+"""Characters of a code block: a summary page has a limit."""
+_SPECIAL = "\\`*_[]<>|~$&"
+
+
+def write(proof: Proof, path: str | Path) -> None:
+    """Write the summary; the file appears whole or not at all."""
+    write_text(dumps(proof), path)
+
+
+def dumps(proof: Proof) -> str:
+    """The summary's text."""
+    sign = _SIGNS[proof.verdict] if proof.passed or proof.verdict is not Verdict.FAITHFUL else "❌"
+    parts = [f"### {sign} {proof.verdict.value.upper()}: {words(proof.candidate)}", words(proof.sentence().partition("\n")[0]), _table(proof), *_where(proof),
+             *_causes(proof), *_lists(proof)]
+    if proof.replay:
+        parts.append("Replay the worst case:\n\n" + fenced(proof.replay, "console" if proof.replay.startswith("onnxproof ") else "python"))
+    return "\n\n".join([*(part for part in parts if part), f"<sub>{words(' · '.join(facts(proof)))}</sub>"]) + "\n"
+
+
+def dumps_all(proofs: Sequence[Proof]) -> str:
+    """The summaries of several proofs, one below the other."""
+    return "\n---\n\n".join(map(dumps, proofs))
+
+
+def failure(error: str) -> str:
+    """The summary of a run that ended before anything was measured."""
+    return f"### {_SIGNS[Verdict.ERROR]} ERROR: nothing was measured\n\n{fenced(error)}\n"
+
+
+def words(text: str) -> str:
+    r"""Text that stays text: no markup, no mention, no link, no line break.
+
+    >>> print(words("a|b <script> *c*"))
+    a\|b \<script\> \*c\*
+    """
+    escaped = "".join(f"\\{c}" if c in _SPECIAL else c for c in short(text))
+    escaped = f"\\{escaped}" if escaped.startswith(("#", "+", "-", "=")) else escaped  # these act at the beginning of a line
+    return escaped.replace("@", "@<!-- -->")  # a backslash does not stop a mention
+
+
+def fenced(text: str, language: str = "text") -> str:
+    """A code block that nothing inside can end."""
+    text, fence = visible(text)[:_LONGEST], "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _table(proof: Proof) -> str:
+    if not proof.gaps:
+        return ""
+    made = rows(proof)
+    lines = ["| group | backend | cases | worst case | × noise | × peak | max abs | allclose | verdict |", "|---|---|--:|---|--:|--:|--:|--:|---|"]
+    for row in made[:_ROWS]:
+        cells = [row.group, row.backend, str(row.cases), short(row.worst.case, 60), *numbers(row.worst), row.verdict.value + (" (note)" if row.note else "")]
+        lines.append("| " + " | ".join(map(words, cells)) + " |")
+    more = f"\n\n... and {len(made) - _ROWS} more rows" if len(made) > _ROWS else ""
+    return "\n".join(lines) + more
+
+
+def _where(proof: Proof) -> list[str]:
+    if proof.location is None:
+        return []
+    source = proof.location.source
+    line = f"\n\n{words(f'{source.file}:{source.line}')}\n\n{fenced(source.text, 'python')}" if source else ""
+    return [f"**Where:** {words(place(proof))}{line}"]
+
+
+def _causes(proof: Proof) -> list[str]:
+    made = []
+    for cause in proof.causes[:_FEW]:
+        moved = f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)" if cause.before else ""
+        fix = f"\n  - Fix{f' (tried: {cause.fix.verdict.value})' if cause.fix.verdict else ''}: {words(cause.fix.what)}" if cause.fix else ""
+        made.append(f"- **{'Proven' if cause.proven else 'Possible'} cause** {words(cause.code)}: {words(cause.title)}\n  - {words(cause.evidence + moved)}{fix}")
+    return ["\n".join(made)] if made else []
+
+
+def _lists(proof: Proof) -> list[str]:
+    findings = [f"- **{words(f.code)}**: {words(f.what)}{f' {words(f.help)}' if f.help else ''}" for f in proof.findings]
+    notes = [f"- note ({note.domain.value}): case {words(note.case)} on {words(note.backend)}, output {words(note.output)}: {words(note.what)}" for note in proof.notes]
+    return ["\n".join(lines[:_FEW] + ([f"- ... and {len(lines) - _FEW} more"] if len(lines) > _FEW else [])) for lines in (findings, notes) if lines]

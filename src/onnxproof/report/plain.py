@@ -1,0 +1,45 @@
+"""Names as they may be shown: they come from models and files, and may hold anything.
+
+A terminal obeys escape sequences, XML forbids control characters, and a right-to-left mark turns the text around it. So each
+such character is written out as its code.
+"""
+
+import math
+import re
+
+_BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+_ODD = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff{_BIDI}]")
+LONGEST = 300
+"""Characters of a name that a report shows; the proof's JSON keeps all of it."""
+
+
+def visible(text: str) -> str:
+    r"""The text with every character that would act instead of showing written as its code.
+
+    >>> visible("a\x1b[31mb\u202ec")
+    'a<U+001B>[31mb<U+202E>c'
+    """
+    return _ODD.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+
+
+def short(text: str, longest: int = LONGEST) -> str:
+    """The visible text on one line, its middle left out where it is too long.
+
+    >>> short("abcdefghij", 7)
+    'abc...ij'
+    """
+    text = visible(" ".join(text.split()) if "\n" in text or "\t" in text else text)
+    if len(text) <= longest:
+        return text
+    head = longest - longest // 3 - 2
+    return f"{text[:head]}...{text[-(longest // 3):]}"
+
+
+def ratio(value: float) -> str:
+    """How many times the noise: one decimal below a hundred, none beyond."""
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}" if math.isfinite(value) else str(value)
+
+
+def share(allowance: float) -> str:
+    """How much of the classical tolerance the worst element used: below 100 % `allclose` passes."""
+    return f"{allowance:.2%}" if allowance < 0.1 else f"{allowance:.0%}" if allowance < 10 else "fails"

@@ -1,0 +1,70 @@
+"""A proof as rows: one for each case group and backend, the worst first. Every writer shows these."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onnxproof.judge import judge_gap, severity
+from onnxproof.proof import Proof
+from onnxproof.report.plain import ratio, share
+from onnxproof.types import Gap, Policy, Status, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One case group on one backend."""
+
+    group: str
+    backend: str
+    cases: int
+    worst: Gap
+    verdict: Verdict
+    note: bool
+    """True when everything that differs there is a note."""
+
+
+def rows(proof: Proof) -> list[Row]:
+    """One row a case group (and backend), the worst first."""
+    groups: dict[tuple[str, str], list[Gap]] = {}
+    for gap in proof.gaps:
+        groups.setdefault((gap.group, gap.backend), []).append(gap)
+    made = [_row(group, backend, gaps, proof.policy) for (group, backend), gaps in groups.items()]
+    return sorted(made, key=lambda row: severity(row.worst, proof.policy), reverse=True)
+
+
+def _row(group: str, backend: str, gaps: Sequence[Gap], policy: Policy) -> Row:
+    counted = [gap for gap in gaps if gap.domain is None] or gaps
+    worst = max(counted, key=lambda gap: severity(gap, policy))
+    return Row(group=group, backend=backend, cases=len({gap.case for gap in gaps}), worst=worst, verdict=judge_gap(worst, policy),
+               note=any(gap.domain is not None or gap.odd for gap in gaps))
+
+
+def numbers(gap: Gap) -> list[str]:
+    """Noise ratio, the same for the worst element, max abs, share of the classical tolerance; words where there is no number."""
+    if gap.status not in (Status.COMPARED, Status.DTYPE):
+        return [gap.status.value, "", "", ""]
+    if gap.lost:
+        return [f"{gap.lost} not finite", "", "", "fails"]
+    if gap.mismatches:
+        return [f"{gap.mismatches} differ", "", f"{gap.max_abs:.3g}", share(gap.allowance)]
+    return [ratio(gap.noise_ratio), ratio(gap.worst_ratio), f"{gap.max_abs:.2g}", share(gap.allowance)]
+
+
+def facts(proof: Proof) -> list[str]:
+    """What was done, in a few words each: cases, noise, time, coverage, seed."""
+    kinds = sorted({gap.noise_kind.value for gap in proof.gaps if gap.status is Status.COMPARED})
+    total = proof.seconds.get("total", 0.0)
+    forward = sum(seconds for name, seconds in proof.seconds.items() if name != "total")
+    parts = [f"{len({gap.case for gap in proof.gaps})} cases on {', '.join(proof.backends)}", f"noise from {', '.join(kinds) or 'nothing'}"]
+    parts += [f"{len(proof.dropped)} cases dropped, since the reference refuses them"] if proof.dropped else []
+    parts += [f"{total:.1f} s ({forward / total:.0%} in forward passes)"] if total else []
+    parts += [f"{proof.coverage.exercised} of {proof.coverage.points} decision points reached"] if proof.coverage.points else []
+    return [*parts, f"seed {proof.seed}"]
+
+
+def place(proof: Proof) -> str:
+    """Where it went wrong, in one line; empty where that is not known."""
+    location = proof.location
+    if location is None:
+        return ""
+    optimizer = f" ({location.optimizer})" if location.optimizer else ""
+    return f"stage {location.stage.value}{optimizer}, {', '.join(location.nodes[:3]) or 'no single node'}"

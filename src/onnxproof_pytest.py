@@ -1,0 +1,187 @@
+"""The pytest plug-in: a proof in one line of a test.
+
+    from onnxproof_pytest import assert_faithful
+
+    def test_export(tmp_path):
+        assert_faithful(model, "model.onnx", (x,))
+
+It stands outside the package and imports onnxproof only when a test asks for a proof, so it costs a test run nothing.
+"""
+
+import itertools
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from onnxproof.proof import Proof
+
+_MARKER = "onnxproof(backends=('ort',), opsets=(), strict=None, budget_s=None): run the test's proofs on each backend, and its exports with each opset"
+_BUDGET_S = 20.0
+"""Seconds for one proof, unless the test or the marker says otherwise: a suite has many."""
+_strict = False
+_kept: Path | None = None
+"""Where this process keeps its proofs, when a report is to be written at the end."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Two options."""
+    group = parser.getgroup("onnxproof")
+    group.addoption("--onnxproof-html", metavar="PATH", default=None, help="write one HTML report of all proofs of this run")
+    group.addoption("--onnxproof-strict", action="store_true", help="a proof with drift fails its test")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Know the marker; keep proofs where somebody will want to see them."""
+    global _strict, _kept
+    config.addinivalue_line("markers", _MARKER)
+    _strict = bool(config.getoption("--onnxproof-strict"))
+    if path := config.getoption("--onnxproof-html"):
+        _check(path)
+        given = getattr(config, "workerinput", {}).get("onnxproof")  # a worker of pytest-xdist writes where the first process looks
+        _kept = Path(given or tempfile.mkdtemp(prefix="onnxproof-pytest-"))
+
+
+def _check(path: str) -> None:
+    """Better an error now than after the whole run."""
+    from onnxproof.errors import OnnxproofError
+    from onnxproof.report import html_writer
+
+    try:
+        html_writer.check()
+    except OnnxproofError as why:
+        raise pytest.UsageError(str(why)) from why
+    if not Path(path).absolute().parent.is_dir():
+        raise pytest.UsageError(f"--onnxproof-html {path}: there is no folder `{Path(path).parent}`")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist where its proofs go."""
+    if _kept is not None:
+        node.workerinput["onnxproof"] = str(_kept)
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Write the report of all proofs and say where it is."""
+    path = config.getoption("--onnxproof-html")
+    if _kept is None or not path:
+        return
+    files = sorted(_kept.glob("*.json"))
+    if not files:
+        terminalreporter.write_line("onnxproof: no test made a proof, so there is no report")
+        return
+    from onnxproof.report import html_writer, json_writer
+
+    proofs = [json_writer.read(file) for file in files]
+    json_writer.write_text(html_writer.page(proofs, title=f"onnxproof: {len(proofs)} proofs of a test run"), path)
+    for file in files:
+        file.unlink()
+    _kept.rmdir()
+    terminalreporter.write_line(f"onnxproof: {len(proofs)} proofs in {path}")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The marker makes one test for each backend and opset."""
+    marker = metafunc.definition.get_closest_marker("onnxproof")
+    if marker is None or "onnxproof" not in metafunc.fixturenames:
+        return
+    if unknown := sorted(set(marker.kwargs) - {"backends", "opsets", "strict", "budget_s"}) or list(marker.args):
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: the marker `onnxproof` has no `{unknown[0]}`; it is {_MARKER.partition(':')[0]}")
+    backends = _several(marker.kwargs.get("backends", ("ort",)))
+    opsets = _several(marker.kwargs.get("opsets", ())) or (None,)
+    pairs = list(itertools.product(backends, opsets))
+    names = [backend if opset is None else f"{backend}-opset{opset}" for backend, opset in pairs]
+    metafunc.parametrize("onnxproof", pairs, indirect=True, ids=names)
+
+
+def _several(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, str | int) else tuple(value)
+
+
+class Onnxproof:
+    """What the fixture gives: proofs with the backend and the opset of this test."""
+
+    def __init__(self, folder: Path, name: str, backend: str, opset: int | None, options: dict[str, Any]) -> None:
+        self.folder, self.name, self.backend, self.opset, self._options = folder, name, backend, opset, options
+
+    def assert_faithful(self, model: Any, onnx: str | Path, inputs: Any = None, **options: Any) -> "Proof":
+        """As the function of that name, on the backend of this test."""
+        __tracebackhide__ = True
+        return assert_faithful(model, onnx, inputs, name=self.name, **{"backends": (self.backend,), **self._options, **options})
+
+    def assert_exports(self, model: Any, inputs: Any = None, path: str | Path | None = None, **options: Any) -> "Proof":
+        """Export with the opset of this test, then prove; the file goes to the test's own folder unless a path is given."""
+        __tracebackhide__ = True
+        from onnxproof.exporter import export
+
+        settings = _settings({"backends": (self.backend,), "opset": self.opset, **self._options, **options})
+        return _checked(export(model, inputs, path or self.folder / "model.onnx", **settings), self.name)
+
+
+@pytest.fixture
+def onnxproof(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Onnxproof]:
+    """Proofs for this test; the marker `onnxproof` chooses backends and opsets."""
+    backend, opset = getattr(request, "param", ("ort", None))
+    marker = request.node.get_closest_marker("onnxproof")
+    given = {key: value for key, value in (marker.kwargs if marker else {}).items() if key in ("strict", "budget_s") and value is not None}
+    yield Onnxproof(tmp_path, request.node.nodeid, backend, opset, given)
+
+
+def assert_faithful(model: Any, onnx: str | Path, inputs: Any = None, *, strict: bool | None = None, name: str = "", **options: Any) -> "Proof":
+    """Verify and fail the test unless the proof passes; gives the proof. Other options are those of `onnxproof.verify`."""
+    __tracebackhide__ = True
+    from onnxproof.prove import verify
+
+    return _checked(verify(model, onnx, inputs, **_settings({"strict": strict, **options})), name)
+
+
+def _settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of `verify` or `export`, with the run's own strictness and a budget that fits a suite."""
+    from dataclasses import replace
+
+    from onnxproof.types import Policy
+
+    strict = options.pop("strict", None)
+    policy = options.pop("policy", None) or Policy()
+    return {"budget_s": _BUDGET_S, "policy": replace(policy, strict=policy.strict or _strict if strict is None else strict), **options}
+
+
+def _checked(proof: "Proof", name: str) -> "Proof":
+    """Keep the proof for the report, then fail the test on what, where and how to replay it; nothing compared is never a pass."""
+    __tracebackhide__ = True
+    if _kept is not None:
+        _keep(proof, name, _kept)
+    if not proof.passed:
+        pytest.fail(_story(proof), pytrace=False)
+    return proof
+
+
+def _story(proof: "Proof") -> str:
+    from onnxproof.errors import VerdictError
+
+    try:
+        proof.raise_for_verdict()
+    except VerdictError as why:
+        return why.render()
+    raise AssertionError("a proof that did not pass has a reason")
+
+
+def _keep(proof: "Proof", name: str, folder: Path) -> None:
+    """One JSON file a proof, numbered so that two proofs of one test don't meet."""
+    stem = re.sub(r"\W+", "-", name)[-80:] or "proof"
+    for number in itertools.count():
+        path = folder / f"{stem}-{number}.json"
+        try:
+            path.touch(exist_ok=False)
+        except FileExistsError:
+            continue
+        proof.to_json(path)
+        return
+
+
+__all__: Sequence[str] = ["Onnxproof", "assert_faithful", "onnxproof"]
