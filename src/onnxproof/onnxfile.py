@@ -1,6 +1,8 @@
 """What an ONNX file says about itself, read without its weights, and clear words when it can't be read."""
 
 import hashlib
+import os
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -159,6 +161,27 @@ def _port(value: onnx.ValueInfoProto) -> Port:
     if tensor.HasField("shape"):
         dims = tuple(d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in tensor.shape.dim)
     return Port(name=value.name, dtype=dtype_name(tensor.elem_type) if tensor.elem_type else "unknown", dims=dims)
+
+
+def save_linked(model: onnx.ModelProto, origin: Path, target: Path) -> Path:
+    """Write a changed graph whose external data stays where it is: linked beside it, or copied where it can't be linked."""
+    for name in external_files(model):
+        beside = target.parent / name
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        source = (origin.parent / name).resolve()
+        if beside.exists():
+            continue
+        try:
+            os.link(source, beside)
+        except OSError:  # another file system; a symbolic link is no way out, since runtimes refuse those that leave the model's folder
+            shutil.copyfile(source, beside)
+    onnx.save(model, target)
+    return target
+
+
+def external_files(model: onnx.ModelProto) -> list[str]:
+    """The files beside the model that hold its weights, as the model names them."""
+    return sorted(set(_external(model)))
 
 
 def _external(model: onnx.ModelProto) -> Iterator[str]:

@@ -10,8 +10,8 @@ from typing import Any
 
 from onnxproof import cases as generators
 from onnxproof import data as user_data
-from onnxproof import judge, onnxfile, signature, subject
-from onnxproof.backends import Session
+from onnxproof import crosscheck, judge, onnxfile, signature, subject, trust
+from onnxproof.backends import Session, parse, served
 from onnxproof.cases import _learn
 from onnxproof.cases._climb import again, climb, origin
 from onnxproof.cases._shrink import shrink
@@ -19,13 +19,14 @@ from onnxproof.cases._space import Space
 from onnxproof.decisions import Watch
 from onnxproof.errors import BackendError, InputError, ModelError, OnnxproofError
 from onnxproof.execute import Candidate, Clock
+from onnxproof.fleet import Fleet
 from onnxproof.oracles import Oracle, open_oracle
 from onnxproof.proof import Proof
 from onnxproof.trial import ReferenceRefused, Trial
-from onnxproof.types import Case, Coverage, Domain, Dropped, Finding, Gap, Note, Policy, Signature, Verdict
+from onnxproof.types import Case, Coverage, CrossCheck, Domain, Dropped, Finding, Gap, Note, Policy, Serving, Signature, Verdict
 
-_ENOUGH = 6
-"""Cases that differ beyond tolerance before the rest is left out: the verdict is known, and the user is waiting."""
+_SHARE_FOR_TRUST = 0.1
+"""Of the budget: time in which the runtimes themselves are examined."""
 _SHARE_FOR_SEARCH = 0.3
 _SEARCHED = ("shapes", "masks", "ids", "distinct", "search")
 """Groups from which a search may start: from extreme values it only climbs to more extreme ones."""
@@ -51,7 +52,7 @@ Report = Callable[[Progress], None]
 
 def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None, backends: Sequence[str] = ("ort",),
            policy: Policy | None = None, budget_s: float = 60.0, seed: int = 0, explain: bool = True, only: Sequence[str] = (),
-           progress: Report | None = None) -> Proof:
+           serving: Serving | None = None, progress: Report | None = None) -> Proof:
     """Prove that an ONNX file says what a PyTorch module says.
 
     >>> import torch, onnxproof
@@ -62,9 +63,10 @@ def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_
     """
     found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
     run = Run(found, Path(onnx), tuple(backends), policy or Policy(), budget_s=budget_s, seed=seed, only=tuple(only), progress=progress)
-    proof = run.prove()
-    if explain and (proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None):
-        proof = _explained(proof, run)
+    with served(serving):
+        proof = run.prove()
+        if explain and (proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None):
+            proof = _explained(proof, run)
     return proof
 
 
@@ -80,12 +82,13 @@ def _explained(proof: Proof, run: "Run") -> Proof:
 
 
 def diff(first: str | Path, second: str | Path, example_inputs: Any = None, *, data: Any = None, backends: Sequence[str] = ("ort",), policy: Policy | None = None,
-         budget_s: float = 60.0, seed: int = 0, explain: bool = True, only: Sequence[str] = (), progress: Report | None = None) -> Proof:
+         budget_s: float = 60.0, seed: int = 0, explain: bool = True, only: Sequence[str] = (), serving: Serving | None = None,
+         progress: Report | None = None) -> Proof:
     """Prove that two ONNX files say the same; the first is the reference, and PyTorch is not needed."""
     if Path(first).suffix != ".onnx":
         raise InputError("not-onnx", f"`{first}` is not an .onnx file", help="`onnxproof verify` takes a PyTorch reference")
     return verify(str(first), second, example_inputs, data=data, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only,
-                  progress=progress)
+                  serving=serving, progress=progress)
 
 
 class Run:
@@ -112,32 +115,42 @@ class Run:
         """The sizes of every case that was compared, for whoever asks which size goes wrong."""
         self.complete = True
         self.coverage = Coverage()
+        self.cross: CrossCheck | None = None
 
     def prove(self) -> Proof:
         """Run the cases within the budget and judge; what was measured before an error is kept."""
         error = ""
         self.oracle: Oracle = open_oracle(self.subject, self.clock)
         self.signature = self._pair()
-        self.candidates: list[Candidate] = []
+        self.fleet = Fleet(self.backends, self.path, self.signature, self.clock, self._session)
+        self.candidates: list[Candidate] = self.fleet.active
         try:
-            self.candidates = [Candidate(name, self.path, self.signature, self.clock, session=self._session(name)) for name in self.backends]
             self._cases()
+            self._compare_backends()
         except (BackendError, ModelError) as why:
             if isinstance(why, ImportError) or not self.gaps:
                 raise
             error = why.render()
         finally:
-            for candidate in self.candidates:
-                candidate.close()
+            self.findings += self.fleet.findings()
+            self.fleet.close()
         return self._proof(error)
+
+    def _compare_backends(self) -> None:
+        """Several backends on the case that tells them apart: the witness of a fault, or the example."""
+        if len(self.fleet.everyone) > 1 and self.gaps:
+            case = self.witness or Case(name="example", group="ordinary", about="the example inputs", inputs=self.oracle.example())
+            self.cross = crosscheck.compare(self.fleet.everyone, self.oracle, case, self.gaps, self.path, self.signature, self.policy)
 
     def _session(self, backend: str) -> Session | None:
         """A session with some optimizers off, for trying a remedy; None leaves it to the backend."""
-        if not self._disabled or not backend.startswith("ort"):
+        if self._progress:
+            self._progress(Progress(case=f"opening {backend}", done=0, elapsed=self.clock.elapsed, budget=self.budget_s))
+        if not self._disabled or parse(backend)[0] != "ort":
             return None
         from onnxproof.backends import ort
 
-        return ort.open(self.path, backend.partition(":")[2], disabled_optimizers=self._disabled)
+        return ort.open(self.path, parse(backend)[1], disabled_optimizers=self._disabled)
 
     def _pair(self) -> Signature:
         example = self.oracle.example()
@@ -160,6 +173,8 @@ class Run:
         trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed,
                       op_types=self.file.op_types)
         watch = Watch(self.file, self.signature, self.clock)
+        if not self._only:
+            self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy, self.clock, budget_s=self.budget_s * _SHARE_FOR_TRUST)
         for case in self._chosen(self._planned(space, watch)):
             if self._stop():
                 self.complete = False
@@ -197,6 +212,7 @@ class Run:
             self.dropped.append(Dropped(case=case.name, reason=str(why)[:200]))
             return None
         self.gaps += outcome.gaps
+        self.fleet.note(outcome.gaps, self.policy)
         self.sizes[case.name] = dict(case.sizes)
         self.notes += outcome.notes
         domains = {note.domain for note in outcome.notes} - {Domain.EMPTY}
@@ -250,7 +266,7 @@ class Run:
             self._one(trial, replace(smaller, name=f"{found.name}, shrunk", about=f"{found.about}, made smaller"))
 
     def _stop(self) -> bool:
-        return self.clock.elapsed > self.budget_s * 0.95 or sum(verdict is Verdict.DIVERGED for verdict in self._bad.values()) >= _ENOUGH
+        return self.clock.elapsed > self.budget_s * 0.95 or self.fleet.done
 
     def _accepts(self, case: Case) -> bool:
         try:
@@ -267,7 +283,7 @@ class Run:
                       notes=tuple(_few(self.notes)), findings=tuple(self.findings), signature=self.signature, policy=self.policy, dropped=tuple(self.dropped),
                       error=error, seed=self.seed, budget_s=self.budget_s, complete=self.complete, environment=environment(),
                       hashes={"candidate": onnxfile.fingerprint(self.path)}, seconds={**self.clock.seconds, "total": self.clock.elapsed},
-                      passes=dict(self.clock.passes), witness=self.witness)
+                      passes=dict(self.clock.passes), cross=self.cross, witness=self.witness)
         return replace(proof, replay=self._replay(proof))
 
     def _replay(self, proof: Proof) -> str:

@@ -19,6 +19,7 @@ from onnxproof.backends import Description, _operators
 from onnxproof.errors import ModelError, OnnxproofError, Refused, UsageError
 
 Array = np.ndarray[Any, Any]
+IN_PROCESS = True
 _NARROW = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 _DOUBLE = onnx.TensorProto.DOUBLE
 _DTYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "precision", "stash_type", "softmax_precision"})

@@ -17,6 +17,11 @@ def command(
     first: Annotated[str, typer.Argument(help="The reference, an ONNX file.")],
     second: Annotated[str, typer.Argument(help="The ONNX file that should say the same.")],
     backend: option.Backend = None,
+    isolate: option.Isolate = None,
+    allow_fallback: option.AllowFallback = False,
+    time_limit: option.TimeLimit = 60.0,
+    memory_limit: option.MemoryLimit = None,
+    threads: option.Threads = None,
     data: option.Data = None,
     budget: option.Budget = 60.0,
     seed: option.Seed = 0,
@@ -36,11 +41,12 @@ def command(
     """`onnxproof.diff` from the command line."""
     policy = option.policy(Policy(), strict=strict, strict_domains=strict_domains, domain=domain, atol=atol, rtol=rtol, noise_limit=noise_limit)
     seconds = option.positive_budget(budget)
+    serving = option.serving(isolate=isolate, allow_fallback=allow_fallback, time_limit=time_limit, memory_limit=memory_limit, threads=threads)
 
     def run(report: Report | None) -> "Proof":
         from onnxproof.prove import diff
 
         return diff(first, second, data=data, backends=tuple(backend or ("ort",)), policy=policy, budget_s=seconds, seed=seed, explain=not no_explain,
-                    only=tuple(case or ()), progress=report)
+                    only=tuple(case or ()), serving=serving, progress=report)
 
     return deliver(run, Delivery(json=json, quiet=quiet, verbose=verbose))

@@ -35,6 +35,11 @@ def command(
     cause: Annotated[str | None, typer.Option("--cause", metavar="CODE", help="Print the page of one cause.")] = None,
     causes: Annotated[bool, typer.Option("--causes", help="List the causes that are tried.")] = False,
     backend: option.Backend = None,
+    isolate: option.Isolate = None,
+    allow_fallback: option.AllowFallback = False,
+    time_limit: option.TimeLimit = 60.0,
+    memory_limit: option.MemoryLimit = None,
+    threads: option.Threads = None,
     data: option.Data = None,
     budget: option.Budget = 60.0,
     seed: option.Seed = 0,
@@ -68,9 +73,16 @@ def command(
     _check_output(fix, output, subject, model)
     policy = option.policy(Policy(), strict=strict, strict_domains=strict_domains, domain=domain, atol=atol, rtol=rtol, noise_limit=noise_limit)
     shapes, seconds = option.dynamic_shapes(dynamic), option.positive_budget(budget)
+    serving = option.serving(isolate=isolate, allow_fallback=allow_fallback, time_limit=time_limit, memory_limit=memory_limit, threads=threads)
     extras = _Extras()
 
     def run(report: Report | None) -> "Proof":
+        from onnxproof.backends import served
+
+        with served(serving):
+            return examine(report)
+
+    def examine(report: Report | None) -> "Proof":
         proof, found = _examine(subject, model, report, dynamic_shapes=shapes, data=data, backends=tuple(backend or ("ort",)), policy=policy, budget_s=seconds,
                                 seed=seed, only=tuple(case or ()))
         if proof.location is None and (repro or fix or overlay):

@@ -20,6 +20,11 @@ def command(
         help="The reference: file.py:factory, package.module:factory, .pt2, TorchScript, .onnx, a Hugging Face folder.")] = None,
     model: Annotated[str | None, typer.Argument(help="The ONNX file.")] = None,
     backend: option.Backend = None,
+    isolate: option.Isolate = None,
+    allow_fallback: option.AllowFallback = False,
+    time_limit: option.TimeLimit = 60.0,
+    memory_limit: option.MemoryLimit = None,
+    threads: option.Threads = None,
     data: option.Data = None,
     budget: option.Budget = 60.0,
     seed: option.Seed = 0,
@@ -49,12 +54,13 @@ def command(
         raise UsageError("usage", "SUBJECT and MODEL are needed", help="onnxproof verify model.py:build model.onnx")
     policy, shapes = option.policy(Policy(), **wishes), option.dynamic_shapes(dynamic)
     seconds = option.positive_budget(budget)
+    serving = option.serving(isolate=isolate, allow_fallback=allow_fallback, time_limit=time_limit, memory_limit=memory_limit, threads=threads)
 
     def run(report: Report | None) -> "Proof":
         from onnxproof.prove import verify
 
         return verify(subject, model, dynamic_shapes=shapes, data=data, backends=tuple(backend or ("ort",)), policy=policy, budget_s=seconds, seed=seed,
-                      explain=not no_explain, only=tuple(case or ()), progress=report)
+                      explain=not no_explain, only=tuple(case or ()), serving=serving, progress=report)
 
     return deliver(run, where)
 

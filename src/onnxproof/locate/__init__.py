@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.backends import ort
+from onnxproof import probe
+from onnxproof.backends import parse
 from onnxproof.backends import reference as standard
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock, feed
@@ -70,9 +71,10 @@ def locate(scene: Scene) -> Location | None:
     served = _gap(scene, scene.backend)
     if scene.gap is not None and scene.gap.status is Status.DTYPE and served <= max(20 * scene.noise, 1e-6):
         return _dtype_fault(scene, scene.gap)
-    plain = _gap(scene, "ort:disabled") if scene.backend.startswith("ort") else served
+    in_ort = parse(scene.backend)[0] == "ort"
+    plain = _gap(scene, "ort:disabled") if in_ort else served
     limit = max(20 * scene.noise, 1e-6)
-    if scene.backend.startswith("ort") and plain <= limit < served:
+    if in_ort and plain <= limit < served:
         return _optimizers.locate(scene, limit)
     session, ideal = _ideal(scene)
     if session is not None and ideal is not None and ideal <= max(limit / 4, 1e-6):
@@ -169,15 +171,13 @@ def _runtime(scene: Scene, session: Any, limit: float) -> Location:
     feeds = feed(scene.case.inputs, scene.signature)
     ideal, _ = observe(session, feeds)
     names = [n for n in ideal if n not in graph.static]
-    try:
-        probed = ort.open(_with_outputs(scene), "disabled", outputs=names)
-        actual = dict(zip(names, probed.run(feeds), strict=True))
-    except OnnxproofError:
+    actual = probe.values("ort:disabled" if parse(scene.backend)[0] == "ort" else scene.backend, scene.path, feeds, names)
+    if not actual:
         return Location(stage=Stage.RUNTIME, evidence="the runtime differs from the standard; its inner values could not be read")
     from onnxproof.locate._sketch import distance, sketch
 
-    gaps = {n: distance(sketch(np.asarray(actual[n])), ideal[n]) for n in names if actual[n] is not None}
-    narrow = {n: str(np.asarray(actual[n]).dtype) for n in names if actual[n] is not None}
+    gaps = {n: distance(sketch(np.asarray(actual[n])), ideal[n]) for n in names if n in actual}
+    narrow = {n: str(np.asarray(actual[n]).dtype) for n in names if n in actual}
     suspects = []
     for place, node in enumerate(graph.nodes):
         outs = [gaps[n] for n in node.output if n in gaps]
@@ -196,15 +196,6 @@ def _runtime(scene: Scene, session: Any, limit: float) -> Location:
 
 def _step(dtype: str) -> float:
     return {"float16": 1e-3, "bfloat16": 8e-3, "float64": 1e-15}.get(dtype, 1e-7)
-
-
-def _with_outputs(scene: Scene) -> bytes:
-    import onnx
-
-    model = onnx.load(scene.path)
-    graph = Graph.of(scene.file)
-    standard.add_outputs(model, [n for node in model.graph.node for n in node.output if n and n not in graph.static])
-    return bytes(model.SerializeToString())
 
 
 def _suspect(graph: Graph, place: int, ratio: float, why: str = "", module: str | None = None, source: Source | None = None) -> Suspect:
