@@ -582,6 +582,7 @@ def test_a_backend_that_writes_into_its_inputs_spoils_nothing(zoo: Zoo) -> None:
     with fake_backend("spoiler", spoils_inputs()):
         proof = zoo.verify("logs", zoo.file("logs"), backends=("spoiler", "ort"))
     assert proof.verdict is Verdict.FAITHFUL
+    assert [finding.code for finding in proof.findings if "`spoiler` wrote into its input `x`" in finding.what] == ["input-overwritten"]
 
 
 # --- the same proof again ------------------------------------------------------------------------------------------

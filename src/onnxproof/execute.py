@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.backends import Session, _watch, open_session
+from onnxproof.backends import Session, _watch, is_apart, open_session
 from onnxproof.backends._apart import ApartSession
 from onnxproof.backends._child import ChildSession
 from onnxproof.cases._space import as_dtype
 from onnxproof.errors import Crashed, OnnxproofError, Refused
-from onnxproof.types import Finding, Signature
+from onnxproof.types import Finding, Serving, Signature
 
 Array = np.ndarray[Any, Any]
+_ALONE = Serving(isolate=True)
 
 
 class Clock:
@@ -60,7 +61,7 @@ class Candidate:
 
         `apart` runs in a process of its own: some inputs (an empty batch into an LSTM) abort the whole process.
         """
-        if apart and self._apart is None and not isinstance(self.session, ChildSession):
+        if apart and self._apart is None and not isinstance(self.session, ChildSession) and is_apart(self.backend, _ALONE):
             self._apart = ApartSession(self.backend, self._path)
         session = self._apart if apart and self._apart is not None else self.session
         with self._clock.forward(self.backend):
@@ -78,7 +79,7 @@ class Candidate:
             died = [why for why in self._deaths if why.code == code]
             yield Finding(code=code, what=f"{died[0].what} ({len(died)} case{'s' * (len(died) != 1)})", help="; ".join(died[0].notes[-2:]))
         for name, count in self._spoiled.items():
-            yield Finding(code="input-overwritten", what=f"`{self.backend}` wrote into its input `{name}` in {count} runs", counts=True,
+            yield Finding(code="input-overwritten", what=f"`{self.backend}` wrote into its input `{name}` in {count} runs",
                           help="a caller's arrays are not safe with it; each run here got a copy of its own")
 
     def close(self) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from onnxproof import judge
-from onnxproof.backends import Session, load
+from onnxproof.backends import Session, require
 from onnxproof.errors import BackendError, BackendMissing, ModelError
 from onnxproof.execute import Candidate, Clock
 from onnxproof.types import Finding, Gap, Policy, Signature, Verdict
@@ -19,7 +19,7 @@ class Fleet:
 
     def __init__(self, backends: Sequence[str], path: Path, signature: Signature, clock: Clock, open_session: Callable[[str], Session | None]) -> None:
         for backend in backends:  # one that isn't installed is told before anything runs
-            load(backend)
+            require(backend)
         self.active: list[Candidate] = []
         self.everyone: list[Candidate] = []
         self._findings: list[Finding] = []

@@ -173,7 +173,7 @@ class Run:
         trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed,
                       op_types=self.file.op_types)
         watch = Watch(self.file, self.signature, self.clock)
-        if not self._only:
+        if not self._only and not self._disabled:
             self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy, self.clock, budget_s=self.budget_s * _SHARE_FOR_TRUST)
         for case in self._chosen(self._planned(space, watch)):
             if self._stop():

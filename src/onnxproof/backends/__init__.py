@@ -108,10 +108,20 @@ def load(name: str) -> BackendModule:
                              help=f"pip install 'onnxproof[{key}]'") from why
 
 
+def require(name: str) -> BackendModule:
+    """The backend's module, if what it needs is installed; otherwise an error with the command that installs it."""
+    module = load(name)
+    if not hasattr(module, "open"):
+        raise UsageError("not-a-runtime", f"`{name}` runs a Python module, not an ONNX file", help="it is the reference by itself; choose a runtime from `onnxproof backends`")
+    if not (described := module.describe()).installed:
+        raise BackendMissing("backend-missing", f"the backend `{described.name}` isn't installed", help=described.install)
+    return module
+
+
 def open_session(name: str, model: Path, serving: Serving | None = None) -> Session:
     """Open `model` on a backend such as `ort:basic`, apart where it may crash, as `serving` (or the current one) says."""
     wanted = serving or _serving.get()
-    module = load(name)
+    module = require(name)
     if is_apart(name, wanted):
         from onnxproof.backends._apart import ApartSession
 

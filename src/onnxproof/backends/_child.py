@@ -199,7 +199,9 @@ class _Child:
 
     def _last(self) -> list[str]:
         lines = self._words.read_text(encoding="utf-8", errors="replace").splitlines() if self._words.is_file() else []
-        return [line.strip()[:300] for line in [*self._said, *lines] if line.strip()]
+        said = [line.strip()[:300] for line in [*self._said, *lines] if line.strip()]
+        own = next((place for place, line in enumerate(said) if line.startswith("Fatal Python error")), len(said))
+        return said[:own] or said[:1]  # what follows is our own stack, which tells nothing of the runtime
 
 
 def _raised(error: Mapping[str, Any]) -> OnnxproofError:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from onnxproof.judge import judge_gap, severity
 from onnxproof.proof import Proof
+from onnxproof.report import crosscheck
 from onnxproof.types import Gap, Location, Policy, Status, Verdict
 
 COLOURS = {Verdict.FAITHFUL: "bold green", Verdict.DRIFT: "bold yellow", Verdict.DIVERGED: "bold red",
@@ -36,6 +37,8 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
         out.print(_facts(proof), style="dim")
         out.print()
         out.print(_table(proof, out.width))
+        if proof.cross is not None:
+            crosscheck.show(proof.cross, out, COLOURS)
         if verbose:
             out.print(_LEGEND, style="dim")
     if verbose:
