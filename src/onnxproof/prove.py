@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof import cases as generators
-from onnxproof import data as user_data
 from onnxproof import crosscheck, judge, onnxfile, signature, subject, trust
+from onnxproof import data as user_data
 from onnxproof.backends import Session, parse, served
 from onnxproof.cases import _learn
 from onnxproof.cases._climb import again, climb, origin

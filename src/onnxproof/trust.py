@@ -62,10 +62,10 @@ class _Questions:
             return None
 
     def _noise(self, inputs: Mapping[str, Array], answer: list[Array] | None) -> list[float]:
-        truth = self._oracle.truth(inputs) if answer is not None else None
         if answer is None:
             return []
-        return [_rms(a, t) if t is not None and t.shape == a.shape else 0.0 for a, t in zip(answer, truth or [None] * len(answer), strict=True)]
+        truth = self._oracle.truth(inputs) or answer
+        return [_rms(a, t) if t.shape == a.shape else 0.0 for a, t in zip(answer, truth, strict=True)]
 
 
 class _Examination:

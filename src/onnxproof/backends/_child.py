@@ -15,6 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -148,31 +149,24 @@ class _Child:
 
     def end(self) -> None:
         """Kill it with all that it started."""
-        try:
+        with suppress(OSError):  # it is gone already
             if os.name == "posix":
                 os.killpg(self._process.pid, signal.SIGKILL)
             else:
                 self._process.kill()
-        except OSError:  # it is gone already
-            pass
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
-            if stream is not None:
-                try:
-                    stream.close()
-                except OSError:  # a request that nobody read
-                    pass
+            with suppress(OSError, AttributeError):  # a request that nobody read
+                stream.close()  # type: ignore[union-attr]
 
     def _listen(self, stream: IO[str]) -> None:
-        try:
+        with suppress(ValueError):  # closed while we read: we ended it ourselves
             for line in stream:
                 before, mark, rest = line.partition(MARK)
                 if before.strip():
                     self._said.append(before.strip())
                 if mark:
                     self._inbox.put(json.loads(rest))
-        except ValueError:  # closed while we read: we ended it ourselves
-            pass
         self._inbox.put(None)
 
     def _check(self, deadline: float, limit_s: float) -> None:

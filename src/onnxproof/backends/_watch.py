@@ -40,4 +40,4 @@ def run(session: Session, inputs: Mapping[str, Array]) -> Watched:
 def _hash(array: Any) -> int:
     if not isinstance(array, np.ndarray) or array.dtype.hasobject or not array.size:
         return 0
-    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return zlib.crc32(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

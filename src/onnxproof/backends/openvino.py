@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.backends import Description, installed_version, current
+from onnxproof.backends import Description, current, installed_version
 from onnxproof.backends._ports import Ports
 from onnxproof.errors import BackendMissing, ModelError, Refused
 

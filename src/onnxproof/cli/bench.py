@@ -1,5 +1,6 @@
 """Time an ONNX file on each backend, with PyTorch's forward pass beside them."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,8 +30,6 @@ def command(
     debug: option.Debug = False,
 ) -> int:
     """Print a table: latency, throughput and the ratio to the baseline. Times are noisy: compare within one table."""
-    import sys
-
     from onnxproof import subject
     from onnxproof.speed import bench
 
@@ -40,13 +39,16 @@ def command(
     if found is not None and found.onnx is not None:
         raise UsageError("not-a-module", f"`{reference}` is an ONNX file, and the reference is a module", help="time both files one after the other")
     serving = option.serving(isolate=isolate, allow_fallback=allow_fallback, time_limit=time_limit, memory_limit=memory_limit, threads=threads)
-    report = None if quiet else lambda words: sys.stderr.write(f"onnxproof: {words}\n")
-    made = bench(Path(model), tuple(backend or ("ort",)), reference=found, batches=_batches(batch), seconds=seconds, serving=serving, report=report)
+    made = bench(Path(model), tuple(backend or ("ort",)), reference=found, batches=_batches(batch), seconds=seconds, serving=serving, report=None if quiet else _line)
     if json is not None:
         _write(made, json)
     if json != "-":
         _show(made)
     return 0 if made.timings and not made.failed else 2
+
+
+def _line(words: str) -> None:
+    sys.stderr.write(f"onnxproof: {words}\n")
 
 
 def _batches(words: str | None) -> tuple[int, ...]:
@@ -77,7 +79,6 @@ def _show(made: "Bench") -> None:
 
 
 def _write(made: "Bench", path: str) -> None:
-    import sys
     from dataclasses import asdict
     from json import dumps
 
