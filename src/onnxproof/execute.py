@@ -10,15 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.backends import Session, _watch, is_apart, open_session
-from onnxproof.backends._apart import ApartSession
-from onnxproof.backends._child import ChildSession
+from onnxproof.backends import Session, _watch, current, open_session
 from onnxproof.cases._space import as_dtype
 from onnxproof.errors import Crashed, OnnxproofError, Refused
-from onnxproof.types import Finding, Serving, Signature
+from onnxproof.types import Finding, Signature
 
 Array = np.ndarray[Any, Any]
-_ALONE = Serving(isolate=True)
 
 
 class Clock:
@@ -52,17 +49,18 @@ class Candidate:
         self.backend, self._signature, self._clock = backend, signature, clock
         self.session = session or open_session(backend, path)
         self._path = path
-        self._apart: ApartSession | None = None
+        self._apart: Session | None = None
         self._deaths: list[Crashed] = []
         self._spoiled: Counter[str] = Counter()
 
     def run(self, inputs: Mapping[str, Array], *, apart: bool = False) -> list[Array | None]:
         """The candidate's outputs in the order of the signature's; None for one that the file does not have.
 
-        `apart` runs in a process of its own: some inputs (an empty batch into an LSTM) abort the whole process.
+        `apart` runs in a session of its own, and in a process of its own where that can be: some inputs (an empty batch
+        into an LSTM) abort the whole process, and some leave a session that answers wrongly from then on.
         """
-        if apart and self._apart is None and not isinstance(self.session, ChildSession) and is_apart(self.backend, _ALONE):
-            self._apart = ApartSession(self.backend, self._path)
+        if apart and self._apart is None:
+            self._apart = open_session(self.backend, self._path, replace(current(), isolate=True))
         session = self._apart if apart and self._apart is not None else self.session
         with self._clock.forward(self.backend):
             found = self._watched(session, feed(inputs, self._signature))

@@ -25,8 +25,8 @@ from onnxproof.proof import Proof
 from onnxproof.trial import ReferenceRefused, Trial
 from onnxproof.types import Case, Coverage, CrossCheck, Domain, Dropped, Finding, Gap, Note, Policy, Serving, Signature, Verdict
 
-_SHARE_FOR_TRUST = 0.1
-"""Of the budget: time in which the runtimes themselves are examined."""
+_SHARE_FOR_TRUST, _LEAST_FOR_TRUST = 0.1, 3.0
+"""Of the budget, and seconds at least: time in which the runtimes themselves are examined."""
 _SHARE_FOR_SEARCH = 0.3
 _SEARCHED = ("shapes", "masks", "ids", "distinct", "search")
 """Groups from which a search may start: from extreme values it only climbs to more extreme ones."""
@@ -174,7 +174,8 @@ class Run:
                       op_types=self.file.op_types)
         watch = Watch(self.file, self.signature, self.clock)
         if not self._only and not self._disabled:
-            self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy, self.clock, budget_s=self.budget_s * _SHARE_FOR_TRUST)
+            self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy, self.clock,
+                                            budget_s=max(_LEAST_FOR_TRUST, self.budget_s * _SHARE_FOR_TRUST))
         for case in self._chosen(self._planned(space, watch)):
             if self._stop():
                 self.complete = False

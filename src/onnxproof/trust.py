@@ -1,8 +1,8 @@
 """Trust nothing: a few runs that show whether a runtime answers the question it was asked, each time, and however many threads it has.
 
 The cases find wrong answers. These runs name the ways in which a runtime itself goes wrong: it gives an old answer
-again, ignores its input, answers otherwise the second time or with another number of threads, loses NaN, or cuts
-integers to 32 bits. (That it writes into its inputs, or returns another number of outputs, is seen in every run; other
+again, ignores its input, answers otherwise the second time or with another number of threads, goes wrong after an empty
+batch, loses NaN, or cuts integers to 32 bits. (That it writes into its inputs, or returns another number of outputs, is seen in every run; other
 places in the batch are cases of the group `distinct`.)
 """
 
@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.backends import current, open_session, parse, served
+from onnxproof.backends import current, parse, served
+from onnxproof.backends._child import ChildSession
 from onnxproof.compare import is_float
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock
@@ -52,6 +53,8 @@ class _Questions:
         self.noise = self._noise(self.second, self.answers[1])
         self.poisoned = {name: _poisoned(array) for name, array in self.first.items()} if Domain.NAN in policy.domains else {}
         self.wide = {name: array + _WIDE if array.dtype == np.int64 else array for name, array in self.first.items()}
+        self.empty = {name: array[:0] if array.ndim else array for name, array in self.first.items()} if Domain.EMPTY in policy.domains else {}
+        self.takes_empty = bool(self.empty) and self._asked(self.empty) is not None
         self.poisoned_answer = self._asked(self.poisoned) if self.poisoned else None
         self.wide_answer = self._asked(self.wide) if any(array.dtype == np.int64 for array in self.first.values()) else None
 
@@ -83,25 +86,35 @@ class _Examination:
         first = self._candidate.run(self._ask.first)
         second = self._candidate.run(self._ask.second)
         yield from self._again(first)
-        fresh = self._fresh()
-        yield from self._stale(first, second, fresh)
-        if fresh is not None:
-            yield from self._threads(second, fresh)
+        yield from self._fresh(first, second)
         yield from self._nan()
         yield from self._integers()
 
-    def _fresh(self) -> Answer | None:
-        """The second question to a session that never heard the first, with another number of threads."""
+    def _fresh(self, first: Answer, second: Answer) -> Iterator[Finding]:
+        """The second question to a session that never heard the first, with another number of threads; then what an empty batch does to it."""
         if time.perf_counter() > self._until:
-            return None
+            yield from self._stale(first, second, None)
+            return
         own = current()
         count = 1 if (own.threads or os.cpu_count() or 1) > 1 else 2
         with served(replace(own, threads=count)):
-            other = Candidate(self._candidate.backend, self._path, self._signature, self._clock, session=open_session(self._candidate.backend, self._path))
+            other = Candidate(self._candidate.backend, self._path, self._signature, self._clock)
         try:
-            return other.run(self._ask.second)
+            fresh = other.run(self._ask.second)
+            yield from self._stale(first, second, fresh)
+            yield from self._compared(second, fresh, "threads", "answers otherwise with another number of threads")
+            yield from self._after_empty(other, fresh)
         finally:
             other.close()
+
+    def _after_empty(self, other: Candidate, before: Answer) -> Iterator[Finding]:
+        """Whether a session still answers as it did, once it was given an empty batch; only where a crash would not be ours."""
+        if not self._ask.takes_empty or not isinstance(other.session, ChildSession) or time.perf_counter() > self._until:
+            return
+        with suppress(OnnxproofError):  # it may refuse an empty batch: the cases tell that
+            other.run(self._ask.empty)
+        for finding in self._compared(before, other.run(self._ask.second), "wrong-after-empty", "answers otherwise once it was given an empty batch"):
+            yield replace(finding, counts=finding.counts and self._policy.strict_domains)
 
     def _stale(self, first: Answer, second: Answer, fresh: Answer | None) -> Iterator[Finding]:
         """The same bits for two questions to which the reference gives two answers."""
@@ -120,9 +133,6 @@ class _Examination:
         if time.perf_counter() > self._until:
             return
         yield from self._compared(first, self._candidate.run(self._ask.first), "nondeterminism", "answers otherwise when it is asked the same again")
-
-    def _threads(self, second: Answer, fresh: Answer) -> Iterator[Finding]:
-        yield from self._compared(second, fresh, "threads", "answers otherwise with another number of threads")
 
     def _compared(self, one: Answer, other: Answer, code: str, words: str) -> Iterator[Finding]:
         """A difference of rounding is nothing (threads sum in another order); beyond noise and tolerance it counts."""

@@ -23,6 +23,11 @@ RUNTIMES = ("ort", "ort:disabled", "reference", "openvino", "tract", "opencv", "
 MODELS = ("conv", "transformer", "lstm", "unet", "qdq")
 REFUSED = {("opencv", "transformer"), ("opencv", "unet"), ("opencv", "qdq"), ("opencv", "lstm")}
 """What may be refused or crash: OpenCV does not know all that torch's exporter writes."""
+APPROXIMATE = {("tract", "lstm")}
+"""tract's tanh is a rational function: beyond the noise where a gate saturates, by less than 2e-6."""
+STEP = 0.05
+ROUNDED = {(backend, case) for backend in ("openvino", "opencv") for case in ("constant=-0.01", "constant=0.01", "float-x-all equal")}
+"""Inputs exactly between two steps: the standard rounds them to even, these two do not, and the tool says so."""
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -66,8 +71,50 @@ def test_it_serves_the_model_or_refuses_it(backend: str, name: str, served: dict
         assert (backend, name) in REFUSED, why.render()
         assert why.what and (why.notes or ":" in why.what), "a refusal says why"
         return
-    if (backend, name) in REFUSED and proof.verdict is Verdict.DIVERGED:
-        assert {gap.status for gap in proof.gaps if judge_gap(gap, proof.policy) is Verdict.DIVERGED} == {Status.REFUSED}
+    beyond = [gap for gap in proof.gaps if judge_gap(gap, proof.policy) in (Verdict.DRIFT, Verdict.DIVERGED)]
+    if (backend, name) in REFUSED and {gap.status for gap in beyond} == {Status.REFUSED}:
+        return
+    if name == "qdq":  # a value between two steps may go to either: one step of one element is no fault, and more is
+        beyond = [gap for gap in beyond if (backend, gap.case) not in ROUNDED]
+        assert all(gap.status is Status.COMPARED and gap.max_abs <= 1.01 * STEP for gap in beyond), [(gap.case, gap.max_abs) for gap in beyond]
+        assert len({gap.case for gap in beyond}) <= 2
+        return
+    if (backend, name) in APPROXIMATE:
+        assert proof.passed and all(gap.max_abs < 2e-6 for gap in beyond)
         return
     assert proof.verdict is Verdict.FAITHFUL, (proof.sentence(), [finding.what for finding in proof.findings])
     assert proof.gaps and not [finding for finding in proof.findings if finding.counts]
+
+
+def test_openvino_answers_wrongly_after_an_empty_batch(served: dict[str, Served]) -> None:
+    """A fault of the runtime that was found here: the tool names it, and keeps it away from the cases that follow."""
+    there("openvino")
+    proof = verify(served["conv"], "openvino", budget_s=30)
+    assert "wrong-after-empty" in {finding.code for finding in proof.findings}
+    assert proof.verdict is Verdict.FAITHFUL
+
+
+def test_the_node_that_drops_nan_is_named_on_openvino(served: dict[str, Served]) -> None:
+    there("openvino")
+    model = served["conv"]
+    proof = prove.verify(model.reference, model.path, model.example, backends=("openvino",), only=("nonfinite-image-one NaN",), serving=Serving(threads=1))
+    assert proof.location is not None and proof.location.stage is Stage.RUNTIME
+    assert "relu" in proof.location.nodes[0]
+
+
+def test_a_real_provider_is_proven_and_not_assumed(served: dict[str, Served]) -> None:
+    """OpenVINO as an execution provider, in a virtual environment of its own, since its package is another onnxruntime."""
+    backend = "ort@onnxruntime-openvino==1.24.1:openvino"
+    there(backend)
+    proof = verify(served["conv"], backend, "ort")
+    assert proof.verdict is Verdict.FAITHFUL
+    assert any("nodes run on OpenVINO" in finding.what for finding in proof.findings if finding.code == "placement")
+    assert proof.cross is not None and set(proof.cross.right) == {backend, "ort"}
+
+
+def test_several_runtimes_are_set_beside_each_other(served: dict[str, Served]) -> None:
+    for backend in ("openvino", "tract"):
+        there(backend)
+    proof = verify(served["transformer"], "ort", "openvino", "tract", budget_s=20)
+    assert proof.cross is not None and set(proof.cross.right) == {"ort", "openvino", "tract"} and not proof.cross.disagree
+    assert {standing.verdict for standing in proof.cross.standings} == {Verdict.FAITHFUL}
