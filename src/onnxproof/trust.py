@@ -8,7 +8,7 @@ places in the batch are cases of the group `distinct`.)
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -33,13 +33,14 @@ _BEFOREHAND = frozenset({"reference", "torch", "torch64"})
 
 def examine(candidates: Sequence[Candidate], oracle: Oracle, path: Path, signature: Signature, policy: Policy, clock: Clock, *, budget_s: float) -> list[Finding]:
     """Examine each backend within its share of the time; one that dies on the way is told of by its candidate."""
-    found: list[Finding] = []
+    found: dict[tuple[str, str], Finding] = {}
     questions = _Questions(oracle, policy)
     for candidate in candidates:
         if parse(candidate.backend)[0] not in _BEFOREHAND:
             with suppress(OnnxproofError):
-                found += _Examination(candidate, questions, path, signature, policy, clock, budget_s / len(candidates)).findings()
-    return found
+                for finding in _Examination(candidate, questions, path, signature, policy, clock, budget_s / len(candidates)).findings():
+                    found[finding.code, finding.what.partition(" by up to ")[0]] = finding  # that two sessions show it is no news
+    return list(found.values())
 
 
 class _Questions:
@@ -85,13 +86,13 @@ class _Examination:
             return
         first = self._candidate.run(self._ask.first)
         second = self._candidate.run(self._ask.second)
-        yield from self._again(first)
-        yield from self._fresh(first, second)
-        yield from self._nan()
-        yield from self._integers()
+        for step in (self._again(first), self._nan(), self._integers(), self._fresh(first, second),
+                     self._after_empty(first, lambda inputs: self._candidate.run(inputs, apart=True))):
+            with suppress(OnnxproofError):  # a question that it refuses, or dies of: its candidate tells that
+                yield from step
 
     def _fresh(self, first: Answer, second: Answer) -> Iterator[Finding]:
-        """The second question to a session that never heard the first, with another number of threads; then what an empty batch does to it."""
+        """The second question to a session that never heard the first, with another number of threads."""
         if time.perf_counter() > self._until:
             yield from self._stale(first, second, None)
             return
@@ -103,18 +104,23 @@ class _Examination:
             fresh = other.run(self._ask.second)
             yield from self._stale(first, second, fresh)
             yield from self._compared(second, fresh, "threads", "answers otherwise with another number of threads")
-            yield from self._after_empty(other, fresh)
+            if isinstance(other.session, ChildSession):
+                yield from self._after_empty(first, other.run)
         finally:
             other.close()
 
-    def _after_empty(self, other: Candidate, before: Answer) -> Iterator[Finding]:
-        """Whether a session still answers as it did, once it was given an empty batch; only where a crash would not be ours."""
-        if not self._ask.takes_empty or not isinstance(other.session, ChildSession) or time.perf_counter() > self._until:
+    def _after_empty(self, first: Answer, ask: Callable[[Mapping[str, Array]], Answer]) -> Iterator[Finding]:
+        """Whether a session still answers a new question, once it was given an empty batch; only where a crash would not be ours."""
+        if not self._ask.takes_empty or time.perf_counter() > self._until:
             return
+        ask(self._ask.second)
         with suppress(OnnxproofError):  # it may refuse an empty batch: the cases tell that
-            other.run(self._ask.empty)
-        for finding in self._compared(before, other.run(self._ask.second), "wrong-after-empty", "answers otherwise once it was given an empty batch"):
-            yield replace(finding, counts=finding.counts and self._policy.strict_domains)
+            ask(self._ask.empty)
+        try:
+            found = self._compared(first, ask(self._ask.first), "wrong-after-empty", "answers otherwise once it was given an empty batch")
+            yield from (replace(finding, counts=finding.counts and self._policy.strict_domains) for finding in found)
+        except OnnxproofError as why:
+            yield self._finding("wrong-after-empty", f"refuses what it took before, once it was given an empty batch: {why.what}", counts=self._policy.strict_domains)
 
     def _stale(self, first: Answer, second: Answer, fresh: Answer | None) -> Iterator[Finding]:
         """The same bits for two questions to which the reference gives two answers."""
