@@ -17,6 +17,8 @@ _NUMPY: dict[int, str] = {onnx.TensorProto.BFLOAT16: "bfloat16"}
 _HALF: dict[int, str] = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
 _SMALL = 1024
 _SLIM_FROM = 1 << 22
+_INLINE_MOST = 1 << 30
+"""A protobuf holds 2 GB at most, and copies are made of it."""
 _QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger",
                         "MatMulNBits", "QGemm", "QLinearAdd"})
 
@@ -163,18 +165,18 @@ def _port(value: onnx.ValueInfoProto) -> Port:
     return Port(name=value.name, dtype=dtype_name(tensor.elem_type) if tensor.elem_type else "unknown", dims=dims)
 
 
-def save_linked(model: onnx.ModelProto, origin: Path, target: Path) -> Path:
-    """Write a changed graph whose external data stays where it is: linked beside it, or copied where it can't be linked."""
+def save_changed(model: onnx.ModelProto, origin: Path, target: Path) -> Path:
+    """Write a changed graph elsewhere: its external data goes into the file, or where that would be too large, is linked or copied beside it."""
+    if sum(int(entry.value) for tensor in model.graph.initializer for entry in tensor.external_data if entry.key == "length") < _INLINE_MOST:
+        onnx.load_external_data_for_model(model, str(origin.parent))
     for name in external_files(model):
         beside = target.parent / name
         beside.parent.mkdir(parents=True, exist_ok=True)
-        source = (origin.parent / name).resolve()
-        if beside.exists():
-            continue
-        try:
-            os.link(source, beside)
-        except OSError:  # another file system; a symbolic link is no way out, since runtimes refuse those that leave the model's folder
-            shutil.copyfile(source, beside)
+        if not beside.exists():
+            try:
+                os.link(origin.parent / name, beside)
+            except OSError:  # another file system; a symbolic link is no way out, since runtimes refuse those that leave the model's folder
+                shutil.copyfile(origin.parent / name, beside)
     onnx.save(model, target)
     return target
 

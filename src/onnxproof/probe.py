@@ -32,7 +32,7 @@ def values(backend: str, path: Path, feeds: Mapping[str, Array], names: Sequence
                 break
             wanted = waiting.pop(0)
             cutting = cut(model, wanted)
-            target = onnxfile.save_linked(cutting, path, Path(folder) / f"cut{turn}.onnx")
+            target = onnxfile.save_changed(cutting, path, Path(folder) / f"cut{turn}.onnx")
             try:
                 found.update(_asked(backend, target, feeds, wanted))
             except BackendMissing:
@@ -54,13 +54,10 @@ def cut(model: onnx.ModelProto, outputs: Sequence[str], inputs: Sequence[str] = 
         if needed & set(node.output) - set(inputs):
             kept.append(node)
             needed |= set(_reads(node))
-    part = onnx.ModelProto()
-    part.CopyFrom(model)
-    for field in ("node", "input", "output", "initializer", "value_info"):
-        part.graph.ClearField(field)
+    part = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    part.graph.name = model.graph.name
     part.graph.node.extend(reversed(kept))
-    weights = [tensor for tensor in model.graph.initializer if tensor.name in needed and tensor.name not in inputs]
-    part.graph.initializer.extend(weights)
+    part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in needed and tensor.name not in inputs)
     ports = [value for value in model.graph.input if value.name in needed]
     part.graph.input.extend([*ports, *(known.get(name, onnx.ValueInfoProto(name=name)) for name in inputs if name in needed and name not in {p.name for p in ports})])
     part.graph.output.extend(known.get(name, onnx.ValueInfoProto(name=name)) for name in outputs)

@@ -22,6 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 from onnxproof import errors
+from onnxproof.backends import _watch
 from onnxproof.backends._arena import Arena
 from onnxproof.backends._watch import Watched
 from onnxproof.errors import BackendError, Crashed, OnnxproofError, Refused
@@ -70,10 +71,14 @@ class ChildSession:
                 raise Crashed(last.code, f"{last.what} (it died {len(self._deaths)} times and is not started again)", notes=last.notes)
             self._start()
         assert self._child is not None
-        answer = self._ask({"inputs": self._given.put(inputs)}, self._serving.time_s)
+        slots = self._given.put(inputs)
+        answer = self._ask({"inputs": slots}, self._serving.time_s)
         # views of the shared file: the next run writes over them, so that they are copied here
         outputs = [None if view is None else np.array(view) for view in self._answers.view(answer["outputs"])]
-        return Watched(outputs=outputs, seconds=answer["seconds"], spoiled=tuple(answer.get("spoiled", ())))
+        spoiled = answer.get("spoiled")  # JavaScript works on copies, and looks there; others work on the shared file
+        if spoiled is None:
+            spoiled = _watch.spoiled(inputs, dict(zip(inputs, self._given.view(slots), strict=True)))
+        return Watched(outputs=outputs, seconds=answer["seconds"], spoiled=tuple(spoiled))
 
     def close(self) -> None:
         """End the child and remove what it left."""

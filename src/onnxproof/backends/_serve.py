@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
-from onnxproof.backends import Session, _watch, open_session
+from onnxproof.backends import Session, open_session
 from onnxproof.backends._arena import Arena
 from onnxproof.backends._child import MARK
 from onnxproof.errors import OnnxproofError
@@ -46,9 +46,10 @@ def main() -> None:
 def _answer(session: Session, request: Mapping[str, Any], given: Arena, answers: Arena) -> dict[str, Any]:
     slots = request["inputs"]
     inputs = {slot["name"]: view for slot, view in zip(slots, given.view(slots), strict=True) if view is not None}
-    watched = _watch.run(session, inputs)
-    outputs = answers.put({str(place): output for place, output in enumerate(watched.outputs)})
-    return {"outputs": outputs, "seconds": watched.seconds, "spoiled": watched.spoiled}
+    start = time.perf_counter()
+    outputs = session.run(inputs)
+    seconds = time.perf_counter() - start
+    return {"outputs": answers.put({str(place): output for place, output in enumerate(outputs)}), "seconds": seconds}
 
 
 def _words(why: Exception, kind: str) -> dict[str, Any]:

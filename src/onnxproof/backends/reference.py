@@ -30,7 +30,7 @@ _STASHED = frozenset({"LayerNormalization", "RMSNormalization", "GroupNormalizat
 def describe() -> Description:
     """What `onnxproof backends` prints."""
     return Description(name="reference", about="the ONNX standard's evaluator: what the graph says", installed=True, version=onnx.__version__,
-                       device="cpu", install="pip install onnx", limits="slow; reference:float64 runs the graph in float64; no com.microsoft")
+                       device="cpu", install="pip install 'onnxproof[reference]'", limits="slow; reference:float64 runs the graph in float64; no com.microsoft")
 
 
 def open(model: Path | bytes, option: str = "", *, outputs: Sequence[str] | None = None) -> "ReferenceSession":

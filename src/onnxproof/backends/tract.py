@@ -103,7 +103,7 @@ def _cleared(model: Path, folder: Path) -> Path:
     del loaded.graph.value_info[:]
     for output in loaded.graph.output:
         output.type.tensor_type.ClearField("shape")
-    return onnxfile.save_linked(loaded, model, folder / "model.onnx")
+    return onnxfile.save_changed(loaded, model, folder / "model.onnx")
 
 
 def _to_numpy(value: Any) -> Array:
