@@ -19,6 +19,7 @@ from onnxproof.types import (
     Case,
     Cause,
     Coverage,
+    CrossCheck,
     DimInfo,
     Domain,
     Dropped,
@@ -34,6 +35,7 @@ from onnxproof.types import (
     Signature,
     Source,
     Stage,
+    Standing,
     Status,
     Suspect,
     Verdict,
@@ -66,6 +68,9 @@ def full() -> Proof:
         signature=signature, policy=Policy(strict=True, domains=(Domain.INF,)), coverage=Coverage(points=3, exercised=2, missed=("Where_1",)),
         dropped=(Dropped(case="batch=0", reason="RuntimeError"),), error="error[x]: y", seed=7, budget_s=10.0, complete=False, replay="onnxproof verify ...",
         environment={"python": "3.11"}, hashes={"candidate": "00"}, seconds={"total": 1.5}, passes={"ort": 3},
+        cross=CrossCheck(case="c", right=("ort",), wrong=("tract",), arbiter="the standard", words="ort is right", disagree=(("ort", "tract", math.inf),),
+                         standings=(Standing(backend="ort", output="y", verdict=Verdict.DRIFT, cases=2, case="c", noise_ratio=3.5, max_abs=1e-4, from_truth=1e-7,
+                                             from_arbiter=None),)),
         witness=Case(name="c", group="g", about="a", inputs={"x": np.zeros(3)}))
 
 

@@ -84,7 +84,7 @@ bad_segfaults, bad_aborts, bad_hangs, bad_eats, bad_stales, bad_overwrites, bad_
     for wrong in (segfaults, aborts, hangs, eats, stales, overwrites, broadcasts, drops_nan, truncates, wavers))
 '''
 NAMES = ("segfaults", "aborts", "hangs", "eats", "stales", "overwrites", "broadcasts", "drops-nan", "truncates", "wavers")
-LIMITS = Serving(time_s=2.0, memory_gb=0.5)
+LIMITS = Serving(time_s=4.0, memory_gb=0.25)
 
 
 class Model(nn.Module):
@@ -128,8 +128,8 @@ def said(proof: Proof, backend: str) -> dict[str, str]:
 @pytest.mark.parametrize(("backend", "code", "words"), [
     ("bad-segfaults", "crashed", "died of a segmentation fault (SIGSEGV)"),
     ("bad-aborts", "aborted", "aborted (SIGABRT): error: a tensor is out of range"),
-    ("bad-hangs", "hung", "gave no answer within 2 s and was ended"),
-    ("bad-eats", "out-of-memory", "the limit is 0.5 GB, and was ended"),
+    ("bad-hangs", "hung", "gave no answer within 4 s and was ended"),
+    ("bad-eats", "out-of-memory", "the limit is 0.25 GB, and was ended"),
     ("bad-stales", "stale-output", "gives its answer to the input before"),
     ("bad-overwrites", "input-overwritten", "wrote into its input `x`"),
     ("bad-drops-nan", "nan-dropped", "makes 4 numbers of what is NaN in the reference"),

@@ -34,7 +34,7 @@ _BEFOREHAND = frozenset({"reference", "torch", "torch64"})
 def examine(candidates: Sequence[Candidate], oracle: Oracle, path: Path, signature: Signature, policy: Policy, clock: Clock, *, budget_s: float) -> list[Finding]:
     """Examine each backend within its share of the time; one that dies on the way is told of by its candidate."""
     found: dict[tuple[str, str], Finding] = {}
-    questions = _Questions(oracle, policy)
+    questions = _Questions(oracle, signature, policy)
     for candidate in candidates:
         if parse(candidate.backend)[0] not in _BEFOREHAND:
             with suppress(OnnxproofError):
@@ -46,7 +46,7 @@ def examine(candidates: Sequence[Candidate], oracle: Oracle, path: Path, signatu
 class _Questions:
     """Two different inputs and what the reference makes of them; what it refuses is not asked."""
 
-    def __init__(self, oracle: Oracle, policy: Policy) -> None:
+    def __init__(self, oracle: Oracle, signature: Signature, policy: Policy) -> None:
         self._oracle = oracle
         self.first = oracle.example()
         self.second = {name: _changed(array) for name, array in self.first.items()}
@@ -55,7 +55,8 @@ class _Questions:
         self.poisoned = {name: _poisoned(array) for name, array in self.first.items()} if Domain.NAN in policy.domains else {}
         self.wide = {name: array + _WIDE if array.dtype == np.int64 else array for name, array in self.first.items()}
         self.empty = {name: array[:0] if array.ndim else array for name, array in self.first.items()} if Domain.EMPTY in policy.domains else {}
-        self.takes_empty = bool(self.empty) and self._asked(self.empty) is not None
+        varies = any(info.dims and isinstance(info.dims[0], str) for info in signature.inputs)
+        self.takes_empty = varies and bool(self.empty) and self._asked(self.empty) is not None
         self.poisoned_answer = self._asked(self.poisoned) if self.poisoned else None
         self.wide_answer = self._asked(self.wide) if any(array.dtype == np.int64 for array in self.first.values()) else None
 

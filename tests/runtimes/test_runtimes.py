@@ -4,6 +4,7 @@
 """
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from onnxproof.types import Serving, Stage, Status, Verdict
 
 REQUIRED = os.environ.get("ONNXPROOF_RUNTIMES") == "required"
 OTHER = "ort@1.23.2"
-RUNTIMES = ("ort", "ort:disabled", "reference", "openvino", "tract", "opencv", "ort-node", "ort-web", "ort-web:chromium", OTHER)
+EVERYWHERE = ("ort", "ort:disabled", "reference")
+RUNTIMES = (*EVERYWHERE, "openvino", "tract", "opencv", "ort-node", "ort-web", "ort-web:chromium", OTHER)
 MODELS = ("conv", "transformer", "lstm", "unet", "qdq")
 REFUSED = {("opencv", "transformer"), ("opencv", "unet"), ("opencv", "qdq"), ("opencv", "lstm")}
 """What may be refused or crash: OpenCV does not know all that torch's exporter writes."""
@@ -37,8 +39,16 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Served]:
     return export(tmp_path_factory.mktemp("served"))
 
 
+@pytest.fixture
+def models(request: pytest.FixtureRequest) -> Callable[[str], Served]:
+    """A model by its name; nothing is exported before a test asks for one."""
+    return lambda name: request.getfixturevalue("served")[name]  # type: ignore[no-any-return]
+
+
 def there(backend: str) -> None:
     """Skip where the runtime is missing, with its reason; fail where the machine was set up to have all of them."""
+    if backend in EVERYWHERE and not REQUIRED:
+        pytest.skip(f"{backend} is tested by all the other tests; `make test-runtimes` sets it beside the others")
     try:
         backends.require(backend)
         if backend == "ort-web:chromium" and not ort_web.browser():
@@ -63,10 +73,10 @@ def test_it_passes_the_kit(backend: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("backend", RUNTIMES)
 @pytest.mark.parametrize("name", MODELS)
-def test_it_serves_the_model_or_refuses_it(backend: str, name: str, served: dict[str, Served]) -> None:
+def test_it_serves_the_model_or_refuses_it(backend: str, name: str, models: Callable[[str], Served]) -> None:
     there(backend)
     try:
-        proof = verify(served[name], backend)
+        proof = verify(models(name), backend)
     except (BackendError, ModelError) as why:
         assert (backend, name) in REFUSED, why.render()
         assert why.what and (why.notes or ":" in why.what), "a refusal says why"
@@ -86,35 +96,35 @@ def test_it_serves_the_model_or_refuses_it(backend: str, name: str, served: dict
     assert proof.gaps and not [finding for finding in proof.findings if finding.counts]
 
 
-def test_openvino_answers_wrongly_after_an_empty_batch(served: dict[str, Served]) -> None:
+def test_openvino_answers_wrongly_after_an_empty_batch(models: Callable[[str], Served]) -> None:
     """A fault of the runtime that was found here: the tool names it, and keeps it away from the cases that follow."""
     there("openvino")
-    proof = verify(served["conv"], "openvino", budget_s=30)
+    proof = verify(models("conv"), "openvino", budget_s=30)
     assert "wrong-after-empty" in {finding.code for finding in proof.findings}
     assert proof.verdict is Verdict.FAITHFUL
 
 
-def test_the_node_that_drops_nan_is_named_on_openvino(served: dict[str, Served]) -> None:
+def test_the_node_that_drops_nan_is_named_on_openvino(models: Callable[[str], Served]) -> None:
     there("openvino")
-    model = served["conv"]
+    model = models("conv")
     proof = prove.verify(model.reference, model.path, model.example, backends=("openvino",), only=("nonfinite-image-one NaN",), serving=Serving(threads=1))
     assert proof.location is not None and proof.location.stage is Stage.RUNTIME
     assert "relu" in proof.location.nodes[0]
 
 
-def test_a_real_provider_is_proven_and_not_assumed(served: dict[str, Served]) -> None:
+def test_a_real_provider_is_proven_and_not_assumed(models: Callable[[str], Served]) -> None:
     """OpenVINO as an execution provider, in a virtual environment of its own, since its package is another onnxruntime."""
     backend = "ort@onnxruntime-openvino==1.24.1:openvino"
     there(backend)
-    proof = verify(served["conv"], backend, "ort")
+    proof = verify(models("conv"), backend, "ort")
     assert proof.verdict is Verdict.FAITHFUL
     assert any("nodes run on OpenVINO" in finding.what for finding in proof.findings if finding.code == "placement")
     assert proof.cross is not None and set(proof.cross.right) == {backend, "ort"}
 
 
-def test_several_runtimes_are_set_beside_each_other(served: dict[str, Served]) -> None:
+def test_several_runtimes_are_set_beside_each_other(models: Callable[[str], Served]) -> None:
     for backend in ("openvino", "tract"):
         there(backend)
-    proof = verify(served["transformer"], "ort", "openvino", "tract", budget_s=20)
+    proof = verify(models("transformer"), "ort", "openvino", "tract", budget_s=20)
     assert proof.cross is not None and set(proof.cross.right) == {"ort", "openvino", "tract"} and not proof.cross.disagree
     assert {standing.verdict for standing in proof.cross.standings} == {Verdict.FAITHFUL}

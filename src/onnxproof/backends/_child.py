@@ -178,7 +178,7 @@ class _Child:
         held = _resident(self._process.pid)
         if held > self._memory:
             self.end()
-            raise _Dead("out-of-memory", f"took {held / 1e9:.1f} GB of memory, the limit is {self._memory / 1e9:.1f} GB, and was ended", self._last())
+            raise _Dead("out-of-memory", f"took {held / 1e9:.1f} GB of memory, the limit is {self._memory / 1e9:g} GB, and was ended", self._last())
         if time.monotonic() > deadline:
             self.end()
             raise _Dead("hung", f"gave no answer within {limit_s:g} s and was ended", self._last())

@@ -12,7 +12,6 @@ from onnxproof.types import CrossCheck, Standing, Verdict
 
 def show(cross: CrossCheck, out: Console, colours: dict[Verdict, str]) -> None:
     """Print the table, and who disagrees with whom."""
-    out.print()
     outputs = list(dict.fromkeys(standing.output for standing in cross.standings))
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("backend", no_wrap=True)

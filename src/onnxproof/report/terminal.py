@@ -36,7 +36,8 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
     if proof.gaps:
         out.print(_facts(proof), style="dim")
         out.print()
-        out.print(_table(proof, out.width))
+        if proof.cross is None or verbose:
+            out.print(_table(proof, out.width))
         if proof.cross is not None:
             crosscheck.show(proof.cross, out, COLOURS)
         if verbose:
