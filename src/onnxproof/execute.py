@@ -1,5 +1,6 @@
 """Run models and keep the time: every forward pass is accounted to the model that made it."""
 
+import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -57,10 +58,11 @@ class Candidate:
         """The candidate's outputs in the order of the signature's; None for one that the file does not have.
 
         `apart` runs in a session of its own, and in a process of its own where that can be: some inputs (an empty batch
-        into an LSTM) abort the whole process, and some leave a session that answers wrongly from then on.
+        into an LSTM) abort the whole process, and some leave a session that answers wrongly from then on. That session
+        has another number of threads, so that whoever examines the runtime sees what they change.
         """
-        if apart and self._apart is None:
-            self._apart = open_session(self.backend, self._path, replace(current(), isolate=True))
+        if apart:
+            self.open_other(isolate=True)
         session = self._apart if apart and self._apart is not None else self.session
         with self._clock.forward(self.backend):
             found = self._watched(session, feed(inputs, self._signature))
@@ -68,6 +70,12 @@ class Candidate:
             raise Refused("output-count", f"`{self.backend}` returns {len(found)} outputs, and the file has {len(self.session.output_names)}")
         by_name = dict(zip(self.session.output_names, found, strict=True))
         return [by_name.get(output.onnx_name or "") for output in self._signature.outputs]
+
+    def open_other(self, *, isolate: bool | None) -> None:
+        """Open the session for runs apart, if it isn't yet; None leaves it to the backend whether it gets a process."""
+        if self._apart is None:
+            threads = 1 if (current().threads or os.cpu_count() or 1) > 1 else 2
+            self._apart = open_session(self.backend, self._path, replace(current(), isolate=isolate, threads=threads))
 
     def findings(self) -> Iterator[Finding]:
         """What is to be known of the runtime itself: where it ran, how it died, what it wrote to."""

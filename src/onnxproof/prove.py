@@ -174,7 +174,7 @@ class Run:
                       op_types=self.file.op_types)
         watch = Watch(self.file, self.signature, self.clock)
         if not self._only and not self._disabled:
-            self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy, self.clock,
+            self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy,
                                             budget_s=max(_LEAST_FOR_TRUST, self.budget_s * _SHARE_FOR_TRUST))
         for case in self._chosen(self._planned(space, watch)):
             if self._stop():

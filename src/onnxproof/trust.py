@@ -6,7 +6,6 @@ batch, loses NaN, or cuts integers to 32 bits. (That it writes into its inputs, 
 places in the batch are cases of the group `distinct`.)
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,29 +15,30 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.backends import current, parse, served
-from onnxproof.backends._child import ChildSession
+from onnxproof import onnxfile
+from onnxproof.backends import current, parse
 from onnxproof.compare import is_float
 from onnxproof.errors import OnnxproofError
-from onnxproof.execute import Candidate, Clock
+from onnxproof.execute import Candidate
 from onnxproof.oracles import Oracle
 from onnxproof.types import Domain, Finding, Policy, Signature
 
 Array = np.ndarray[Any, Any]
 Answer = Sequence[Array | None]
 _WIDE = 1 << 40
+_HELD_TWICE = 1 << 26
 _BEFOREHAND = frozenset({"reference", "torch", "torch64"})
 """These define what is right, and are too slow to be asked twice."""
 
 
-def examine(candidates: Sequence[Candidate], oracle: Oracle, path: Path, signature: Signature, policy: Policy, clock: Clock, *, budget_s: float) -> list[Finding]:
+def examine(candidates: Sequence[Candidate], oracle: Oracle, path: Path, signature: Signature, policy: Policy, *, budget_s: float) -> list[Finding]:
     """Examine each backend within its share of the time; one that dies on the way is told of by its candidate."""
     found: dict[tuple[str, str], Finding] = {}
     questions = _Questions(oracle, signature, policy)
     for candidate in candidates:
         if parse(candidate.backend)[0] not in _BEFOREHAND:
             with suppress(OnnxproofError):
-                for finding in _Examination(candidate, questions, path, signature, policy, clock, budget_s / len(candidates)).findings():
+                for finding in _Examination(candidate, questions, path, signature, policy, budget_s / len(candidates)).findings():
                     found[finding.code, finding.what.partition(" by up to ")[0]] = finding  # that two sessions show it is no news
     return list(found.values())
 
@@ -55,8 +55,8 @@ class _Questions:
         self.poisoned = {name: _poisoned(array) for name, array in self.first.items()} if Domain.NAN in policy.domains else {}
         self.wide = {name: array + _WIDE if array.dtype == np.int64 else array for name, array in self.first.items()}
         self.empty = {name: array[:0] if array.ndim else array for name, array in self.first.items()} if Domain.EMPTY in policy.domains else {}
-        varies = any(info.dims and isinstance(info.dims[0], str) for info in signature.inputs)
-        self.takes_empty = varies and bool(self.empty) and self._asked(self.empty) is not None
+        self.varies = any(isinstance(dim, str) for info in signature.inputs for dim in info.dims)
+        self.takes_empty = self.varies and bool(self.empty) and self._asked(self.empty) is not None
         self.poisoned_answer = self._asked(self.poisoned) if self.poisoned else None
         self.wide_answer = self._asked(self.wide) if any(array.dtype == np.int64 for array in self.first.values()) else None
 
@@ -76,9 +76,9 @@ class _Questions:
 class _Examination:
     """One backend under questions."""
 
-    def __init__(self, candidate: Candidate, questions: _Questions, path: Path, signature: Signature, policy: Policy, clock: Clock, seconds: float) -> None:
-        self._candidate, self._ask, self._path, self._policy, self._clock = candidate, questions, path, policy, clock
-        self._signature, self._names = signature, [output.name for output in signature.outputs]
+    def __init__(self, candidate: Candidate, questions: _Questions, path: Path, signature: Signature, policy: Policy, seconds: float) -> None:
+        self._candidate, self._ask, self._path, self._policy = candidate, questions, path, policy
+        self._names = [output.name for output in signature.outputs]
         self._until = time.perf_counter() + seconds
 
     def findings(self) -> Iterator[Finding]:
@@ -87,34 +87,31 @@ class _Examination:
             return
         first = self._candidate.run(self._ask.first)
         second = self._candidate.run(self._ask.second)
-        for step in (self._again(first), self._nan(), self._integers(), self._fresh(first, second),
-                     self._after_empty(first, lambda inputs: self._candidate.run(inputs, apart=True))):
+        for step in (self._again(first), self._nan(), self._integers(), self._fresh(first, second)):
             with suppress(OnnxproofError):  # a question that it refuses, or dies of: its candidate tells that
                 yield from step
 
     def _fresh(self, first: Answer, second: Answer) -> Iterator[Finding]:
-        """The second question to a session that never heard the first, with another number of threads."""
-        if time.perf_counter() > self._until:
-            yield from self._stale(first, second, None)
-            return
-        own = current()
-        count = 1 if (own.threads or os.cpu_count() or 1) > 1 else 2
-        with served(replace(own, threads=count)):
-            other = Candidate(self._candidate.backend, self._path, self._signature, self._clock)
-        try:
-            fresh = other.run(self._ask.second)
-            yield from self._stale(first, second, fresh)
+        """The second question to a session that never heard the first, with another number of threads; then what an empty batch does to it."""
+        ask = self._other() if time.perf_counter() < self._until else None
+        fresh = ask(self._ask.second) if ask is not None else None
+        yield from self._stale(first, second, fresh)
+        if ask is not None and fresh is not None:
             yield from self._compared(second, fresh, "threads", "answers otherwise with another number of threads")
-            if isinstance(other.session, ChildSession):
-                yield from self._after_empty(first, other.run)
-        finally:
-            other.close()
+            yield from self._after_empty(first, ask)
+
+    def _other(self) -> Callable[[Mapping[str, Array]], Answer] | None:
+        """The session that empty tensors get; where every dim is fixed there are none, and a second one will do, if the model is small enough for that."""
+        if not self._ask.varies:
+            if _weight(self._path) > _HELD_TWICE:
+                return None
+            self._candidate.open_other(isolate=current().isolate)
+        return lambda inputs: self._candidate.run(inputs, apart=True)
 
     def _after_empty(self, first: Answer, ask: Callable[[Mapping[str, Array]], Answer]) -> Iterator[Finding]:
-        """Whether a session still answers a new question, once it was given an empty batch; only where a crash would not be ours."""
+        """Whether a session still answers a new question, once it was given an empty batch."""
         if not self._ask.takes_empty or time.perf_counter() > self._until:
             return
-        ask(self._ask.second)
         with suppress(OnnxproofError):  # it may refuse an empty batch: the cases tell that
             ask(self._ask.empty)
         try:
@@ -177,6 +174,12 @@ class _Examination:
 
     def _finding(self, code: str, what: str, *, counts: bool) -> Finding:
         return Finding(code=code, what=f"`{self._candidate.backend}` {what}", counts=counts)
+
+
+def _weight(path: Path) -> int:
+    """Bytes of the file and of the weights beside it."""
+    beside = onnxfile.external_files(onnxfile.read(path).model)
+    return sum(file.stat().st_size for file in (path, *(path.parent / name for name in beside)))
 
 
 def _changed(array: Array) -> Array:
