@@ -116,6 +116,7 @@ class Run:
         self.complete = True
         self.coverage = Coverage()
         self.cross: CrossCheck | None = None
+        self._opening = 0.0
 
     def prove(self) -> Proof:
         """Run the cases within the budget and judge; what was measured before an error is kept."""
@@ -124,6 +125,7 @@ class Run:
         self.signature = self._pair()
         self.fleet = Fleet(self.backends, self.path, self.signature, self.clock, self._session)
         self.candidates: list[Candidate] = self.fleet.active
+        self._opening = self.clock.elapsed  # a browser or a new virtual environment may take minutes, and the budget is for the cases
         try:
             self._cases()
             self._compare_backends()
@@ -177,7 +179,7 @@ class Run:
             self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy,
                                             budget_s=max(_LEAST_FOR_TRUST, self.budget_s * _SHARE_FOR_TRUST))
         for case in self._chosen(self._planned(space, watch)):
-            if self._stop():
+            if self.gaps and self._stop():  # one case at least
                 self.complete = False
                 break
             if self._one(trial, case) is not None and len(self.sizes) <= _WATCHED and case.domain is None:
@@ -267,7 +269,7 @@ class Run:
             self._one(trial, replace(smaller, name=f"{found.name}, shrunk", about=f"{found.about}, made smaller"))
 
     def _stop(self) -> bool:
-        return self.clock.elapsed > self.budget_s * 0.95 or self.fleet.done
+        return self.clock.elapsed - self._opening > self.budget_s * 0.95 or self.fleet.done
 
     def _accepts(self, case: Case) -> bool:
         try:

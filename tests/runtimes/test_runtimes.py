@@ -61,7 +61,7 @@ def there(backend: str) -> None:
         pytest.skip(f"{why.what}; {why.help}")
 
 
-def verify(model: Served, *names: str, budget_s: float = 12.0) -> Proof:
+def verify(model: Served, *names: str, budget_s: float = 15.0) -> Proof:
     return prove.verify(model.reference, model.path, model.example, backends=names, budget_s=budget_s, explain=False, serving=Serving(time_s=30, threads=1))
 
 
