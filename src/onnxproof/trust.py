@@ -126,10 +126,9 @@ class _Examination:
             wanted = [answer[place] for answer in self._ask.answers if answer is not None]
             if wanted[0].shape != wanted[1].shape:
                 continue
-            told = _rms(wanted[0], wanted[1]) > 2 * self._policy.noise_limit * self._limit(place, wanted[0]) if is_float(wanted[0]) else not _same(wanted[0], wanted[1])
-            if not told or not _same(first[place], second[place]):
+            if not self._beyond(place, *wanted) or not _same(first[place], second[place]):
                 continue
-            old = fresh is not None and not _same(fresh[place], second[place])
+            old = fresh is not None and self._beyond(place, fresh[place], second[place])
             what = "its answer to the input before" if old else "one answer to different inputs"
             yield self._finding("stale-output" if old else "constant-output", f"gives {what}: output `{name}` did not change by a bit", counts=old)
 
@@ -147,12 +146,15 @@ class _Examination:
             if a.shape != b.shape or not is_float(a):
                 yield self._finding(code, f"{words}: output `{name}` differs", counts=False)
                 continue
-            if _rms(a, b) > 2 * self._policy.noise_limit * self._limit(place, a) and not np.allclose(a, b, rtol=self._policy.rtol, atol=self._policy.atol, equal_nan=True):
+            if self._beyond(place, a, b):
                 yield self._finding(code, f"{words}: output `{name}` by up to {_worst(a, b):.3g}", counts=True)
 
-    def _limit(self, place: int, answer: Array) -> float:
-        """The noise of one output, never below a step of float32 at its own scale."""
-        return max(self._ask.noise[place], float(np.finfo(np.float32).eps) * _scale(answer))
+    def _beyond(self, place: int, a: Array | None, b: Array | None) -> bool:
+        """Farther apart than two honest answers to one question may be: beyond the noise of this output, and beyond the tolerance."""
+        if a is None or b is None or a.shape != b.shape or not is_float(a):
+            return not _same(a, b)
+        noise = max(self._ask.noise[place], float(np.finfo(np.float32).eps) * _scale(a))
+        return _rms(a, b) > 2 * self._policy.noise_limit * noise and not np.allclose(a, b, rtol=self._policy.rtol, atol=self._policy.atol, equal_nan=True)
 
     def _nan(self) -> Iterator[Finding]:
         if self._ask.poisoned_answer is None or time.perf_counter() > self._until:
