@@ -20,11 +20,11 @@ from onnxproof.types import Serving, Status, Verdict
 PLANTED = '''
 import ctypes, os, sys, time
 import numpy as np
-from onnxproof.backends import Description, ort
+from onnxproof.backends import Description, current, ort
 
 class Session:
     def __init__(self, inner, wrong):
-        self.inner, self.wrong, self.kept = inner, wrong, None
+        self.inner, self.wrong, self.kept, self.threads = inner, wrong, None, current().threads
         self.input_names, self.output_names = inner.input_names, inner.output_names
     def run(self, inputs):
         return self.wrong(self, inputs)
@@ -79,12 +79,19 @@ def wavers(session, inputs):
     session.kept = (session.kept or 0) + 1
     return [array + np.float32(session.kept) if array.dtype.kind == "f" else array for array in session.inner.run(inputs)]
 
-bad_segfaults, bad_aborts, bad_hangs, bad_eats, bad_stales, bad_overwrites, bad_broadcasts, bad_drops_nan, bad_truncates, bad_wavers = (
+def races(session, inputs):
+    return [array * np.float32(1 if session.threads == 1 else 2) if array.dtype.kind == "f" else array for array in session.inner.run(inputs)]
+
+def sours(session, inputs):
+    session.kept = session.kept or not inputs["x"].size
+    return [array + np.float32(bool(session.kept)) if array.dtype.kind == "f" else array for array in session.inner.run(inputs)]
+
+bad_segfaults, bad_aborts, bad_hangs, bad_eats, bad_stales, bad_overwrites, bad_broadcasts, bad_drops_nan, bad_truncates, bad_wavers, bad_races, bad_sours = (
     Backend("bad-" + wrong.__name__.replace("_", "-"), wrong)
-    for wrong in (segfaults, aborts, hangs, eats, stales, overwrites, broadcasts, drops_nan, truncates, wavers))
+    for wrong in (segfaults, aborts, hangs, eats, stales, overwrites, broadcasts, drops_nan, truncates, wavers, races, sours))
 '''
-NAMES = ("segfaults", "aborts", "hangs", "eats", "stales", "overwrites", "broadcasts", "drops-nan", "truncates", "wavers")
-LIMITS = Serving(time_s=4.0, memory_gb=0.25)
+NAMES = ("segfaults", "aborts", "hangs", "eats", "stales", "overwrites", "broadcasts", "drops-nan", "truncates", "wavers", "races", "sours")
+LIMITS = Serving(time_s=4.0, memory_gb=0.25, threads=1)
 
 
 class Model(nn.Module):
@@ -135,6 +142,8 @@ def said(proof: Proof, backend: str) -> dict[str, str]:
     ("bad-drops-nan", "nan-dropped", "makes 4 numbers of what is NaN in the reference"),
     ("bad-truncates", "int64-truncated", "cuts 64-bit integers to 32 bits"),
     ("bad-wavers", "nondeterminism", "answers otherwise when it is asked the same again"),
+    ("bad-races", "threads", "answers otherwise with another number of threads"),
+    ("bad-sours", "wrong-after-empty", "answers otherwise once it was given an empty batch"),
     ("ort:azure", "provider-fallback", "Azure took none of the model's"),
 ])
 def test_each_is_named(proof: Proof, backend: str, code: str, words: str) -> None:
@@ -159,6 +168,11 @@ def test_no_other_result_is_lost(proof: Proof) -> None:
         assert len({gap.case for gap in mine}) > 30
     assert proof.verdict is Verdict.DIVERGED
     assert not any(finding.counts for backend in ("ort", "ort:basic") for finding in proof.findings if f"`{backend}`" in finding.what)
+
+
+def test_an_empty_batch_spoils_no_case_that_follows(proof: Proof) -> None:
+    """The runtime that sours gets its empty batches in a session of their own."""
+    assert judge([gap for gap in proof.gaps if gap.backend == "bad-sours"], proof.policy) is Verdict.FAITHFUL
 
 
 def test_the_arbiter_says_who_is_right(proof: Proof) -> None:
