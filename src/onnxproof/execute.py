@@ -51,7 +51,7 @@ class Candidate:
         self.session = session or open_session(backend, path)
         self._path = path
         self._apart: Session | None = None
-        self._deaths: list[Crashed] = []
+        self._deaths: list[tuple[Crashed, bool]] = []
         self._spoiled: Counter[str] = Counter()
 
     def run(self, inputs: Mapping[str, Array], *, apart: bool = False) -> list[Array | None]:
@@ -81,9 +81,10 @@ class Candidate:
         """What is to be known of the runtime itself: where it ran, how it died, what it wrote to."""
         for finding in getattr(self.session, "findings", ()):
             yield replace(finding, what=f"{self.backend}: {finding.what}")
-        for code in dict.fromkeys(why.code for why in self._deaths):
-            died = [why for why in self._deaths if why.code == code]
-            yield Finding(code=code, what=f"{died[0].what} ({len(died)} case{'s' * (len(died) != 1)})", help="; ".join(died[0].notes[-2:]))
+        for code, empty in dict.fromkeys((why.code, empty) for why, empty in self._deaths):
+            died = [why for why, on_empty in self._deaths if (why.code, on_empty) == (code, empty)]
+            runs = f"{len(died)} run{'s' * (len(died) != 1)}{', on an empty tensor' if empty else ''}"
+            yield Finding(code=code, what=f"{died[0].what} ({runs})", help="; ".join(died[0].notes[-2:]))
         for name, count in self._spoiled.items():
             yield Finding(code="input-overwritten", what=f"`{self.backend}` wrote into its input `{name}` in {count} runs",
                           help="a caller's arrays are not safe with it; each run here got a copy of its own")
@@ -98,7 +99,7 @@ class Candidate:
         try:
             watched = _watch.run(session, fed)
         except Crashed as why:
-            self._deaths.append(why)
+            self._deaths.append((why, any(array.size == 0 for array in fed.values())))
             raise
         except OnnxproofError:
             raise
