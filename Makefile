@@ -4,11 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
+RUNTIMES := .runtimes
+RUNTIMES_READY := $(RUNTIMES)/.ready
 JOBS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint schema reference screenshots docs bench-overhead bench-clean bench-faults bench-locate bench-report bench-baselines clean
+.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-isolation bench-clean bench-faults bench-locate bench-report bench-baselines clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +29,17 @@ demo: $(READY)  ## train, export, verify, and catch a fault that allclose lets t
 
 test: lint  ## ruff, mypy --strict, all tests; the built wheel is installed and tested, also where there is no torch
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+# Every runtime that the tests serve models on, in an environment of its own: OpenVINO, tract and OpenCV by pip, ONNX Runtime's JavaScript by npm.
+$(RUNTIMES_READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(RUNTIMES)/venv
+	$(RUNTIMES)/venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,openvino,tract,opencv,test]'
+	npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(RUNTIMES)/npm onnxruntime-node@1.30.0 onnxruntime-web@1.30.0
+	command -v chromium || command -v chromium-browser || command -v google-chrome || (apt-get update && apt-get install -y --no-install-recommends chromium)
+	touch $@
+
+test-runtimes: $(RUNTIMES_READY)  ## serve the tests' models on every runtime, really installed; needs Node, and the network the first time
+	ONNXPROOF_RUNTIMES=required ONNXPROOF_CACHE=$(CURDIR)/$(RUNTIMES) $(RUNTIMES)/venv/bin/python -m pytest -n $(JOBS) tests/runtimes
 
 lint: $(READY)  ## ruff and mypy --strict
 	$(BIN)/ruff check .
@@ -48,6 +61,9 @@ docs: $(READY)  ## the site, in site/
 bench-overhead: $(READY)  ## what a verification costs beyond the forward passes that it runs
 	$(BIN)/python -m bench.overhead
 
+bench-isolation: $(READY)  ## what running a backend in a process of its own costs
+	$(BIN)/python -m bench.isolation
+
 bench-clean: $(READY)  ## every healthy model: the margin to the thresholds
 	$(BIN)/python -m bench.runner clean --jobs $(JOBS) --markdown docs/clean.md
 
@@ -64,4 +80,4 @@ bench-baselines: $(READY)  ## how much the noise ratios of healthy models move b
 	$(BIN)/python -m bench.baselines
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) build dist demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(RUNTIMES) build dist demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -20,6 +20,7 @@ from onnxproof.types import (
     Case,
     Cause,
     Coverage,
+    CrossCheck,
     DimInfo,
     Domain,
     Dropped,
@@ -38,6 +39,7 @@ from onnxproof.types import (
     Signature,
     Source,
     Stage,
+    Standing,
     Status,
     Suspect,
     Verdict,
@@ -73,6 +75,9 @@ def full() -> Proof:
         ranges=(CalibrationRange(tensor="relu", low=-1.0, high=2.0, chosen_low=0.0, chosen_high=1.0, clipped=0.1),),
         dropped=(Dropped(case="batch=0", reason="RuntimeError"),), error="error[x]: y", seed=7, budget_s=10.0, complete=False, replay="onnxproof verify ...",
         environment={"python": "3.11"}, hashes={"candidate": "00"}, seconds={"total": 1.5}, passes={"ort": 3},
+        cross=CrossCheck(case="c", right=("ort",), wrong=("tract",), arbiter="the standard", words="ort is right", disagree=(("ort", "tract", math.inf),),
+                         standings=(Standing(backend="ort", output="y", verdict=Verdict.DRIFT, cases=2, case="c", noise_ratio=3.5, max_abs=1e-4, from_truth=1e-7,
+                                             from_arbiter=None),)),
         witness=Case(name="c", group="g", about="a", inputs={"x": np.zeros(3)}))
 
 

@@ -20,7 +20,7 @@ def gap(case: str, group: str, ratio: float, **other: object) -> Gap:
 
 def proof(verdict: Verdict, *gaps: Gap, **other: object) -> Proof:
     base = replace(full(), verdict=verdict, gaps=gaps, location=None, causes=(), notes=(), findings=(), dropped=(), error="", policy=Policy(), complete=True,
-                   backends=("ort",))
+                   backends=("ort",), cross=None)
     return replace(base, **other)  # type: ignore[arg-type]
 
 
@@ -190,3 +190,10 @@ def test_what_fails_although_the_verdict_stands_is_said_first() -> None:
     lines = printed(left).splitlines()
     assert lines[1].strip() == "fails baseline-grew: output `y` grew"
     assert lines[2].strip() == "= help: torch 1 -> 2"
+
+
+def test_several_backends_stand_in_one_table_with_who_is_right() -> None:
+    said = printed(full(), width=140)
+    assert "from truth" in said and "from arbiter" in said and "3.5 (c)" in said and "1.0e-07" in said and "no answer" in said
+    assert "on case `c`: ort is right" in said and "ort and tract disagree: only one of them answers" in said
+    assert "allclose" not in said and "allclose" in printed(full(), width=140, verbose=True), "the groups come with --verbose"

@@ -12,7 +12,7 @@ _WHERE = {
     "Proof": "proof",
     "Subject": "subject",
     "Case": "types", "Cause": "types", "Domain": "types", "Finding": "types", "Fix": "types", "Gap": "types", "Location": "types", "Note": "types",
-    "Policy": "types", "Signature": "types", "Source": "types", "Stage": "types", "Verdict": "types",
+    "Policy": "types", "Serving": "types", "Signature": "types", "Source": "types", "Stage": "types", "Verdict": "types",
     "OnnxproofError": "errors", "VerdictError": "errors",
 }
 __all__ = sorted(_WHERE)  # noqa: PLE0605 - the mapping above is the one list of public names
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnxproof.proof import Proof
     from onnxproof.prove import Progress, diff, verify
     from onnxproof.subject import Subject
-    from onnxproof.types import Case, Cause, Domain, Finding, Fix, Gap, Location, Note, Policy, Signature, Source, Stage, Verdict
+    from onnxproof.types import Case, Cause, Domain, Finding, Fix, Gap, Location, Note, Policy, Serving, Signature, Source, Stage, Verdict
 
 
 def __getattr__(name: str) -> Any:

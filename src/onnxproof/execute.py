@@ -1,18 +1,20 @@
 """Run models and keep the time: every forward pass is accounted to the model that made it."""
 
+import os
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from onnxproof.backends import Session, open_session
-from onnxproof.backends._apart import ApartSession
+from onnxproof.backends import Session, _watch, current, open_session
 from onnxproof.cases._space import as_dtype
-from onnxproof.types import Signature
+from onnxproof.errors import Crashed, OnnxproofError, Refused
+from onnxproof.types import Finding, Signature
 
 Array = np.ndarray[Any, Any]
 
@@ -42,32 +44,69 @@ class Clock:
 
 
 class Candidate:
-    """The ONNX file on one backend, fed by the reference's names and read in the reference's order."""
+    """The ONNX file on one backend, fed by the reference's names and read in the reference's order. Nothing that it says of itself is believed."""
 
     def __init__(self, backend: str, path: Path, signature: Signature, clock: Clock, *, session: Session | None = None) -> None:
         self.backend, self._signature, self._clock = backend, signature, clock
         self.session = session or open_session(backend, path)
         self._path = path
-        self._apart: ApartSession | None = None
+        self._apart: Session | None = None
+        self._deaths: list[tuple[Crashed, bool]] = []
+        self._spoiled: Counter[str] = Counter()
 
     def run(self, inputs: Mapping[str, Array], *, apart: bool = False) -> list[Array | None]:
         """The candidate's outputs in the order of the signature's; None for one that the file does not have.
 
-        `apart` runs in a process of its own: some inputs (an empty batch into an LSTM) abort the whole process.
+        `apart` runs in a session of its own, and in a process of its own where that can be: some inputs (an empty batch
+        into an LSTM) abort the whole process, and some leave a session that answers wrongly from then on. That session
+        has another number of threads, so that whoever examines the runtime sees what they change.
         """
-        if apart and self._apart is None:
-            self._apart = ApartSession(self.backend, self._path, self.session.input_names, self.session.output_names)
+        if apart:
+            self.open_other(isolate=True)
         session = self._apart if apart and self._apart is not None else self.session
         with self._clock.forward(self.backend):
-            found = session.run(feed(inputs, self._signature))
+            found = self._watched(session, feed(inputs, self._signature))
+        if len(found) != len(self.session.output_names):
+            raise Refused("output-count", f"`{self.backend}` returns {len(found)} outputs, and the file has {len(self.session.output_names)}")
         by_name = dict(zip(self.session.output_names, found, strict=True))
         return [by_name.get(output.onnx_name or "") for output in self._signature.outputs]
+
+    def open_other(self, *, isolate: bool | None) -> None:
+        """Open the session for runs apart, if it isn't yet; None leaves it to the backend whether it gets a process."""
+        if self._apart is None:
+            threads = 1 if (current().threads or os.cpu_count() or 1) > 1 else 2
+            self._apart = open_session(self.backend, self._path, replace(current(), isolate=isolate, threads=threads))
+
+    def findings(self) -> Iterator[Finding]:
+        """What is to be known of the runtime itself: where it ran, how it died, what it wrote to."""
+        for finding in getattr(self.session, "findings", ()):
+            yield replace(finding, what=f"{self.backend}: {finding.what}")
+        for code, empty in dict.fromkeys((why.code, empty) for why, empty in self._deaths):
+            died = [why for why, on_empty in self._deaths if (why.code, on_empty) == (code, empty)]
+            runs = f"{len(died)} run{'s' * (len(died) != 1)}{', on an empty tensor' if empty else ''}"
+            yield Finding(code=code, what=f"{died[0].what} ({runs})", help="; ".join(died[0].notes[-2:]))
+        for name, count in self._spoiled.items():
+            yield Finding(code="input-overwritten", what=f"`{self.backend}` wrote into its input `{name}` in {count} runs",
+                          help="a caller's arrays are not safe with it; each run here got a copy of its own")
 
     def close(self) -> None:
         """Let the sessions go."""
         self.session.close()
         if self._apart is not None:
             self._apart.close()
+
+    def _watched(self, session: Session, fed: Mapping[str, Array]) -> list[Array | None]:
+        try:
+            watched = _watch.run(session, fed)
+        except Crashed as why:
+            self._deaths.append((why, any(array.size == 0 for array in fed.values())))
+            raise
+        except OnnxproofError:
+            raise
+        except Exception as why:  # whatever a runtime raises: it does not take this input, and the other runtimes go on
+            raise Refused("raised", f"`{self.backend}` raised {type(why).__name__}: {' '.join(str(why).split())[:300]}") from why
+        self._spoiled.update(watched.spoiled)
+        return watched.outputs
 
 
 def feed(inputs: Mapping[str, Array], signature: Signature) -> dict[str, Array]:

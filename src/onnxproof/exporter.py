@@ -15,7 +15,7 @@ from onnxproof.errors import ExportError, UsageError
 
 if TYPE_CHECKING:
     from onnxproof.proof import Proof
-    from onnxproof.types import Policy
+    from onnxproof.types import Policy, Serving
 
 NEWEST_OPSET = 23
 """What every onnxruntime that we support can read."""
@@ -36,7 +36,7 @@ _HELP = (
 
 def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes: Any = None, opset: int | None = None, data: Any = None,
            backends: Sequence[str] = ("ort",), policy: "Policy | None" = None, budget_s: float = 60.0, seed: int = 0, explain: bool = True,
-           only: Sequence[str] = (), progress: prove.Report | None = None, profile: bool = False) -> "Proof":
+           only: Sequence[str] = (), serving: "Serving | None" = None, progress: prove.Report | None = None, profile: bool = False) -> "Proof":
     """Export a module to an ONNX file and prove that the file says what the module says.
 
     >>> import torch, onnxproof
@@ -45,8 +45,8 @@ def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes:
     """
     found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
     write(found, Path(path), opset=opset)
-    return prove.verify(found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only, progress=progress,
-                        profile=profile)
+    return prove.verify(found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only, serving=serving,
+                        progress=progress, profile=profile)
 
 
 def write(found: subject.Subject, path: Path, *, opset: int | None = None) -> None:

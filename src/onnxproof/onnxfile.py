@@ -1,6 +1,8 @@
 """What an ONNX file says about itself, read without its weights, and clear words when it can't be read."""
 
 import hashlib
+import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +17,8 @@ _NUMPY: dict[int, str] = {onnx.TensorProto.BFLOAT16: "bfloat16"}
 _HALF: dict[int, str] = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
 _SMALL = 1024
 _SLIM_FROM = 1 << 22
+_INLINE_MOST = 1 << 30
+"""A protobuf holds 2 GB at most, and copies are made of it."""
 _QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger",
                         "MatMulNBits", "QGemm", "QLinearAdd"})
 
@@ -176,6 +180,27 @@ def _port(value: onnx.ValueInfoProto) -> Port:
     if tensor.HasField("shape"):
         dims = tuple(d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in tensor.shape.dim)
     return Port(name=value.name, dtype=dtype_name(tensor.elem_type) if tensor.elem_type else "unknown", dims=dims)
+
+
+def save_changed(model: onnx.ModelProto, origin: Path, target: Path) -> Path:
+    """Write a changed graph elsewhere: its external data goes into the file, or where that would be too large, is linked or copied beside it."""
+    if sum(int(entry.value) for tensor in model.graph.initializer for entry in tensor.external_data if entry.key == "length") < _INLINE_MOST:
+        onnx.load_external_data_for_model(model, str(origin.parent))
+    for name in external_files(model):
+        beside = target.parent / name
+        beside.parent.mkdir(parents=True, exist_ok=True)
+        if not beside.exists():
+            try:
+                os.link(origin.parent / name, beside)
+            except OSError:  # another file system; a symbolic link is no way out, since runtimes refuse those that leave the model's folder
+                shutil.copyfile(origin.parent / name, beside)
+    onnx.save(model, target)
+    return target
+
+
+def external_files(model: onnx.ModelProto) -> list[str]:
+    """The files beside the model that hold its weights, as the model names them."""
+    return sorted(set(_external(model)))
 
 
 def _external(model: onnx.ModelProto) -> Iterator[str]:

@@ -8,7 +8,23 @@ from typing import Any
 
 from onnxproof import judge
 from onnxproof.errors import VerdictError
-from onnxproof.types import CalibrationRange, Case, Cause, Coverage, Dropped, Finding, Gap, Location, Note, Policy, Profile, Share, Signature, Verdict
+from onnxproof.types import (
+    CalibrationRange,
+    Case,
+    Cause,
+    Coverage,
+    CrossCheck,
+    Dropped,
+    Finding,
+    Gap,
+    Location,
+    Note,
+    Policy,
+    Profile,
+    Share,
+    Signature,
+    Verdict,
+)
 
 SCHEMA = "1"
 
@@ -38,6 +54,8 @@ class Proof:
     ranges: tuple[CalibrationRange, ...] = ()
     """Of a quantized candidate: the values that calibration saw, and the ranges that were chosen."""
     dropped: tuple[Dropped, ...] = ()
+    cross: CrossCheck | None = None
+    """How several backends stand beside each other."""
     error: str = ""
     seed: int = 0
     budget_s: float = 60.0
@@ -93,6 +111,8 @@ class Proof:
         cases = len({gap.case for gap in self.gaps})
         if self.verdict is Verdict.FAITHFUL:
             return f"{self.candidate} says what {self.subject} says: {cases} cases, at most {worst.noise_ratio:.1f} times the rounding noise"
+        if judge.judge_gap(worst, self.policy) not in (Verdict.DRIFT, Verdict.DIVERGED) and (counted := [f for f in self.findings if f.counts]):
+            return f"{self.candidate} can't be trusted as it is run: {counted[0].what}"
         how = f"{worst.detail}" if worst.status.value not in ("compared", "dtype") else _size(worst)
         word = "drifts from" if self.verdict is Verdict.DRIFT else "does not say what"
         tail = "" if self.verdict is Verdict.DRIFT else " says"

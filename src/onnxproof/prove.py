@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof import cases as generators
+from onnxproof import crosscheck, judge, onnxfile, signature, subject, trust
 from onnxproof import data as user_data
-from onnxproof import judge, onnxfile, signature, subject
-from onnxproof.backends import Session
+from onnxproof.backends import Session, parse, served
 from onnxproof.cases import _learn
 from onnxproof.cases._climb import again, climb, origin
 from onnxproof.cases._shrink import shrink
@@ -19,17 +19,18 @@ from onnxproof.cases._space import Space
 from onnxproof.decisions import Watch
 from onnxproof.errors import BackendError, InputError, ModelError, OnnxproofError
 from onnxproof.execute import Candidate, Clock
+from onnxproof.fleet import Fleet
 from onnxproof.oracles import Oracle, open_oracle
 from onnxproof.proof import Proof
 from onnxproof.trial import ReferenceRefused, Trial
-from onnxproof.types import Case, Coverage, Domain, Dropped, Finding, Gap, Note, Policy, Signature, Verdict
+from onnxproof.types import Case, Coverage, CrossCheck, Domain, Dropped, Finding, Gap, Note, Policy, Serving, Signature, Verdict
 
-_ENOUGH = 6
-"""Cases that differ beyond tolerance before the rest is left out: the verdict is known, and the user is waiting."""
 _PATIENCE_S = 10.0
-"""After this, two such cases are enough."""
+"""After this, two cases that differ beyond tolerance are enough: the verdict is known, and the user is waiting."""
 _LARGE = 1 << 18
 """Elements of a case from which on its cost is feared to grow with the square."""
+_SHARE_FOR_TRUST, _LEAST_FOR_TRUST = 0.1, 3.0
+"""Of the budget, and seconds at least: time in which the runtimes themselves are examined."""
 _SHARE_FOR_SEARCH = 0.3
 _SEARCHED = ("shapes", "masks", "ids", "distinct", "search")
 """Groups from which a search may start: from extreme values it only climbs to more extreme ones."""
@@ -57,7 +58,7 @@ Report = Callable[[Progress], None]
 
 def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None, backends: Sequence[str] = ("ort",),
            policy: Policy | None = None, budget_s: float = 60.0, seed: int = 0, explain: bool = True, only: Sequence[str] = (),
-           progress: Report | None = None, profile: bool = False) -> Proof:
+           serving: Serving | None = None, progress: Report | None = None, profile: bool = False) -> Proof:
     """Prove that an ONNX file says what a PyTorch module says; `profile` also measures the noise along a graph that is faithful.
 
     >>> import torch, onnxproof
@@ -68,10 +69,11 @@ def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_
     """
     found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
     run = Run(found, Path(onnx), tuple(backends), policy or Policy(), budget_s=budget_s, seed=seed, only=tuple(only), progress=progress)
-    proof = run.prove()
-    if explain and (proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None):
-        proof = _explained(proof, run)
-    return _profiled(proof, run) if profile and proof.profile is None and proof.gaps else proof
+    with served(serving):
+        proof = run.prove()
+        if explain and (proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None):
+            proof = _explained(proof, run)
+        return _profiled(proof, run) if profile and proof.profile is None and proof.gaps else proof
 
 
 def _profiled(proof: Proof, run: "Run") -> Proof:
@@ -94,13 +96,13 @@ def _explained(proof: Proof, run: "Run") -> Proof:
 
 
 def diff(first: str | Path, second: str | Path, example_inputs: Any = None, *, data: Any = None, backends: Sequence[str] = ("ort",), policy: Policy | None = None,
-         budget_s: float = 60.0, seed: int = 0, explain: bool = True, only: Sequence[str] = (), progress: Report | None = None,
-         profile: bool = False) -> Proof:
+         budget_s: float = 60.0, seed: int = 0, explain: bool = True, only: Sequence[str] = (), serving: Serving | None = None,
+         progress: Report | None = None, profile: bool = False) -> Proof:
     """Prove that two ONNX files say the same; the first is the reference, and PyTorch is not needed."""
     if Path(first).suffix != ".onnx":
         raise InputError("not-onnx", f"`{first}` is not an .onnx file", help="`onnxproof verify` takes a PyTorch reference")
     return verify(str(first), second, example_inputs, data=data, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only,
-                  progress=progress, profile=profile)
+                  serving=serving, progress=progress, profile=profile)
 
 
 class Run:
@@ -129,23 +131,27 @@ class Run:
         """The sizes of every case that was compared, for whoever asks which size goes wrong."""
         self.complete = True
         self.coverage = Coverage()
+        self.cross: CrossCheck | None = None
+        self._opening = 0.0
 
     def prove(self) -> Proof:
         """Run the cases within the budget and judge; what was measured before an error is kept."""
         error = ""
         self.oracle: Oracle = open_oracle(self.subject, self.clock)
         self.signature = self._pair()
-        self.candidates: list[Candidate] = []
+        self.fleet = Fleet(self.backends, self.path, self.signature, self.clock, self._session)
+        self.candidates: list[Candidate] = self.fleet.active
+        self._opening = self.clock.elapsed  # a browser or a new virtual environment may take minutes, and the budget is for the cases
         try:
-            self.candidates = [Candidate(name, self.path, self.signature, self.clock, session=self._session(name)) for name in self.backends]
             self._cases()
+            self._compare_backends()
         except (BackendError, ModelError) as why:
             if isinstance(why, ImportError) or not self.gaps:
                 raise
             error = why.render()
         finally:
-            for candidate in self.candidates:
-                candidate.close()
+            self.findings += self.fleet.findings()
+            self.fleet.close()
         return self._proof(error)
 
     def tell(self, step: str) -> None:
@@ -153,13 +159,21 @@ class Run:
         if self._progress:
             self._progress(Progress(case="", done=len(self.sizes), elapsed=self.clock.elapsed, budget=self.budget_s, step=step))
 
+    def _compare_backends(self) -> None:
+        """Several backends on the case that tells them apart: the witness of a fault, or the example."""
+        if len(self.fleet.everyone) > 1 and self.gaps:
+            case = self.witness or Case(name="example", group="ordinary", about="the example inputs", inputs=self.oracle.example())
+            self.cross = crosscheck.compare(self.fleet.everyone, self.oracle, case, self.gaps, self.path, self.signature, self.policy)
+
     def _session(self, backend: str) -> Session | None:
         """A session with some optimizers off, for trying a remedy; None leaves it to the backend."""
-        if not self._disabled or not backend.startswith("ort"):
+        if self._progress:
+            self._progress(Progress(case=f"opening {backend}", done=0, elapsed=self.clock.elapsed, budget=self.budget_s))
+        if not self._disabled or parse(backend)[0] != "ort":
             return None
         from onnxproof.backends import ort
 
-        return ort.open(self.path, backend.partition(":")[2], disabled_optimizers=self._disabled)
+        return ort.open(self.path, parse(backend)[1], disabled_optimizers=self._disabled)
 
     def _pair(self) -> Signature:
         example = self.oracle.example()
@@ -183,8 +197,11 @@ class Run:
         trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed,
                       op_types=self.file.op_types)
         watch = Watch(self.file, self.signature, self.clock)
+        if not self._only and not self._disabled:
+            self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy,
+                                            budget_s=max(_LEAST_FOR_TRUST, self.budget_s * _SHARE_FOR_TRUST))
         for case in self._chosen(self._planned(space, watch)):
-            if self._stop():
+            if self.gaps and self._stop():  # one case at least
                 self.complete = False
                 break
             if self._one(trial, case) is not None and len(self.sizes) <= _WATCHED and case.domain is None:
@@ -225,6 +242,7 @@ class Run:
             return None
         self._largest = max(self._largest, (elements, self.clock.elapsed - start))
         self.gaps += outcome.gaps
+        self.fleet.note(outcome.gaps, self.policy)
         self.sizes[case.name] = dict(case.sizes)
         self.notes += outcome.notes
         domains = {note.domain for note in outcome.notes} - {Domain.EMPTY}
@@ -280,7 +298,8 @@ class Run:
 
     def _stop(self) -> bool:
         diverged = sum(verdict is Verdict.DIVERGED for verdict in self._bad.values())
-        return self.clock.elapsed > self.budget_s * 0.95 or diverged >= (_ENOUGH if self.clock.elapsed < _PATIENCE_S else 2)
+        known = self.fleet.done or (diverged >= 2 and len(self.backends) == 1 and self.clock.elapsed > _PATIENCE_S)
+        return known or self.clock.elapsed - self._opening > self.budget_s * 0.95
 
     def _too_dear(self, elements: int) -> bool:
         """True when a case much larger than any so far may take a sixth of the budget: what is large may grow with the square."""
@@ -303,7 +322,7 @@ class Run:
                       notes=tuple(_few(self.notes)), findings=tuple(self.findings), signature=self.signature, policy=self.policy, dropped=tuple(self.dropped),
                       error=error, seed=self.seed, budget_s=self.budget_s, complete=self.complete, environment=environment() | {"opset": str(self.file.opset)},
                       hashes={"candidate": onnxfile.fingerprint(self.path)}, seconds={**self.clock.seconds, "total": self.clock.elapsed},
-                      passes=dict(self.clock.passes), witness=self.witness)
+                      passes=dict(self.clock.passes), cross=self.cross, witness=self.witness)
         return replace(proof, replay=self._replay(proof))
 
     def _replay(self, proof: Proof) -> str:

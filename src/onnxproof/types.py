@@ -348,3 +348,55 @@ class Policy:
     diverged_db: float = 15.0
     domains: tuple[Domain, ...] = (Domain.NAN, Domain.INF, Domain.TIES, Domain.EMPTY)
     """Odd domains to look into; `--domain finite` empties it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """How backends are run: apart or not, within which limits, and whether a fallback is forgiven."""
+
+    isolate: bool | None = None
+    """True: each in a process of its own; False: none; None: each backend that may crash."""
+    allow_fallback: bool = False
+    """A provider that is missing, or nodes that run elsewhere, are reported instead of refused."""
+    time_s: float = 60.0
+    """Seconds that one forward pass may take in a process of its own."""
+    open_s: float = 300.0
+    """Seconds that opening a model may take there."""
+    memory_gb: float | None = None
+    """Memory that such a process may hold; None is three quarters of the machine's."""
+    threads: int | None = None
+    """Threads that each runtime may use; None leaves it to the runtime."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One output on one backend over all cases, and on the case that tells the backends apart."""
+
+    backend: str
+    output: str
+    verdict: Verdict
+    cases: int
+    case: str = ""
+    """The case on which it came off worst."""
+    noise_ratio: float = 0.0
+    max_abs: float = 0.0
+    from_truth: float | None = None
+    """Relative distance to the truth on the telling case; None where it gave no answer."""
+    from_arbiter: float | None = None
+    """Relative distance to the standard's evaluation of the file in float64."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CrossCheck:
+    """Several backends beside each other: who disagrees with whom, and who is right."""
+
+    case: str
+    """The telling case: the witness of a fault, or an ordinary one."""
+    standings: tuple[Standing, ...] = ()
+    disagree: tuple[tuple[str, str, float], ...] = ()
+    """Pairs of backends and how far apart their answers are."""
+    right: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+    arbiter: str = ""
+    """Who decided."""
+    words: str = ""

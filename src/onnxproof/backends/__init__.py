@@ -1,14 +1,17 @@
 """One file a runtime: the file's name is its key, and nothing is imported until it is chosen.
 
-A backend is a module (or an entry point of the group `onnxproof.backends`) with a function `open(model, options)` that
+A backend is a module (or an entry point of the group `onnxproof.backends`) with a function `open(model, option)` that
 returns a `Session`, and a function `describe()` that says whether it is installed. `ort:basic` passes `basic` as the
-option. `onnxproof.testing.conformance` is the kit any backend must pass.
+option, `ort@1.23.2:basic` opens `ort-at` with all that stands behind the @. It runs in a process of its own unless it
+says `IN_PROCESS = True`. `onnxproof.testing.conformance` is the kit any backend must pass.
 """
 
 import importlib
 import importlib.metadata
 import pkgutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -16,15 +19,20 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from onnxproof.errors import BackendMissing, UsageError
+from onnxproof.types import Serving
 
 ENTRY_POINTS = "onnxproof.backends"
 _registered: dict[str, "BackendModule"] = {}
 """Backends put here while a test runs, by `onnxproof.testing.fake_backend`."""
+_serving: ContextVar[Serving] = ContextVar("onnxproof-serving", default=Serving())  # noqa: B039 it is frozen
 
 
 @runtime_checkable
 class Session(Protocol):
-    """An opened model: give it arrays by name, and it answers with its outputs in order."""
+    """An opened model: give it arrays by name, and it answers with its outputs in order.
+
+    A session may also have `findings`, a sequence of `Finding`: what the user should know of how it was opened.
+    """
 
     input_names: Sequence[str]
     output_names: Sequence[str]
@@ -49,6 +57,14 @@ class Description:
     limits: str = ""
 
 
+def installed_version(package: str) -> str:
+    """The version of an installed package, without importing it; empty when it isn't there."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
 class BackendModule(Protocol):
     """What the file of a backend defines."""
 
@@ -63,9 +79,20 @@ def names() -> list[str]:
     return ours + sorted(point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS))
 
 
+def parse(name: str) -> tuple[str, str]:
+    """The key and the option in a backend's name.
+
+    >>> parse("ort:basic"), parse("ort@1.23.2:basic"), parse("openvino")
+    (('ort', 'basic'), ('ort-at', '1.23.2:basic'), ('openvino', ''))
+    """
+    head = name.partition(":")[0]
+    key, at, _ = head.partition("@")
+    return (f"{key}-at", name.partition("@")[2]) if at else (key, name.partition(":")[2])
+
+
 def load(name: str) -> BackendModule:
     """The module behind `ort`, `ort:basic` or an outsider's name; it is imported here and not before."""
-    key = name.partition(":")[0]
+    key, _ = parse(name)
     if key in _registered:
         return _registered[key]
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
@@ -81,6 +108,46 @@ def load(name: str) -> BackendModule:
                              help=f"pip install 'onnxproof[{key}]'") from why
 
 
-def open_session(name: str, model: Path) -> Session:
-    """Open `model` on a backend such as `ort:basic`."""
-    return load(name).open(model, name.partition(":")[2])
+def require(name: str) -> BackendModule:
+    """The backend's module, if what it needs is installed; otherwise an error with the command that installs it."""
+    module = load(name)
+    if not hasattr(module, "open"):
+        raise UsageError("not-a-runtime", f"`{name}` runs a Python module, not an ONNX file", help="it is the reference by itself; choose a runtime from `onnxproof backends`")
+    if not (described := module.describe()).installed:
+        raise BackendMissing("backend-missing", f"the backend `{described.name}` isn't installed", help=described.install)
+    return module
+
+
+def open_session(name: str, model: Path, serving: Serving | None = None) -> Session:
+    """Open `model` on a backend such as `ort:basic`, apart where it may crash, as `serving` (or the current one) says."""
+    wanted = serving or _serving.get()
+    module = require(name)
+    if is_apart(name, wanted):
+        from onnxproof.backends._apart import ApartSession
+
+        return ApartSession(name, model, wanted)
+    with served(wanted):
+        return module.open(model, parse(name)[1])
+
+
+def is_apart(name: str, serving: Serving) -> bool:
+    """True when this backend gets a process of its own; a test's fake lives in this process only."""
+    if parse(name)[0] in _registered or serving.isolate is False:
+        return False
+    module = load(name)
+    return not getattr(module, "OWN_PROCESS", False) and (serving.isolate is True or not getattr(module, "IN_PROCESS", False))
+
+
+@contextmanager
+def served(serving: Serving | None) -> Iterator[None]:
+    """Make `serving` the current one for a while; None leaves it as it is."""
+    token = _serving.set(serving or _serving.get())
+    try:
+        yield
+    finally:
+        _serving.reset(token)
+
+
+def current() -> Serving:
+    """How the session that is being opened shall be run: an adapter asks for threads and for forgiveness here."""
+    return _serving.get()

@@ -1,6 +1,7 @@
-"""ONNX Runtime: any optimisation level (`ort:disabled`, `ort:basic`, `ort:extended`, `ort:all`) and any provider (`ort:cuda`)."""
+"""ONNX Runtime: any optimisation level (`ort:disabled`, `ort:basic`, `ort:extended`, `ort:all`) and any provider with its options (`ort:cuda,device_id=1`)."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,10 @@ import ml_dtypes
 import numpy as np
 import onnxruntime
 
-from onnxproof.backends import Description
+from onnxproof.backends import Description, _placement, current
+from onnxproof.backends._placement import CPU
 from onnxproof.errors import BackendMissing, ModelError, Refused, UsageError
+from onnxproof.types import Finding
 
 _LEVELS = {
     "disabled": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -18,37 +21,97 @@ _LEVELS = {
     "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 _ONNX_BFLOAT16 = 16
+_BUILDS = {"cuda": "onnxruntime-gpu", "tensorrt": "onnxruntime-gpu", "openvino": "onnxruntime-openvino", "dml": "onnxruntime-directml", "qnn": "onnxruntime-qnn",
+           "migraphx": "onnxruntime-migraphx", "cann": "onnxruntime-cann"}
+
+
+IN_PROCESS = True
 
 
 def describe() -> Description:
     """What `onnxproof backends` prints."""
     providers = ", ".join(p.removesuffix("ExecutionProvider") for p in onnxruntime.get_available_providers())
     return Description(name="ort", about="ONNX Runtime, the runtime that most models are served on", installed=True,
-                       version=onnxruntime.__version__, device=providers, install="pip install onnxruntime",
-                       limits="levels: ort:disabled, ort:basic, ort:extended, ort:all; providers: ort:cuda and so on")
+                       version=onnxruntime.__version__, device=providers, install="pip install 'onnxproof[ort]'",
+                       limits="ort:disabled, ort:basic, ort:extended, ort:all; any provider with its options: ort:openvino,device_type=GPU")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What stands behind `ort:`."""
+
+    level: str = "all"
+    provider: str = CPU
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse(option: str) -> Wanted:
+    """A level, a provider and its options, in any order and set apart by commas.
+
+    >>> parse("basic").level, parse("openvino,device_type=GPU").options
+    ('basic', {'device_type': 'GPU'})
+    """
+    words = [word.strip() for word in option.split(",") if word.strip()]
+    named = [word for word in words if "=" not in word]
+    levels = [word for word in named if word in _LEVELS]
+    providers = [word for word in named if word not in _LEVELS]
+    options = dict(word.split("=", 1) for word in words if "=" in word)
+    if len(levels) > 1 or len(providers) > 1 or (options and not providers):
+        raise UsageError("bad-option", f"`ort:{option}` can't be understood", help="write a level, or a provider with its options: `ort:openvino,device_type=GPU`")
+    return Wanted(level=levels[0] if levels else "all", provider=_provider(providers[0]) if providers else CPU, options=options)
 
 
 def open(model: Path | bytes, option: str = "", *, disabled_optimizers: Sequence[str] = (), outputs: Sequence[str] | None = None) -> "OrtSession":
-    """Open a file (or a serialized model) at a level or on a provider."""
+    """Open a file (or a serialized model) at a level or on a provider; where its nodes run is proven, not assumed."""
+    wanted, forgiven = parse(option), current().allow_fallback
+    findings: list[Finding] = []
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    options.graph_optimization_level = _LEVELS.get(option, _LEVELS["all"])
-    providers = ["CPUExecutionProvider"] if option in ("", *_LEVELS) else [_provider(option)]
-    if providers != ["CPUExecutionProvider"]:  # a provider that silently falls back to the CPU proves nothing
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    options.graph_optimization_level = _LEVELS[wanted.level]
+    options.intra_op_num_threads = current().threads or 0
+    providers: list[Any] = [CPU]
+    if wanted.provider != CPU:
+        if wanted.provider not in onnxruntime.get_available_providers():
+            findings.append(_missing(wanted.provider, forgiven=forgiven))
+        else:
+            providers = _proven(options, wanted, forgiven=forgiven)
     try:
         session = onnxruntime.InferenceSession(model if isinstance(model, bytes) else str(model), options, providers=providers,
                                                disabled_optimizers=list(disabled_optimizers) or None)
     except Exception as why:  # onnxruntime raises a dozen unrelated classes; each becomes one of ours with its words
         raise _explain(model, str(why)) from why
-    return OrtSession(session, outputs)
+    session.disable_fallback()  # or a provider that fails in a run is replaced by the CPU, and the run is repeated
+    if providers != [CPU]:
+        findings += _placement.judge(session, wanted.provider, _count(model), forgiven=forgiven)
+    return OrtSession(session, outputs, findings)
+
+
+def _proven(options: onnxruntime.SessionOptions, wanted: Wanted, *, forgiven: bool) -> list[Any]:
+    """Providers and settings under which the runtime records where each node goes, or at least refuses to fall back."""
+    asked = (wanted.provider, dict(wanted.options))
+    if hasattr(onnxruntime.InferenceSession, "get_provider_graph_assignment_info"):
+        options.add_session_config_entry(_placement.RECORD, "1")
+        return [asked, CPU]
+    if not forgiven:
+        options.add_session_config_entry(_placement.STRICT, "1")
+        return [asked]
+    return [asked, CPU]
+
+
+def _count(model: Path | bytes) -> int:
+    try:
+        import onnx
+    except ImportError:  # the virtual environment of another version has only what it needs
+        return 0
+    loaded = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model, load_external_data=False)
+    return sum(node.op_type != "Constant" for node in loaded.graph.node)
 
 
 class OrtSession:
     """An InferenceSession that answers by name and refuses in one way."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, outputs: Sequence[str] | None = None) -> None:
-        self._session = session
+    def __init__(self, session: onnxruntime.InferenceSession, outputs: Sequence[str] | None = None, findings: Sequence[Finding] = ()) -> None:
+        self._session, self.findings = session, findings
         self.input_names: Sequence[str] = [i.name for i in session.get_inputs()]
         self.output_names: Sequence[str] = list(outputs or (o.name for o in session.get_outputs()))
 
@@ -95,11 +158,18 @@ def _provider(option: str) -> str:
     if wanted not in known:
         raise UsageError("unknown-provider", f"`ort:{option}` is neither a level nor a provider of onnxruntime",
                          notes=[f"levels are {', '.join(_LEVELS)}", f"providers are {', '.join(sorted(known))}"])
-    if known[wanted] not in onnxruntime.get_available_providers():
-        raise BackendMissing("provider-missing", f"onnxruntime {onnxruntime.__version__} here has no {known[wanted]}",
-                             notes=[f"it has {', '.join(onnxruntime.get_available_providers())}"],
-                             help="install the onnxruntime build that carries it (onnxruntime-gpu, onnxruntime-openvino, ...)")
     return str(known[wanted])
+
+
+def _missing(provider: str, *, forgiven: bool) -> Finding:
+    short = provider.removesuffix("ExecutionProvider")
+    build = _BUILDS.get(short.lower())
+    if not forgiven:
+        raise BackendMissing("provider-missing", f"onnxruntime {onnxruntime.__version__} here has no {provider}",
+                             notes=[f"it has {', '.join(onnxruntime.get_available_providers())}"],
+                             help=f"`--backend 'ort@{build}:{short.lower()}'` makes a virtual environment with {build}, which has it" if build
+                             else "install the onnxruntime build that carries it")
+    return _placement.fallback(f"onnxruntime {onnxruntime.__version__} here has no {short}: everything ran on the CPU", forgiven=True)
 
 
 def _explain(model: Path | bytes, why: str) -> ModelError:

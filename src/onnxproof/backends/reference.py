@@ -19,6 +19,7 @@ from onnxproof.backends import Description, _operators
 from onnxproof.errors import ModelError, OnnxproofError, Refused, UsageError
 
 Array = np.ndarray[Any, Any]
+IN_PROCESS = True
 _NARROW = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 _DOUBLE = onnx.TensorProto.DOUBLE
 _DTYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "precision", "stash_type", "softmax_precision"})
@@ -29,7 +30,7 @@ _STASHED = frozenset({"LayerNormalization", "RMSNormalization", "GroupNormalizat
 def describe() -> Description:
     """What `onnxproof backends` prints."""
     return Description(name="reference", about="the ONNX standard's evaluator: what the graph says", installed=True, version=onnx.__version__,
-                       device="cpu", install="pip install onnx", limits="slow; reference:float64 runs the graph in float64; no com.microsoft")
+                       device="cpu", install="pip install 'onnxproof[reference]'", limits="slow; reference:float64 runs the graph in float64; no com.microsoft")
 
 
 def open(model: Path | bytes, option: str = "", *, outputs: Sequence[str] | None = None) -> "ReferenceSession":

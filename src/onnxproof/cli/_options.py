@@ -15,13 +15,20 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from onnxproof.errors import PolicyError, UsageError
-from onnxproof.types import Policy
+from onnxproof.types import Policy, Serving
 
 if TYPE_CHECKING:
     from onnxproof.proof import Proof
 
 Backend = Annotated[list[str] | None, typer.Option(
-    "--backend", "-b", metavar="NAME", help="A runtime to try, such as ort, ort:basic or reference; may be repeated. [default: ort]")]
+    "--backend", "-b", metavar="NAME", help="A runtime to try, such as ort, ort:basic, openvino or ort@1.23.2; may be repeated. [default: ort]")]
+Isolate = Annotated[bool | None, typer.Option(
+    "--isolate/--no-isolate", help="Run every runtime in a process of its own, or none. [default: those that may crash]", show_default=False)]
+AllowFallback = Annotated[bool, typer.Option(
+    "--allow-fallback", help="Report a provider that is missing, or nodes that run elsewhere, instead of failing.")]
+TimeLimit = Annotated[float, typer.Option("--time-limit", metavar="SECONDS", help="For one forward pass in a process of its own.")]
+MemoryLimit = Annotated[float | None, typer.Option("--memory-limit", metavar="GB", help="For a runtime's own process. [default: 3/4 of the machine's]")]
+Threads = Annotated[int | None, typer.Option("--threads", metavar="N", help="Threads for each runtime. [default: the runtime's own]")]
 Data = Annotated[str | None, typer.Option("--data", metavar="PATH", help="Your own inputs: .npz, .npy, .safetensors, or a folder of them.")]
 Budget = Annotated[float, typer.Option("--budget", metavar="SECONDS", help="Time for the cases; the most telling come first.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same cases.")]
@@ -61,13 +68,19 @@ class Running:
     """What is run, and for how long."""
 
     backend: Backend = None
+    isolate: Isolate = None
+    allow_fallback: AllowFallback = False
+    time_limit: TimeLimit = 60.0
+    memory_limit: MemoryLimit = None
+    threads: Threads = None
     data: Data = None
     budget: Budget = 60.0
     seed: Seed = 0
 
     def arguments(self) -> dict[str, Any]:
         """The same as arguments of `verify`, `diff` and `export`."""
-        return {"data": self.data, "backends": tuple(self.backend or ("ort",)), "budget_s": positive_budget(self.budget), "seed": self.seed}
+        served = serving(isolate=self.isolate, allow_fallback=self.allow_fallback, time_limit=self.time_limit, memory_limit=self.memory_limit, threads=self.threads)
+        return {"data": self.data, "backends": tuple(self.backend or ("ort",)), "budget_s": positive_budget(self.budget), "seed": self.seed, "serving": served}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +164,14 @@ def _positive(name: str, value: float) -> float:
     if not (math.isfinite(value) and value >= least):
         raise PolicyError("bad-threshold", f"`--{name.replace('_', '-')} {value:g}` makes no sense", help=f"give a number of at least {least:g}")
     return value
+
+
+def serving(*, isolate: bool | None, allow_fallback: bool, time_limit: float, memory_limit: float | None, threads: int | None = None) -> Serving:
+    """How backends are run, if the numbers are ones that can be kept to."""
+    for name, value in (("time-limit", time_limit), ("memory-limit", memory_limit), ("threads", threads)):
+        if value is not None and not value > 0:
+            raise UsageError("bad-limit", f"`--{name} {value:g}` lets nothing run", help="give a number above 0, or leave it out")
+    return Serving(isolate=isolate, allow_fallback=allow_fallback, time_s=time_limit, memory_gb=memory_limit, threads=threads)
 
 
 def positive_budget(value: float) -> float:

@@ -21,13 +21,17 @@ def command(debug: option.Debug = False) -> int:
 
 
 def _row(name: str) -> tuple[str, str, str, str]:
+    """Version, device and what it is; for one that is missing the command that installs it."""
     from onnxproof import backends
     from onnxproof.errors import BackendMissing
 
+    shown = name.replace("-at", "@VERSION") if name.endswith("-at") else name
     try:
         found = backends.load(name).describe()
     except BackendMissing as why:
-        return name, "not installed", "", why.help
+        return shown, "not installed", "", why.help
+    except Exception as why:  # an outsider's file may raise anything, and the others are still to be listed
+        return shown, "broken", "", f"{type(why).__name__}: {why}"
     if not found.installed:
-        return name, "not installed", "", found.install
-    return name, found.version, found.device, f"{found.about}; {found.limits}" if found.limits else found.about
+        return shown, "not installed", "", found.install
+    return shown, found.version, found.device, f"{found.about}; {found.limits}" if found.limits else found.about

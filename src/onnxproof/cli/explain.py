@@ -57,9 +57,16 @@ def command(
                          help="onnxproof explain model.py:build model.onnx, or onnxproof explain proof.json")
     _check_output(fix, output, subject, model)
     policy, shapes, arguments = judging.policy(), option.dynamic_shapes(dynamic), running.arguments()
+    serving = arguments.pop("serving")
     extras = _Extras()
 
     def run(report: Report | None) -> "Proof":
+        from onnxproof.backends import served
+
+        with served(serving):
+            return examine(report)
+
+    def examine(report: Report | None) -> "Proof":
         proof, found = _examine(subject, model, report, dynamic_shapes=shapes, policy=policy, only=tuple(case or ()), **arguments)
         if proof.location is None and (repro or fix or overlay):
             why = "the file is faithful" if proof.verdict is Verdict.FAITHFUL else "nothing was located"

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.backends import ort
+from onnxproof import probe
+from onnxproof.backends import parse
 from onnxproof.backends import reference as standard
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock, feed
@@ -74,9 +75,10 @@ def locate(scene: Scene) -> Location | None:
     served = _gap(scene, scene.backend)
     if scene.gap is not None and scene.gap.status is Status.DTYPE and served <= max(20 * scene.noise, 1e-6):
         return _dtype_fault(scene, scene.gap)
-    plain = _gap(scene, "ort:disabled") if scene.backend.startswith("ort") else served
+    in_ort = parse(scene.backend)[0] == "ort"
+    plain = _gap(scene, "ort:disabled") if in_ort else served
     limit = max(20 * scene.noise, 1e-6)
-    if scene.backend.startswith("ort") and plain <= limit < served:
+    if in_ort and plain <= limit < served:
         return _optimizers.locate(scene, limit)
     session, ideal = _ideal(scene)
     if session is not None and ideal is not None and ideal <= max(limit / 4, 1e-6):
@@ -211,24 +213,17 @@ def inner_gaps(scene: Scene, session: Any) -> tuple[dict[str, float], dict[str, 
     made = Graph.of(scene.file).makers
     try:
         ideal, _ = observe(session, feeds)
-        names = [n for n in ideal if n in made]
-        probed = ort.open(_with_outputs(scene), "disabled", outputs=names)
-        actual = {name: np.asarray(value) for name, value in zip(names, probed.run(feeds), strict=True) if value is not None}
+        backend = "ort:disabled" if parse(scene.backend)[0] == "ort" else scene.backend
+        actual = {n: np.asarray(value) for n, value in probe.values(backend, scene.path, feeds, [n for n in ideal if n in made]).items()}
     except OnnxproofError:
+        return None
+    if not actual:
         return None
     return {n: distance(sketch(value), ideal[n]) for n, value in actual.items()}, {n: str(value.dtype) for n, value in actual.items()}
 
 
 def _step(dtype: str) -> float:
     return {"float16": 1e-3, "bfloat16": 8e-3, "float64": 1e-15}.get(dtype, 1e-7)
-
-
-def _with_outputs(scene: Scene) -> bytes:
-    import onnx
-
-    model = onnx.load(scene.path)
-    standard.add_outputs(model, [n for node in model.graph.node for n in node.output if n])
-    return bytes(model.SerializeToString())
 
 
 def _suspect(graph: Graph, place: int, ratio: float, why: str = "", module: str | None = None, source: Source | None = None) -> Suspect:

@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onnxproof.proof import Proof
+from onnxproof.report import crosscheck
 from onnxproof.report.plain import ratio, short, visible
 from onnxproof.report.rows import Row, facts, numbers, place, rows
 from onnxproof.types import Location, Verdict
@@ -39,8 +40,11 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
     if proof.gaps:
         out.print(_safe("  " + " · ".join(facts(proof))), style="dim")
         out.print()
-        out.print(_table(proof, out.width, verbose=verbose))
-        _more(0 if verbose else len(rows(proof)), out, shown=_ROWS)
+        if proof.cross is None or verbose:
+            out.print(_table(proof, out.width, verbose=verbose))
+            _more(0 if verbose else len(rows(proof)), out, shown=_ROWS)
+        if proof.cross is not None:
+            crosscheck.show(proof.cross, out, COLOURS)
         if verbose:
             out.print(_LEGEND, style="dim")
     if verbose:
