@@ -11,7 +11,7 @@ _WHERE = {
     "export": "exporter",
     "Proof": "proof",
     "Subject": "subject",
-    "Case": "types", "Cause": "types", "Domain": "types", "Finding": "types", "Fix": "types", "Gap": "types", "Location": "types", "Note": "types",
+    "Case": "types", "Cause": "types", "Domain": "types", "ExportOptions": "types", "ExportRecord": "types", "Finding": "types", "Fix": "types", "Gap": "types", "Location": "types", "Note": "types",
     "Policy": "types", "Signature": "types", "Source": "types", "Stage": "types", "Verdict": "types",
     "OnnxproofError": "errors", "VerdictError": "errors",
 }
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onnxproof.proof import Proof
     from onnxproof.prove import Progress, diff, verify
     from onnxproof.subject import Subject
-    from onnxproof.types import Case, Cause, Domain, Finding, Fix, Gap, Location, Note, Policy, Signature, Source, Stage, Verdict
+    from onnxproof.types import Case, Cause, Domain, ExportOptions, ExportRecord, Finding, Fix, Gap, Location, Note, Policy, Signature, Source, Stage, Verdict
 
 
 def __getattr__(name: str) -> Any:

@@ -1,70 +1,185 @@
-"""Module to ONNX file by torch's own exporter, then straight into the proof that the file says what the module says."""
+"""Module to ONNX file, with its dims left open and its assumptions kept, then straight into the proof that the file says the same."""
 
 import io
 import logging
-import re
-import sysconfig
+import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxproof import prove, subject
-from onnxproof.errors import ExportError, UsageError
+from onnxproof import prove, signature, subject
+from onnxproof.errors import ExportError, OnnxproofError, UsageError
+from onnxproof.types import Attempt, ExportOptions, ExportRecord, Finding, Verdict
 
 if TYPE_CHECKING:
+    from onnxproof.exporting.dims import Wishes
+    from onnxproof.exporting.failures import Failure
+    from onnxproof.exporting.job import Job, Made
     from onnxproof.proof import Proof
     from onnxproof.types import Policy
 
 NEWEST_OPSET = 23
 """What every onnxruntime that we support can read."""
-_PROTOBUF_LIMIT = int(1.9e9)
-"""A protobuf ends at 2 GB; heavier weights go into a file beside the model."""
-_OPERATOR = re.compile(r"No (?:ONNX function|decompositions?|ONNX implementation)[^<\n]*<OpOverload\(op='([\w.]+)'")
-_FIXED = re.compile(r"inferred a static shape of (\d+) for dimension inputs\['([^']+)'\]\.shape\[(\d+)\]")
-_USER_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)\n\s+(.+)')
-_LIBRARIES = (sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), "<")
-_HELP = (
-    ("operator", "write the operation in terms of operators that torch.onnx knows, or register a translation (custom_translation_table)"),
-    ("data-dependent", "the graph must not depend on values: replace the Python `if` or loop by torch.where or torch.cond, and `.item()` by a tensor"),
-    ("dims", "give that dim a range with torch.export.Dim, or leave it out of dynamic_shapes"),
-    ("inputs", "call the module with the example inputs by itself; `dynamic_shapes` follows the order and names of `forward`"),
-    ("other", "add --debug (or look at `__cause__`) for torch's whole report"),
-)
+_TRIAL_S = 20.0
+"""Seconds for the proof of an attempt that is not the standard way, before it is offered."""
 
 
-def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes: Any = None, opset: int | None = None, data: Any = None,
-           backends: Sequence[str] = ("ort",), policy: "Policy | None" = None, budget_s: float = 60.0, seed: int = 0, explain: bool = True,
+def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes: Any = None, opset: int | None = None, options: ExportOptions | None = None,
+           data: Any = None, backends: Sequence[str] = ("ort",), policy: "Policy | None" = None, budget_s: float = 60.0, seed: int = 0, explain: bool = True,
            only: Sequence[str] = (), progress: prove.Report | None = None) -> "Proof":
     """Export a module to an ONNX file and prove that the file says what the module says.
+
+    Without `dynamic_shapes`, every dim that can vary does; `proof.export` tells which, what the others are fixed by, and what was assumed.
 
     >>> import torch, onnxproof
     >>> onnxproof.export(torch.nn.Linear(4, 2), (torch.randn(3, 4),), "linear.onnx").verdict      # doctest: +SKIP
     <Verdict.FAITHFUL: 'faithful'>
     """
     found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
-    write(found, Path(path), opset=opset)
-    return prove.verify(found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only, progress=progress)
+    asked = options or ExportOptions()
+    asked = asked if opset is None else replace(asked, opset=opset)
+    written = write(found, Path(path), asked, backends=backends)
+    guards, findings = written.try_guards(Path(path))
+    proof = prove.verify(found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only, progress=progress)
+    kept = [finding for finding in proof.findings if finding.code not in {mine.code for mine in written.findings}]
+    return replace(proof, export=replace(written.record, guards=guards), findings=(*findings, *written.findings, *kept))
 
 
-def write(found: subject.Subject, path: Path, *, opset: int | None = None) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of an export: the record, what was found on the way, and what is needed to try its assumptions."""
+
+    record: ExportRecord
+    findings: tuple[Finding, ...]
+    job: "Job"
+    made: "Made"
+
+    def try_guards(self, path: Path) -> tuple[tuple[Any, ...], list[Finding]]:
+        """The guards, each tried on both sides, and a finding for each size that the file accepts and they do not cover."""
+        if self.made.captured is None or not self.made.assumed:
+            return self.record.guards, []
+        from onnxproof.exporting.bothsides import try_both
+
+        guards, findings = try_both(self.made.assumed, self.made.captured, self.job.example, self.made.rows, path)
+        return tuple(guards), findings
+
+
+def write(found: subject.Subject, path: Path, options: ExportOptions | None = None, *, backends: Sequence[str] = ("ort",)) -> Written:
     """Only the export: quiet, in eval mode, with the module left as it was found."""
-    _check(found, path, opset)
+    options = options or ExportOptions()
+    _check(found, path, options.opset)
     try:
-        import torch
+        import torch  # noqa: F401 - whether it is there decides
 
-        from onnxproof.backends._keeper import Keeper
+        from onnxproof.exporting import guards, metadata, modes, translate
+        from onnxproof.exporting.example import Example
+        from onnxproof.exporting.job import Job
     except ImportError as why:
         raise ExportError("torch-missing", f"exporting needs a package that isn't installed: {why.name or why}", help="pip install 'onnxproof[torch]'") from why
-    shapes = _all_inputs(found.dynamic_shapes, found)
-    options: dict[str, Any] = {} if opset is None else {"opset_version": opset}
+    start = time.monotonic()
+    example = Example(found)
+    job = Job(found=found, example=example, wishes=_wishes(found, example, options), opset=options.opset, input_names=options.input_names,
+              output_names=options.output_names)
+    with quiet():
+        made, attempts = _make(job)
+        told = modes.modes(example, seconds=(time.monotonic() - start) * 0.05)
+        findings = [*modes.state(example), *(modes.random_nodes(made.captured.program) if made.captured is not None else [])]
+        kept = tuple(item.guard for item in made.assumed)
+        extra = {**guards.to_metadata(made.rows, kept), **metadata.facts()}
+        apart = made.save(path, extra, weight=translate.weight(found.module), external=options.external_data)
+    record = ExportRecord(dims=made.rows, guards=kept, attempts=tuple(attempts), warnings=tuple(told.warnings),
+                          choices={"external data": "yes" if apart else "no"}, seconds=time.monotonic() - start)
+    return Written(record=record, findings=tuple(findings), job=job, made=made)
+
+
+def _make(job: "Job") -> tuple["Made", list[Attempt]]:
+    """The standard way; where it fails, what is known to help, each verified before it is taken."""
+    from onnxproof.exporting import failures
+    from onnxproof.exporting.capture import TorchFailed
+    from onnxproof.exporting.dims import BakedDim
+    from onnxproof.exporting.job import standard
+
     try:
-        with quiet(), Keeper(found.module), torch.no_grad():
-            torch.onnx.export(found.module, found.args, str(path), kwargs=dict(found.kwargs), dynamic_shapes=shapes, dynamo=True, verbose=False,
-                              external_data=_weight(found.module) > _PROTOBUF_LIMIT, **options)
-    except Exception as why:  # torch raises dozens of classes here; each becomes one of ours, in the user's terms
-        raise explain_failure(why, found.name) from why
+        return standard(job), []
+    except (TorchFailed, BakedDim) as why:
+        failed: TorchFailed | BakedDim = why
+    failure = failures.Failure(kind="dims", what=failed.what.partition(": ")[2]) if isinstance(failed, BakedDim) \
+        else failures.read(failed.__cause__ or failed, failed.program)
+    made, attempts = _other_ways(job, failure)  # outside of the except, so that its reasons are not mixed with theirs
+    if made is not None:
+        return made, attempts
+    notes = [f"tried {attempt.name}: {attempt.what}" for attempt in attempts]
+    if isinstance(failed, BakedDim):
+        raise ExportError(failed.code, failed.what, where=failed.where, notes=[*failed.notes, *notes], help=failed.help)
+    raise failure.error(job.found.name, notes) from failed.__cause__
+
+
+def _other_ways(job: "Job", failure: "Failure") -> tuple["Made | None", list[Attempt]]:
+    from onnxproof.exporting import attempts as ways
+
+    tried = [Attempt(name="standard", worked=False, what=failure.what)]
+    for way in ways.ways(job, failure):
+        try:
+            made = way.run(job, failure)
+            verdict = _trial(job, made)
+        except Exception as why:  # whatever it raises: this way does not help, and says why
+            tried.append(Attempt(name=way.name, worked=False, what=_short(why)))
+            continue
+        if verdict in (Verdict.FAITHFUL, Verdict.DRIFT):
+            return made, [*tried, Attempt(name=way.name, worked=True, what=f"{way.about}; verified: {verdict.value}")]
+        tried.append(Attempt(name=way.name, worked=False, what=f"{way.about}; it exports, but the file is {verdict.value}"))
+    return None, tried[1:]
+
+
+def _trial(job: "Job", made: "Made") -> Verdict:
+    """Prove a model before it is offered, on a copy that nobody else sees."""
+    import tempfile
+
+    from onnxproof.exporting.job import Made
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trial.onnx"
+        if made.file is not None:
+            path.write_bytes(made.file.read_bytes())
+        else:
+            Made.save(made, path, {}, weight=0, external=None)
+        return prove.verify(job.found, path, budget_s=_TRIAL_S, explain=False).verdict
+
+
+def _short(why: BaseException) -> str:
+    from onnxproof.exporting import failures
+
+    return why.what if isinstance(why, OnnxproofError) else failures.read(why).what
+
+
+def _wishes(found: subject.Subject, example: Any, options: ExportOptions) -> "Wishes":
+    """`dynamic_shapes` as torch takes it, and our own options, as one."""
+    from onnxproof.backends.torch import bind
+    from onnxproof.exporting.dims import Wishes
+
+    names: dict[tuple[str, int], str] = {}
+    limits: dict[str, tuple[int | None, int | None]] = dict(options.ranges)
+    specs = signature.dim_specs(bind(found.module, found.args, found.kwargs), found.dynamic_shapes)
+    auto: set[tuple[str, int]] = set()
+    for leaf, axes in specs.items():
+        for axis, spec in axes.items():
+            kind = signature.spec_kind(spec)
+            if kind == "auto":
+                auto.add((leaf, axis))
+            elif kind == "open":
+                name = signature.spec_name(spec) or f"{leaf.replace('.', '_')}_{axis}"
+                names[leaf, axis] = name
+                low, high = signature.spec_range(spec)
+                if (low, high) != (0, None):
+                    limits.setdefault(name, (low, high))
+    names |= {(leaf, axis): name for leaf, axes in options.dynamic.items() for axis, name in axes.items()}
+    static = {(leaf, axis) for leaf, axes in options.static.items() for axis in axes}
+    wishes = Wishes(names=names, auto=frozenset(auto), static=frozenset(static), limits=limits, only=found.dynamic_shapes is not None)
+    wishes.check(example)
+    return wishes
 
 
 def _check(found: subject.Subject, path: Path, opset: int | None) -> None:
@@ -75,25 +190,6 @@ def _check(found: subject.Subject, path: Path, opset: int | None) -> None:
         raise UsageError("opset-too-new", f"opset {opset} is newer than what onnxruntime reads for sure", help=f"ask for {NEWEST_OPSET} or less")
     if not path.absolute().parent.is_dir():
         raise UsageError("cannot-write", f"there is no folder `{path.parent}` to write the model to", where=str(path), help="make the folder first")
-
-
-def _all_inputs(shapes: Any, found: subject.Subject) -> Any:
-    """torch wants every input named once any is; those that the user leaves out stay fixed."""
-    if not isinstance(shapes, Mapping):
-        return shapes
-    from onnxproof.backends.torch import bind
-
-    names = bind(found.module, found.args, found.kwargs)
-    unknown = [name for name in shapes if name not in names]
-    if unknown:
-        raise UsageError("unknown-input", f"dynamic_shapes names `{unknown[0]}`, which the module does not take", notes=[f"it takes {', '.join(names)}"])
-    return {name: shapes.get(name) for name in names}
-
-
-def _weight(module: Any) -> int:
-    """Bytes of parameters and buffers, shared ones once."""
-    tensors = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())} if hasattr(module, "parameters") else {}
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
 @contextmanager
@@ -112,65 +208,3 @@ def quiet() -> Iterator[None]:
         finally:
             for logger, level in levels:
                 logger.setLevel(level)
-
-
-def explain_failure(why: BaseException, name: str) -> ExportError:
-    """torch's report in the user's terms: the operator or the reason, the line of the user's Python, and what to do."""
-    chain = list(_chain(why))
-    text = "\n".join(str(link) for link in chain)
-    kind, what = _kind(chain, text)
-    place = _user_line(chain, text)
-    notes = [f"`{place[1]}`"] if place and place[1] else []
-    return ExportError("export-failed", f"torch can't export `{name}`: {what}", where=place[0] if place else "", notes=notes, help=dict(_HELP)[kind])
-
-
-def _kind(chain: Sequence[BaseException], text: str) -> tuple[str, str]:
-    operator = _OPERATOR.search(text)
-    if operator:
-        return "operator", f"ONNX has no translation for the operator `{operator[1]}`"
-    if "data-dependent" in text or "DataDependent" in text or "Dynamic control flow" in text:
-        return "data-dependent", "its path through the code depends on the values of a tensor"
-    fixed = _FIXED.search(text)
-    if fixed:
-        return "dims", f"dim {fixed[3]} of `{fixed[2]}` should vary, and the module fixes it at {fixed[1]}"
-    if "onstraints violated" in text or "user-specified ranges" in text:
-        return "dims", "a dim that should vary can't, or not over its whole range"
-    deepest = chain[-1]
-    kind = "inputs" if isinstance(deepest, TypeError) else "other"
-    return kind, f"{type(deepest).__name__}: {_first_line(str(deepest))}"
-
-
-def _chain(why: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while why is not None and id(why) not in seen:
-        seen.add(id(why))
-        yield why
-        why = why.__cause__ or why.__context__
-
-
-def _user_line(chain: Sequence[BaseException], text: str) -> tuple[str, str] | None:
-    """The last frame that is neither torch's nor Python's own: from torch's message, else from the traceback."""
-    told = [(file, line, code) for file, line, _, code in _USER_LINE.findall(text) if not file.startswith(_LIBRARIES)]
-    if told:
-        file, line, code = told[-1]
-        return f"{file}:{line}", code.strip()
-    for link in reversed(chain):
-        if place := _frame(link):
-            return place, ""
-    return None
-
-
-def _frame(why: BaseException) -> str:
-    """The deepest frame of the user's own code in the traceback, or nothing."""
-    trace, place = why.__traceback__, ""
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not file.startswith((*_LIBRARIES, str(Path(__file__).parent))):
-            place = f"{file}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return place
-
-
-def _first_line(text: str) -> str:
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
-    return line if len(line) <= 300 else line[:300] + " ..."

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxproof import judge
 from onnxproof.errors import VerdictError
-from onnxproof.types import Case, Cause, Coverage, Dropped, Finding, Gap, Location, Note, Policy, Signature, Verdict
+from onnxproof.types import Case, Cause, Coverage, Dropped, ExportRecord, Finding, Gap, Location, Note, Policy, Signature, Verdict
 
 SCHEMA = "1"
 
@@ -41,6 +41,8 @@ class Proof:
     hashes: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     passes: Mapping[str, int] = field(default_factory=dict)
+    export: ExportRecord | None = None
+    """How the file was made, when `export` made it."""
     witness: Case | None = field(default=None, repr=False, compare=False)
     """The case that shows the fault best; kept in memory for locating, not written to JSON."""
     scene: Any = field(default=None, repr=False, compare=False)

@@ -7,7 +7,7 @@ import typer
 from onnxproof.cli import _options as option
 from onnxproof.cli._deliver import Delivery, deliver
 from onnxproof.cli._progress import Report
-from onnxproof.types import Policy
+from onnxproof.types import ExportOptions, Policy
 
 if TYPE_CHECKING:
     from onnxproof.proof import Proof
@@ -28,6 +28,14 @@ def command(
     rtol: option.Rtol = None,
     noise_limit: option.NoiseLimit = None,
     dynamic: option.Dynamic = None,
+    static: option.Static = None,
+    dim: option.Ranges = None,
+    precision: Annotated[str | None, typer.Option("--precision", metavar="fp16|bf16", help="Half precision; nodes that can't bear it stay in float32.")] = None,
+    external_data: Annotated[bool | None, typer.Option("--external-data/--no-external-data", help="Weights in a file of their own. [default: above 2 GB]")] = None,
+    input_names: Annotated[str | None, typer.Option("--input-names", metavar="A,B", help="Names for the file's inputs, in the order of `forward`.")] = None,
+    output_names: Annotated[str | None, typer.Option("--output-names", metavar="A,B", help="Names for its outputs. [default: dict keys and field names]")] = None,
+    optimize: Annotated[str | None, typer.Option("--optimize", metavar="onnxslim|onnxscript", help="Shrink the graph with a tool; verified against the file before.")] = None,
+    pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="deploy.py:preprocess", help="The preprocessing of the deployment, verified from raw inputs on.")] = None,
     json: option.Json = None,
     no_explain: option.NoExplain = False,
     quiet: option.Quiet = False,
@@ -36,12 +44,19 @@ def command(
 ) -> int:
     """`onnxproof.export` from the command line."""
     policy = option.policy(Policy(), strict=strict, strict_domains=strict_domains, domain=domain, atol=atol, rtol=rtol, noise_limit=noise_limit)
-    seconds, shapes = option.positive_budget(budget), option.dynamic_shapes(dynamic)
+    seconds = option.positive_budget(budget)
+    wanted = ExportOptions(dynamic=option.dynamic_shapes(dynamic) or {}, static=option.static_dims(static), ranges=option.dim_ranges(dim), opset=opset,
+                           precision=precision, external_data=external_data, input_names=_names(input_names), output_names=_names(output_names),
+                           optimize=optimize, pipeline=pipeline)
 
     def run(report: Report | None) -> "Proof":
         from onnxproof.exporter import export
 
-        return export(subject, None, output, dynamic_shapes=shapes, opset=opset, data=data, backends=tuple(backend or ("ort",)), policy=policy,
+        return export(subject, None, output, options=wanted, data=data, backends=tuple(backend or ("ort",)), policy=policy,
                       budget_s=seconds, seed=seed, explain=not no_explain, progress=report)
 
     return deliver(run, Delivery(json=json, quiet=quiet, verbose=verbose))
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",")) if text else ()

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from onnxproof.judge import judge_gap, severity
 from onnxproof.proof import Proof
+from onnxproof.report import export_table
 from onnxproof.types import Gap, Location, Policy, Status, Verdict
 
 COLOURS = {Verdict.FAITHFUL: "bold green", Verdict.DRIFT: "bold yellow", Verdict.DIVERGED: "bold red",
@@ -31,6 +32,8 @@ def console(*, stderr: bool = False) -> Console:
 
 def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
     """Print the whole report."""
+    if proof.export is not None:
+        export_table.show(proof.export, out)
     _headline(proof, out)
     if proof.gaps:
         out.print(_facts(proof), style="dim")

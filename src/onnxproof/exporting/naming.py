@@ -1,0 +1,61 @@
+"""Names for dims that vary: batch, sequence, height, width, past; one name where sizes move together."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from onnxproof.exporting.example import Example, Place
+
+_PAST = re.compile(r"past|cache|(^|[._])(key|value)s?([._]|$)")
+_IMAGES = {4: {2: "height", 3: "width"}, 5: {2: "depth", 3: "height", 4: "width"}}
+
+
+class Names:
+    """Gives each symbol a name: the user's, else what the place of its dims suggests."""
+
+    def __init__(self, example: Example, given: Mapping[Place, str]) -> None:
+        self._example, self._given, self._taken = example, given, set(given.values())
+
+    def of(self, roots: Mapping[Any, Sequence[Place]]) -> dict[Any, str]:
+        """A name for each symbol; the user's names are given out first, so that none of ours takes one."""
+        found = {symbol: self._users(places) for symbol, places in roots.items()}
+        for symbol, places in roots.items():
+            if not found[symbol]:
+                found[symbol] = self._free(self._suggest(places), places)
+        return found
+
+    def _users(self, places: Sequence[Place]) -> str:
+        return next((self._given[place] for place in places if place in self._given), "")
+
+    def _free(self, name: str, places: Sequence[Place]) -> str:
+        if name in self._taken and places:
+            name = f"{places[0][0].replace('.', '_')}_{name}"
+        while name in self._taken:
+            name += "_"
+        self._taken.add(name)
+        return name
+
+    def _suggest(self, places: Sequence[Place]) -> str:
+        """The most telling of what its places suggest: a past is a past wherever else its size turns up."""
+        words = [self._place(place) for place in places] or ["size"]
+        for word in ("batch", "past", "sequence", "height", "width"):
+            if word in words:
+                return word
+        return words[0]
+
+    def _place(self, place: Place) -> str:
+        name, axis = place
+        tensor = self._example.tensors[name]
+        if axis == 0:
+            return "batch"
+        if _PAST.search(name.lower()) and tensor.dim() == 4 and axis == 2:
+            return "past"
+        if tensor.dim() in _IMAGES and tensor.is_floating_point():
+            return _IMAGES[tensor.dim()].get(axis, f"{name.replace('.', '_')}_{axis}")
+        if axis == 1 and ((tensor.dim() == 2 and not tensor.is_floating_point()) or tensor.dim() == 3 or tensor.dtype == torch.bool):
+            return "sequence"
+        if tensor.dim() == 3 and axis == 2:
+            return "length"
+        return "length" if tensor.dim() == 2 else f"{name.replace('.', '_')}_{axis}"
