@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 _WHERE = {
     "verify": "prove", "diff": "prove", "Progress": "prove",
     "export": "exporter",
+    "inspect": "inspecting", "Inspection": "inspecting",
     "Proof": "proof",
     "Subject": "subject",
     "Case": "types", "Cause": "types", "Domain": "types", "ExportOptions": "types", "ExportRecord": "types", "Finding": "types", "Fix": "types", "Gap": "types", "Location": "types", "Note": "types",
@@ -20,6 +21,7 @@ __all__ = sorted(_WHERE)  # noqa: PLE0605 - the mapping above is the one list of
 if TYPE_CHECKING:
     from onnxproof.errors import OnnxproofError, VerdictError
     from onnxproof.exporter import export
+    from onnxproof.inspecting import Inspection, inspect
     from onnxproof.proof import Proof
     from onnxproof.prove import Progress, diff, verify
     from onnxproof.subject import Subject

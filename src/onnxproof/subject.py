@@ -33,11 +33,11 @@ class Subject:
     kwargs: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-def load(source: Any, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None) -> Subject:
+def load(source: Any, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None, require_example: bool = True) -> Subject:
     """A subject from any of the forms; what the caller passes wins over what the factory returned."""
     found = _load(source)
     example = found.example_inputs if example_inputs is None else example_inputs
-    if found.onnx is None and example is None:
+    if found.onnx is None and example is None and require_example:
         raise SubjectError("no-example", f"`{found.name}` needs example inputs to be called with", where=found.origin,
                            help="pass example_inputs, or let the factory return (module, example_inputs)")
     args, kwargs = arguments(example) if found.onnx is None else _as_given(example)
