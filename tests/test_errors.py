@@ -147,7 +147,7 @@ def test_an_export_that_fails_is_told_in_the_users_terms(tmp_path: Path, module:
 
 def test_an_export_that_cannot_begin(tmp_path: Path) -> None:
     module, x = torch.nn.Linear(2, 2), (torch.randn(1, 2),)
-    assert "error[opset-too-new]: opset 99 is newer than what onnxruntime reads" in told(lambda: onnxproof.export(module, x, tmp_path / "m.onnx", opset=99))
+    assert "error[opset-too-new]: opset 99 is newer than what `ort` reads" in told(lambda: onnxproof.export(module, x, tmp_path / "m.onnx", opset=99))
     assert "error[cannot-write]: there is no folder" in told(lambda: onnxproof.export(module, x, tmp_path / "no" / "m.onnx"))
     assert "error[nothing-to-export]: `a.onnx` is an ONNX file already" in told(lambda: onnxproof.export("a.onnx", None, tmp_path / "m.onnx"))
 

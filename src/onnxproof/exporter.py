@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from onnxproof.exporting.dims import Wishes
     from onnxproof.exporting.failures import Failure
     from onnxproof.exporting.job import Job, Made
+    from onnxproof.exporting.pipeline import Compared
     from onnxproof.proof import Proof
     from onnxproof.types import Policy
 
-NEWEST_OPSET = 23
-"""What every onnxruntime that we support can read."""
 _TRIAL_S = 20.0
 """Seconds for the proof of an attempt that is not the standard way, before it is offered."""
 
@@ -38,14 +37,35 @@ def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes:
     >>> onnxproof.export(torch.nn.Linear(4, 2), (torch.randn(3, 4),), "linear.onnx").verdict      # doctest: +SKIP
     <Verdict.FAITHFUL: 'faithful'>
     """
-    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
     asked = options or ExportOptions()
     asked = asked if opset is None else replace(asked, opset=opset)
+    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data, inside=asked.pipeline is None)
+    if asked.pipeline is not None and found.preprocess is None:
+        raise UsageError("no-preprocessing", f"`{found.name}` does not say how it is preprocessed, so a pipeline has nothing to be compared with",
+                         help="let the factory return onnxproof.Subject(module=..., example_inputs=raw, preprocess=...)")
     written = write(found, Path(path), asked, backends=backends)
     guards, findings = written.try_guards(Path(path))
-    proof = prove.verify(found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only, progress=progress)
+    piped = _pipeline(found, asked, Path(path))
+    proof = prove.verify(replace(found, data=None, preprocess=None) if piped else found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only, progress=progress)
     kept = [finding for finding in proof.findings if finding.code not in {mine.code for mine in written.findings}]
-    return replace(proof, export=replace(written.record, guards=guards), findings=(*findings, *written.findings, *kept))
+    proof = replace(proof, export=replace(written.record, guards=guards), findings=(*findings, *written.findings, *kept))
+    return _with_pipeline(proof, piped) if piped else proof
+
+
+def _pipeline(found: subject.Subject, options: ExportOptions, path: Path) -> "Compared | None":
+    """The deployment's preprocessing beside the model's own, on raw inputs."""
+    if options.pipeline is None:
+        return None
+    from onnxproof.exporting import pipeline
+
+    return pipeline.compare(found, options.pipeline, path)
+
+
+def _with_pipeline(proof: "Proof", compared: "Compared") -> "Proof":
+    assert proof.export is not None
+    record = replace(proof.export, choices={**proof.export.choices, "pipeline": compared.words})
+    joined = replace(proof, export=record, findings=(*compared.findings, *proof.findings))
+    return joined.judged(proof.policy) if compared.findings else joined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,18 +90,19 @@ class Written:
 def write(found: subject.Subject, path: Path, options: ExportOptions | None = None, *, backends: Sequence[str] = ("ort",)) -> Written:
     """Only the export: quiet, in eval mode, with the module left as it was found."""
     options = options or ExportOptions()
-    _check(found, path, options.opset)
+    _check(found, path)
     try:
         import torch  # noqa: F401 - whether it is there decides
 
-        from onnxproof.exporting import guards, metadata, modes, translate
+        from onnxproof.exporting import choices, guards, metadata, modes, translate
         from onnxproof.exporting.example import Example
         from onnxproof.exporting.job import Job
     except ImportError as why:
         raise ExportError("torch-missing", f"exporting needs a package that isn't installed: {why.name or why}", help="pip install 'onnxproof[torch]'") from why
     start = time.monotonic()
     example = Example(found)
-    job = Job(found=found, example=example, wishes=_wishes(found, example, options), opset=options.opset, input_names=options.input_names,
+    choices.check(options, example, backends)
+    job = Job(found=found, example=example, wishes=_wishes(found, example, options), opset=choices.opset(options, backends), input_names=options.input_names,
               output_names=options.output_names)
     with quiet():
         made, attempts = _make(job)
@@ -90,9 +111,10 @@ def write(found: subject.Subject, path: Path, options: ExportOptions | None = No
         kept = tuple(item.guard for item in made.assumed)
         extra = {**guards.to_metadata(made.rows, kept), **metadata.facts()}
         apart = made.save(path, extra, weight=translate.weight(found.module), external=options.external_data)
+        chosen, refused = choices.apply(path, options, example)
     record = ExportRecord(dims=made.rows, guards=kept, attempts=tuple(attempts), warnings=tuple(told.warnings),
-                          choices={"external data": "yes" if apart else "no"}, seconds=time.monotonic() - start)
-    return Written(record=record, findings=tuple(findings), job=job, made=made)
+                          choices={**chosen, "external data": "yes" if apart else "no"}, seconds=time.monotonic() - start)
+    return Written(record=record, findings=(*findings, *refused), job=job, made=made)
 
 
 def _make(job: "Job") -> tuple["Made", list[Attempt]]:
@@ -182,12 +204,10 @@ def _wishes(found: subject.Subject, example: Any, options: ExportOptions) -> "Wi
     return wishes
 
 
-def _check(found: subject.Subject, path: Path, opset: int | None) -> None:
+def _check(found: subject.Subject, path: Path) -> None:
     if found.onnx is not None:
         raise UsageError("nothing-to-export", f"`{found.name}` is an ONNX file already", where=str(found.onnx),
                          help="give a PyTorch module, or use `onnxproof diff`")
-    if opset is not None and opset > NEWEST_OPSET:
-        raise UsageError("opset-too-new", f"opset {opset} is newer than what onnxruntime reads for sure", help=f"ask for {NEWEST_OPSET} or less")
     if not path.absolute().parent.is_dir():
         raise UsageError("cannot-write", f"there is no folder `{path.parent}` to write the model to", where=str(path), help="make the folder first")
 

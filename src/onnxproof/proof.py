@@ -83,6 +83,9 @@ class Proof:
         cases = len({gap.case for gap in self.gaps})
         if self.verdict is Verdict.FAITHFUL:
             return f"{self.candidate} says what {self.subject} says: {cases} cases, at most {worst.noise_ratio:.1f} times the rounding noise"
+        decided = next((finding.what for finding in self.findings if finding.counts), "")
+        if decided and self.verdict is Verdict.DIVERGED and judge.judge_gap(worst, self.policy) is not Verdict.DIVERGED:
+            return f"{self.candidate} does not say what {self.subject} says: {decided}"
         how = f"{worst.detail}" if worst.status.value not in ("compared", "dtype") else _size(worst)
         word = "drifts from" if self.verdict is Verdict.DRIFT else "does not say what"
         tail = "" if self.verdict is Verdict.DRIFT else " says"

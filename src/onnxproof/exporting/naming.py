@@ -9,6 +9,7 @@ import torch
 from onnxproof.exporting.example import Example, Place
 
 _PAST = re.compile(r"past|cache|(^|[._])(key|value)s?([._]|$)")
+_CHANNELS = (1, 3, 4)
 _IMAGES = {4: {2: "height", 3: "width"}, 5: {2: "depth", 3: "height", 4: "width"}}
 
 
@@ -52,8 +53,9 @@ class Names:
             return "batch"
         if _PAST.search(name.lower()) and tensor.dim() == 4 and axis == 2:
             return "past"
-        if tensor.dim() in _IMAGES and tensor.is_floating_point():
-            return _IMAGES[tensor.dim()].get(axis, f"{name.replace('.', '_')}_{axis}")
+        if tensor.dim() in _IMAGES and (tensor.is_floating_point() or tensor.dtype == torch.uint8):
+            last = tensor.shape[-1] in _CHANNELS and tensor.shape[1] not in _CHANNELS
+            return _IMAGES[tensor.dim()].get(axis + last, f"{name.replace('.', '_')}_{axis}")
         if axis == 1 and ((tensor.dim() == 2 and not tensor.is_floating_point()) or tensor.dim() == 3 or tensor.dtype == torch.bool):
             return "sequence"
         if tensor.dim() == 3 and axis == 2:
