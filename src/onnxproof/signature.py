@@ -13,6 +13,8 @@ from onnxproof.types import DimInfo, Finding, InputInfo, OutputInfo, Signature
 
 _RANGES = "pkg.torch.export.ExportedProgram.range_constraints"
 _DIMS = "onnxproof.dims"
+_SUM = re.compile(r"[A-Za-z_]\w*( [+-] [A-Za-z_]\w*)+")
+"""How a file says that a dim follows from others: `past + sequence`."""
 _NO_BOUND = 1 << 31
 """Beyond it a recorded bound is only the end of the integers."""
 
@@ -163,7 +165,8 @@ def _dim(leaf: Leaf, axis: int, size: int, filed: str | int | None, spec: Any, d
         return size
     if given and kind == "closed":
         return size
-    return dims.add(DimInfo(name=fallback, example=size))
+    derived = filed if isinstance(filed, str) and not filed.isidentifier() and _SUM.fullmatch(filed) else ""
+    return dims.add(DimInfo(name=fallback, example=size, derived=derived))
 
 
 def dim_specs(tree: Any, dynamic_shapes: Any) -> dict[str, dict[int, Any]]:

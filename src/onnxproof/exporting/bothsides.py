@@ -18,6 +18,7 @@ from onnxproof.types import ExportedDim, Finding, Guard
 Array = np.ndarray[Any, Any]
 _FARTHEST = 600
 """How far from the example's size a boundary is looked for."""
+_AGREES = "it answers as the module does"
 _MOST = 12
 """Assumptions that are tried; a model with more is told so."""
 
@@ -49,8 +50,8 @@ def _one(item: Assumed, captured: Captured, example: Example, session: Session, 
     told = [f"inside ({_words(inside, item, captured)}): {_try(inside, captured, example, session)}"]
     outcome = _try(outside, captured, example, session)
     told.append(f"outside ({_words(outside, item, captured)}): {outcome}")
-    if outcome.startswith("the file refuses"):
-        return "; ".join(told), None
+    if outcome.startswith("the file refuses") or (outcome == _AGREES and getattr(item.expression, "rel_op", "") == "!="):
+        return "; ".join(told), None  # a single size that was left out, and agrees, is covered after all
     where = f" at {item.guard.source.file.rpartition('/')[2]}:{item.guard.source.line}: `{item.guard.source.text}`" if item.guard.source else ""
     finding = Finding(code="guard", what=f"the file accepts {_words(outside, item, captured)}, but was traced for {item.guard.text}{where}; {outcome}",
                       help="keep to sizes that the assumption covers (`--dim` limits them), or rewrite that line without a branch on the size")
@@ -64,7 +65,7 @@ def _boundary(item: Assumed, captured: Captured) -> tuple[dict[Any, int], dict[A
         for size in _outwards(base[symbol]):
             if not holds(item.expression, {**{s: base[s] for s in item.names}, symbol: size}):
                 nearer = size - 1 if size > base[symbol] else size + 1
-                return {**base, symbol: nearer}, {**base, symbol: size}
+                return {**base, **dict.fromkeys(item.peers[symbol], nearer)}, {**base, **dict.fromkeys(item.peers[symbol], size)}
     return None
 
 
@@ -103,7 +104,7 @@ def _try(values: Mapping[Any, int], captured: Captured, example: Example, sessio
         wanted = [to_numpy(tensor) for _, tensor in example.session.call(inputs)]
     except Exception:  # the user's own module
         return "the module refuses it"
-    return "it answers as the module does" if _close(wanted, found) else "its answer is not the module's"
+    return _AGREES if _close(wanted, found) else "its answer is not the module's"
 
 
 def _close(wanted: Sequence[Array], found: Sequence[Array | None]) -> bool:

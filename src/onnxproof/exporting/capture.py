@@ -6,7 +6,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -59,6 +59,8 @@ class Captured:
     sizes: Sizes
     """Where the example was enlarged to be captured."""
     hints: Mapping[Any, int] = field(default_factory=dict)
+    tied: Mapping[Any, Any] = field(default_factory=dict)
+    """Symbols that were only bounded by others, and are taken to be at that bound: a mask as long as past and new tokens together."""
 
 
 def capture(module: Any, example: Example, *, open_dims: Mapping[Place, tuple[int | None, int | None]], sizes: Sizes, strict: bool = False) -> Captured:
@@ -73,7 +75,7 @@ def capture(module: Any, example: Example, *, open_dims: Mapping[Place, tuple[in
             stack.enter_context(patch)
         stack.enter_context(of_torch())
         program = torch.export.export(module, args, kwargs, dynamic_shapes=shapes, strict=strict)
-    return _read(program, example, sizes)
+    return tighten(_read(program, example, sizes))
 
 
 def _shapes(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], example: Example, open_dims: Mapping[Place, tuple[int | None, int | None]]) -> Any:
@@ -173,6 +175,25 @@ def _read(program: Any, example: Example, sizes: Sizes) -> Captured:
     ranges = {symbol: _limits(found) for symbol, found in program.range_constraints.items()}
     hints = {symbol: sizes.get(place, example.size(place)) for symbol, place in symbols.items()}
     return Captured(program=program, symbols=symbols, final=final, assumptions=assumptions, ranges=ranges, sizes=sizes, hints=hints)
+
+
+def tighten(captured: Captured) -> Captured:
+    """Where an assumption bounds a size by a sum of others, and the example sits exactly at the bound, say so in the file's dims.
+
+    A model that pads a short mask takes any length up to the bound; the traced graph takes the bound alone.
+    """
+    tied: dict[Any, Any] = {}
+    for assumption in captured.assumptions:
+        expression = assumption.expression.xreplace({symbol: captured.final[place] for symbol, place in captured.symbols.items()}).xreplace(tied)
+        if getattr(expression, "rel_op", "") not in ("<=", ">="):
+            continue
+        gap = expression.lhs - expression.rhs
+        terms = gap.as_coefficients_dict()
+        alone = [symbol for symbol, sign in terms.items() if abs(sign) == 1 and sum(bool(other * sign > 0) for other in terms.values()) == 1]
+        if len(terms) > 2 and all(term.is_Symbol for term in terms) and len(alone) == 1 and gap.subs(dict(captured.hints)) == 0:
+            tied[alone[0]] = -(gap - terms[alone[0]] * alone[0]) / terms[alone[0]]
+    final = {place: value.xreplace(tied) for place, value in captured.final.items()}
+    return replace(captured, final=final, tied=tied)
 
 
 def _user_inputs(program: Any) -> list[Any]:

@@ -56,13 +56,14 @@ class Dims:
     rows: tuple[ExportedDim, ...]
     names: Mapping[Any, str]
     """By symbol."""
+    written: Mapping[Any, str] = field(default_factory=dict)
+    """The same for the file, with symbols that follow from others."""
 
 
 def settle(captured: Captured, example: Example, wishes: Wishes, *, subject: str, seconds: float) -> Dims:
     """Name what is open, give the reason for what is not; `seconds` is what capturing took."""
     roots = _roots(captured, example)
-    names = Names(example, wishes.names).of(roots)
-    named = {symbol: names[symbol] for symbol in roots}
+    named = Names(example, wishes.names, captured.sizes).of(roots)
     rows = [_row(place, captured, example, wishes, named) for place in example.places()]
     rows = _probe(rows, captured, example, wishes, seconds * _PROBE_SHARE)
     _insist(rows, wishes, subject)
@@ -70,7 +71,7 @@ def settle(captured: Captured, example: Example, wishes: Wishes, *, subject: str
     if unknown := sorted(set(wishes.limits) - used):
         raise UsageError("unknown-dim", f"there is no dim `{unknown[0]}` to give a range to", notes=[f"open dims are {', '.join(sorted(used - {'+', '-', '*'})) or 'none'}"],
                          help="the table of dims shows their names; `--dynamic x:1=seq` gives a dim a name of your own")
-    return Dims(rows=tuple(rows), names=named)
+    return Dims(rows=tuple(rows), names=named, written={**named, **{symbol: in_words(value, named) for symbol, value in captured.tied.items()}})
 
 
 def _roots(captured: Captured, example: Example) -> dict[Any, list[Place]]:

@@ -23,6 +23,8 @@ class Assumed:
     expression: Any
     names: Mapping[Any, str]
     """Its symbols, by the names of their dims."""
+    peers: Mapping[Any, Sequence[Any]]
+    """All symbols that share the name of one of them: they move together."""
 
 
 def collect(captured: Captured, dims: Dims) -> list[Assumed]:
@@ -39,13 +41,14 @@ def collect(captured: Captured, dims: Dims) -> list[Assumed]:
             continue
         seen.add(text)
         names = {symbol: dims.names[symbol] for symbol in sorted(symbols, key=str)}
-        found.append(Assumed(guard=Guard(text=text, dims=tuple(names.values()), source=assumption.source), expression=expression, names=names))
+        found.append(Assumed(guard=Guard(text=text, dims=tuple(names.values()), source=assumption.source), expression=expression, names=names,
+                             peers={symbol: [other for other, name in dims.names.items() if name == names[symbol]] for symbol in names}))
     return found
 
 
 def _reduced(expression: Any, captured: Captured) -> Any:
     """The same in terms of the symbols that are left."""
-    final = {symbol: captured.final[place] for symbol, place in captured.symbols.items() if place in captured.final}
+    final = {symbol: captured.final[place] for symbol, place in captured.symbols.items()}
     return expression.xreplace({symbol: value for symbol, value in final.items() if value != symbol})
 
 

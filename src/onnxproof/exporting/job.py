@@ -73,7 +73,7 @@ def standard(job: Job, *, strict: bool = False, prepare: Callable[[Any], Any] | 
         names = job.output_names or translate.output_names(captured.program, list(job.example.tensors))
         with of_torch(captured.program):
             made = translate.translate(program, opset=job.opset, input_names=job.input_names, output_names=names, table=table)
-    translate.rename_dims(made.model, {str(symbol): name for symbol, name in dims.names.items()})
+    translate.rename_dims(made.model, {str(symbol): name for symbol, name in dims.written.items()})
     return Made(program=made, captured=captured, dims=dims, assumed=assumed)
 
 

@@ -68,7 +68,7 @@ class _Ask:
 
     def __call__(self, layer: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         late = time.monotonic() > self._until and any(True for _ in layer.children())
-        if self._busy or layer in self._differing or late:
+        if self._busy or layer in self._differing or late or not _repeatable((args, kwargs)):
             return
         buffers = {name: buffer.clone() for name, buffer in layer.named_buffers(recurse=False)}
         self._busy = layer.training = True
@@ -82,6 +82,15 @@ class _Ask:
                 getattr(layer, name).copy_(copy)
         if not _equal(output, other):
             self._differing[layer] = self._names[layer]
+
+
+def _repeatable(value: Any) -> bool:
+    """False where a layer is handed an object of its own kind, such as a cache: calling it again would change that."""
+    if isinstance(value, dict):
+        return all(_repeatable(item) for item in value.values())
+    if isinstance(value, list | tuple):
+        return all(_repeatable(item) for item in value)
+    return value is None or isinstance(value, torch.Tensor | int | float | bool | str | torch.dtype | torch.device)
 
 
 def _mentions_training(kind: type) -> bool:

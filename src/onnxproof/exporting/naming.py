@@ -6,18 +6,23 @@ from typing import Any
 
 import torch
 
-from onnxproof.exporting.example import Example, Place
+from onnxproof.exporting.example import Example, Place, Sizes
 
-_PAST = re.compile(r"past|cache|(^|[._])(key|value)s?([._]|$)")
+_PAST = re.compile(r"past|cache|(^|\.)(key|value)s?(\.|$)")
 _CHANNELS = (1, 3, 4)
 _IMAGES = {4: {2: "height", 3: "width"}, 5: {2: "depth", 3: "height", 4: "width"}}
 
 
 class Names:
-    """Gives each symbol a name: the user's, else what the place of its dims suggests."""
+    """Gives each symbol a name: the user's, else what the place of its dims suggests.
 
-    def __init__(self, example: Example, given: Mapping[Place, str]) -> None:
-        self._example, self._given, self._taken = example, given, set(given.values())
+    torch does not always see that two dims must agree (a mask that is expanded to the batch, for one). Where two symbols ask
+    for one name and have one size, the eager module is asked: if it refuses to move either alone, they share the name.
+    """
+
+    def __init__(self, example: Example, given: Mapping[Place, str], sizes: Sizes | None = None) -> None:
+        self._example, self._given, self._sizes = example, given, dict(sizes or {})
+        self._taken: dict[str, Sequence[Place]] = {name: [place for place, mine in given.items() if mine == name] for name in given.values()}
 
     def of(self, roots: Mapping[Any, Sequence[Place]]) -> dict[Any, str]:
         """A name for each symbol; the user's names are given out first, so that none of ours takes one."""
@@ -31,12 +36,24 @@ class Names:
         return next((self._given[place] for place in places if place in self._given), "")
 
     def _free(self, name: str, places: Sequence[Place]) -> str:
+        if name in self._taken and self._moves_with(places, self._taken[name]):
+            return name
         if name in self._taken and places:
             name = f"{places[0][0].replace('.', '_')}_{name}"
         while name in self._taken:
             name += "_"
-        self._taken.add(name)
+        self._taken[name] = places
         return name
+
+    def _moves_with(self, places: Sequence[Place], others: Sequence[Place]) -> bool:
+        if not places or not others or self._size(places[0]) != self._size(others[0]):
+            return False
+        larger = self._size(places[0]) + 1
+        alone = all(self._example.accepts({**self._sizes, **dict.fromkeys(some, larger)}) for some in (places, others))
+        return not alone and self._example.accepts({**self._sizes, **dict.fromkeys([*places, *others], larger)})
+
+    def _size(self, place: Place) -> int:
+        return self._sizes.get(place, self._example.size(place))
 
     def _suggest(self, places: Sequence[Place]) -> str:
         """The most telling of what its places suggest: a past is a past wherever else its size turns up."""
