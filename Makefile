@@ -8,7 +8,7 @@ JOBS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint schema bench-overhead bench-clean bench-faults bench-locate clean
+.PHONY: help demo test lint schema bench-overhead bench-clean bench-faults bench-locate bench-zoo bench-export clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,12 @@ bench-faults: $(BENCH_READY)  ## the scoreboard: faults caught and false alarms,
 
 bench-locate: $(BENCH_READY)  ## the price of naming the node, beside torch.onnx's verification and Polygraphy
 	$(BIN)/python -m bench.locate
+
+bench-zoo: $(BENCH_READY)  ## many architectures, exported with open dims and verified, to docs/zoo.md
+	$(BIN)/python -m bench.zoo --jobs $(JOBS) --markdown docs/zoo.md
+
+bench-export: $(BENCH_READY)  ## what an export costs beyond torch.onnx.export itself
+	$(BIN)/python -m bench.export_overhead
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

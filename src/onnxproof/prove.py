@@ -60,12 +60,18 @@ def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_
     >>> onnxproof.verify(module, "linear.onnx", (x,)).verdict      # doctest: +SKIP
     <Verdict.FAITHFUL: 'faithful'>
     """
-    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
+    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data, otherwise=lambda: _example_for(Path(onnx)))
     run = Run(found, Path(onnx), tuple(backends), policy or Policy(), budget_s=budget_s, seed=seed, only=tuple(only), progress=progress)
     proof = run.prove()
     if explain and (proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None):
         proof = _explained(proof, run)
     return proof
+
+
+def _example_for(onnx: Path) -> Any:
+    from onnxproof.oracles.graph import example_for
+
+    return example_for(onnx)
 
 
 def _explained(proof: Proof, run: "Run") -> Proof:

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,13 +39,16 @@ class Subject:
 
 
 def load(source: Any, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None, require_example: bool = True,
-         inside: bool = True) -> Subject:
+         inside: bool = True, otherwise: Callable[[], Any] | None = None) -> Subject:
     """A subject from any of the forms; what the caller passes wins over what the factory returned.
 
-    `inside` says whether its preprocessing, if it has one, is a part of the module.
+    `inside` says whether its preprocessing, if it has one, is a part of the module; `otherwise` makes an example for
+    TorchScript, which can't be handed one from the command line.
     """
     found = _load(source)
     example = found.example_inputs if example_inputs is None else example_inputs
+    if example is None and otherwise is not None and type(found.module).__name__.endswith("ScriptModule"):
+        example = otherwise()
     if found.onnx is None and example is None and require_example:
         raise SubjectError("no-example", f"`{found.name}` needs example inputs to be called with", where=found.origin,
                            help="pass example_inputs, or let the factory return (module, example_inputs)")

@@ -23,6 +23,7 @@ _HELP = {
     "operator": "write the operation in terms of operators that torch.onnx knows, or register a translation: an entry point of the group `onnxproof.replacements`",
     "data-dependent": "the graph must not depend on values: replace the Python `if` or loop by torch.where or torch.cond, and `.item()` by a tensor",
     "dims": "give that dim a range with torch.export.Dim, or leave it out of dynamic_shapes",
+    "torchscript": "export the Python module that the TorchScript was made from",
     "inputs": "call the module with the example inputs by itself; `dynamic_shapes` follows the order and names of `forward`",
     "other": "add --debug (or look at `__cause__`) for torch's whole report",
 }
@@ -33,7 +34,7 @@ class Failure:
     """Why an export failed, as far as torch's report tells."""
 
     kind: str
-    """operator, data-dependent, dims, inputs or other."""
+    """operator, data-dependent, dims, torchscript, inputs or other."""
     what: str
     operator: str = ""
     file: str = ""
@@ -64,6 +65,8 @@ def _kind(chain: Sequence[BaseException], text: str) -> tuple[str, str, str]:
         return "operator", f"`{told[1]}` is called with types that torch can't decompose (a Python number first, an integer tensor second)", told[1]
     if told := _LEGACY.search(text):
         return "operator", f"ONNX has no translation for the operator `{told[1]}`", told[1]
+    if "ScriptModule is not supported" in text:
+        return "torchscript", "it is TorchScript already, which torch.export does not take", ""
     if "data-dependent" in text or "DataDependent" in text or "Dynamic control flow" in text:
         expression = _EXPRESSION.search(text)
         told_as = f" (torch calls the condition {expression[1]})" if expression else ""

@@ -9,7 +9,7 @@ from onnxproof.exporting.failures import Failure
 from onnxproof.exporting.job import Job, Made
 
 ABOUT = "compiled by TorchScript, which keeps loops and branches, and exported by the older exporter"
-KINDS = ("data-dependent", "dims", "operator", "other")
+KINDS = ("data-dependent", "dims", "operator", "torchscript", "other")
 
 
 def run(job: Job, failure: Failure) -> Made:
