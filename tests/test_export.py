@@ -27,7 +27,7 @@ BUDGET_S = 1.5
 
 @pytest.fixture(autouse=True)
 def _calm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnxproof.exporter._TRIAL_S", 2 * BUDGET_S)
+    monkeypatch.setattr("onnxproof.exporting.making._TRIAL_S", 2 * BUDGET_S)
     torch.set_num_threads(1)
     torch.manual_seed(0)
 

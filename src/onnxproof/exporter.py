@@ -4,26 +4,23 @@ import io
 import logging
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxproof import prove, signature, subject
-from onnxproof.errors import ExportError, OnnxproofError, UsageError
-from onnxproof.types import Attempt, ExportOptions, ExportRecord, Finding, Verdict
+from onnxproof import prove, subject
+from onnxproof.errors import ExportError, UsageError
+from onnxproof.types import ExportOptions, ExportRecord, Finding
 
 if TYPE_CHECKING:
-    from onnxproof.exporting.dims import Wishes
-    from onnxproof.exporting.failures import Failure
     from onnxproof.exporting.job import Job, Made
     from onnxproof.exporting.pipeline import Compared
     from onnxproof.proof import Proof
     from onnxproof.types import Policy
 
-_TRIAL_S = 20.0
-"""Seconds for the proof of an attempt that is not the standard way, before it is offered."""
+Tell = Callable[[str], None]
 
 
 def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes: Any = None, opset: int | None = None, options: ExportOptions | None = None,
@@ -43,13 +40,25 @@ def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes:
     if asked.pipeline is not None and found.preprocess is None:
         raise UsageError("no-preprocessing", f"`{found.name}` does not say how it is preprocessed, so a pipeline has nothing to be compared with",
                          help="let the factory return onnxproof.Subject(module=..., example_inputs=raw, preprocess=...)")
-    written = write(found, Path(path), asked, backends=backends)
+    written = write(found, Path(path), asked, backends=backends, tell=_teller(progress, budget_s))
     guards, findings = written.try_guards(Path(path))
     piped = _pipeline(found, asked, Path(path))
-    proof = prove.verify(replace(found, data=None, preprocess=None) if piped else found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only, progress=progress)
+    proof = prove.verify(replace(found, data=None, preprocess=None) if piped else found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed,
+                         explain=explain, only=only, progress=progress)
     kept = [finding for finding in proof.findings if finding.code not in {mine.code for mine in written.findings}]
     proof = replace(proof, export=replace(written.record, guards=guards), findings=(*findings, *written.findings, *kept))
     return _with_pipeline(proof, piped) if piped else proof
+
+
+def _teller(progress: prove.Report | None, budget_s: float) -> Tell:
+    """Says through the progress bar what the export is at."""
+    start = time.monotonic()
+
+    def tell(what: str) -> None:
+        if progress is not None:
+            progress(prove.Progress(case=what, done=0, elapsed=time.monotonic() - start, budget=budget_s))
+
+    return tell
 
 
 def _pipeline(found: subject.Subject, options: ExportOptions, path: Path) -> "Compared | None":
@@ -87,7 +96,7 @@ class Written:
         return tuple(guards), findings
 
 
-def write(found: subject.Subject, path: Path, options: ExportOptions | None = None, *, backends: Sequence[str] = ("ort",)) -> Written:
+def write(found: subject.Subject, path: Path, options: ExportOptions | None = None, *, backends: Sequence[str] = ("ort",), tell: Tell | None = None) -> Written:
     """Only the export: quiet, in eval mode, with the module left as it was found."""
     options = options or ExportOptions()
     _check(found, path)
@@ -97,15 +106,19 @@ def write(found: subject.Subject, path: Path, options: ExportOptions | None = No
         from onnxproof.exporting import choices, guards, metadata, modes, translate
         from onnxproof.exporting.example import Example
         from onnxproof.exporting.job import Job
+        from onnxproof.exporting.making import make
+        from onnxproof.exporting.wishing import wishes
     except ImportError as why:
         raise ExportError("torch-missing", f"exporting needs a package that isn't installed: {why.name or why}", help="pip install 'onnxproof[torch]'") from why
+    tell = tell or (lambda _: None)
+    tell("exporting")
     start = time.monotonic()
     example = Example(found)
     choices.check(options, example, backends)
-    job = Job(found=found, example=example, wishes=_wishes(found, example, options), opset=choices.opset(options, backends), input_names=options.input_names,
+    job = Job(found=found, example=example, wishes=wishes(found, example, options), opset=choices.opset(options, backends), input_names=options.input_names,
               output_names=options.output_names)
     with quiet():
-        made, attempts = _make(job)
+        made, attempts = make(job, tell)
         told = modes.modes(example, seconds=(time.monotonic() - start) * 0.05)
         findings = [*modes.state(example), *(modes.random_nodes(made.captured.program) if made.captured is not None else [])]
         kept = tuple(item.guard for item in made.assumed)
@@ -115,93 +128,6 @@ def write(found: subject.Subject, path: Path, options: ExportOptions | None = No
     record = ExportRecord(dims=made.rows, guards=kept, attempts=tuple(attempts), warnings=tuple(told.warnings),
                           choices={**chosen, "external data": "yes" if apart else "no"}, seconds=time.monotonic() - start)
     return Written(record=record, findings=(*findings, *refused), job=job, made=made)
-
-
-def _make(job: "Job") -> tuple["Made", list[Attempt]]:
-    """The standard way; where it fails, what is known to help, each verified before it is taken."""
-    from onnxproof.exporting import failures
-    from onnxproof.exporting.capture import TorchFailed
-    from onnxproof.exporting.dims import BakedDim
-    from onnxproof.exporting.job import standard
-
-    try:
-        return standard(job), []
-    except (TorchFailed, BakedDim) as why:
-        failed: TorchFailed | BakedDim = why
-    failure = failures.Failure(kind="dims", what=failed.what.partition(": ")[2]) if isinstance(failed, BakedDim) \
-        else failures.read(failed.__cause__ or failed, failed.program)
-    made, attempts = _other_ways(job, failure)  # outside of the except, so that its reasons are not mixed with theirs
-    if made is not None:
-        return made, attempts
-    notes = [f"tried {attempt.name}: {attempt.what}" for attempt in attempts]
-    if isinstance(failed, BakedDim):
-        raise ExportError(failed.code, failed.what, where=failed.where, notes=[*failed.notes, *notes], help=failed.help)
-    raise failure.error(job.found.name, notes) from failed.__cause__
-
-
-def _other_ways(job: "Job", failure: "Failure") -> tuple["Made | None", list[Attempt]]:
-    from onnxproof.exporting import attempts as ways
-
-    tried = [Attempt(name="standard", worked=False, what=failure.what)]
-    for way in ways.ways(job, failure):
-        try:
-            made = way.run(job, failure)
-            verdict = _trial(job, made)
-        except Exception as why:  # whatever it raises: this way does not help, and says why
-            tried.append(Attempt(name=way.name, worked=False, what=_short(why)))
-            continue
-        if verdict in (Verdict.FAITHFUL, Verdict.DRIFT):
-            return made, [*tried, Attempt(name=way.name, worked=True, what=f"{way.about}; verified: {verdict.value}")]
-        tried.append(Attempt(name=way.name, worked=False, what=f"{way.about}; it exports, but the file is {verdict.value}"))
-    return None, tried[1:]
-
-
-def _trial(job: "Job", made: "Made") -> Verdict:
-    """Prove a model before it is offered, on a copy that nobody else sees."""
-    import tempfile
-
-    from onnxproof.exporting.job import Made
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trial.onnx"
-        if made.file is not None:
-            path.write_bytes(made.file.read_bytes())
-        else:
-            Made.save(made, path, {}, weight=0, external=None)
-        return prove.verify(job.found, path, budget_s=_TRIAL_S, explain=False).verdict
-
-
-def _short(why: BaseException) -> str:
-    from onnxproof.exporting import failures
-
-    return why.what if isinstance(why, OnnxproofError) else failures.read(why).what
-
-
-def _wishes(found: subject.Subject, example: Any, options: ExportOptions) -> "Wishes":
-    """`dynamic_shapes` as torch takes it, and our own options, as one."""
-    from onnxproof.backends.torch import bind
-    from onnxproof.exporting.dims import Wishes
-
-    names: dict[tuple[str, int], str] = {}
-    limits: dict[str, tuple[int | None, int | None]] = dict(options.ranges)
-    specs = signature.dim_specs(bind(found.module, found.args, found.kwargs), found.dynamic_shapes)
-    auto: set[tuple[str, int]] = set()
-    for leaf, axes in specs.items():
-        for axis, spec in axes.items():
-            kind = signature.spec_kind(spec)
-            if kind == "auto":
-                auto.add((leaf, axis))
-            elif kind == "open":
-                name = signature.spec_name(spec) or f"{leaf.replace('.', '_')}_{axis}"
-                names[leaf, axis] = name
-                low, high = signature.spec_range(spec)
-                if (low, high) != (0, None):
-                    limits.setdefault(name, (low, high))
-    names |= {(leaf, axis): name for leaf, axes in options.dynamic.items() for axis, name in axes.items()}
-    static = {(leaf, axis) for leaf, axes in options.static.items() for axis in axes}
-    wishes = Wishes(names=names, auto=frozenset(auto), static=frozenset(static), limits=limits, only=found.dynamic_shapes is not None)
-    wishes.check(example)
-    return wishes
 
 
 def _check(found: subject.Subject, path: Path) -> None:

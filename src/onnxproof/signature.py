@@ -229,5 +229,7 @@ def _recorded(file: OnnxFile) -> tuple[int, ...]:
 
 def _told(file: OnnxFile) -> dict[str, Any] | None:
     """What `onnxproof export` wrote about each dim of a file; None for other files."""
-    text = file.metadata(_DIMS)
-    return {entry["name"]: entry for entry in json.loads(text)} if text else None
+    try:
+        return {entry["name"]: entry for entry in json.loads(file.metadata(_DIMS) or "null")}
+    except (ValueError, TypeError, KeyError):  # there is nothing, or somebody else's
+        return None

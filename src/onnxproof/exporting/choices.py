@@ -7,7 +7,7 @@ from typing import Any
 import onnx
 
 from onnxproof.backends.torch import to_numpy
-from onnxproof.errors import UsageError
+from onnxproof.errors import ExportError, UsageError
 from onnxproof.exporting import opset as opsets
 from onnxproof.exporting import optimising, precision
 from onnxproof.exporting.example import Example
@@ -49,7 +49,7 @@ def apply(path: Path, options: ExportOptions, example: Example) -> tuple[dict[st
     if options.optimize is not None:
         chosen["optimised"], findings = optimising.optimise(path, options.optimize)
     if options.precision is not None:
-        chosen["precision"] = precision.lower(path, options.precision, _feeds(path, example)).words(options.precision)
+        chosen["precision"] = _lowered(path, options.precision, example)
     written = onnx.load(path, load_external_data=False)
     found = next((entry.version for entry in written.opset_import if entry.domain in ("", "ai.onnx")), 0)
     chosen["opset"] = str(found)
@@ -57,6 +57,14 @@ def apply(path: Path, options: ExportOptions, example: Example) -> tuple[dict[st
         findings.append(Finding(code="opset-kept", what=f"opset {options.opset} was asked for, and the file has {found}: torch could not convert it",
                                 help=f"take {found}, or rewrite what the older opset lacks"))
     return chosen, findings
+
+
+def _lowered(path: Path, kind: str, example: Example) -> str:
+    try:
+        return precision.lower(path, kind, _feeds(path, example)).words(kind)
+    except Exception as why:  # the converter and the runtime raise classes of their own
+        raise ExportError("precision-failed", f"the file can't be lowered to {kind}: {type(why).__name__}: {str(why)[:300]}", where=str(path),
+                          notes=["the float32 file is kept as it was exported"], help="export without --precision, or convert it with a tool of your own and `onnxproof verify` it") from why
 
 
 def _feeds(path: Path, example: Example) -> list[dict[str, Any]]:

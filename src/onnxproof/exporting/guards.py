@@ -63,8 +63,11 @@ def _always(expression: Any) -> bool:
 
 
 def holds(expression: Any, sizes: Mapping[Any, int]) -> bool:
-    """Whether the assumption covers these sizes."""
-    return bool(expression.subs(dict(sizes)))
+    """Whether the assumption covers these sizes; where it is not even defined (a remainder of a division by zero), it does not."""
+    try:
+        return bool(expression.subs(dict(sizes)))
+    except (ZeroDivisionError, TypeError):
+        return False
 
 
 def to_metadata(rows: Sequence[ExportedDim], guards: Sequence[Guard]) -> dict[str, str]:
