@@ -46,11 +46,11 @@ def measure(name: str, repeats: int) -> tuple[float, float, float]:
 
 
 def _shapes(dims: Sequence[Any], found: Any) -> Any:
-    """The dims that ours found, as torch takes them; sums are left to torch."""
+    """The dims that ours found, left to torch: under names of its own, since it refuses some of them by name."""
     from onnxproof.backends.torch import bind
 
     names = bind(found.module, found.args, found.kwargs)
-    given = {name: {dim.axis: dim.name if dim.name.isidentifier() else torch.export.Dim.AUTO for dim in dims if dim.input == name and dim.name} for name in names}
+    given = {name: {dim.axis: torch.export.Dim.AUTO for dim in dims if dim.input == name and dim.name} for name in names}
     return {name: axes or None for name, axes in given.items()}
 
 
