@@ -10,7 +10,7 @@ JOBS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-isolation bench-clean bench-faults bench-locate bench-report bench-baselines clean
+.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-export bench-report bench-baselines clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +78,12 @@ bench-report: $(READY)  ## the size of a large report, how fast it opens, what t
 
 bench-baselines: $(READY)  ## how much the noise ratios of healthy models move between runs
 	$(BIN)/python -m bench.baselines
+
+bench-zoo: $(BENCH_READY)  ## many architectures, exported with open dims and verified, to docs/zoo.md
+	$(BIN)/python -m bench.zoo --jobs $(JOBS) --markdown docs/zoo.md
+
+bench-export: $(BENCH_READY)  ## what an export costs beyond torch.onnx.export itself
+	$(BIN)/python -m bench.export_overhead
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) $(RUNTIMES) build dist demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -135,7 +135,7 @@ class Refuses(torch.nn.Module):
     (Operator(), None, "error[export-failed]: torch can't export `Operator`: ONNX has no translation for the operator `prims.bessel_j0`"),
     (Fixed(), ({0: "batch"},), "error[export-failed]: torch can't export `Fixed`: dim 0 of `x` should vary, and the module fixes it at 4"),
     (Refuses(), None, "error[export-failed]: torch can't export `Refuses`: RuntimeError: a and b must have same reduction dim"),
-    (Operator(), {"y": {0: "batch"}}, "error[unknown-input]: dynamic_shapes names `y`, which the module does not take"),
+    (Operator(), {"y": {0: "batch"}}, "error[unknown-input]: dynamic_shapes names `y`, which the reference does not take"),
 ], ids=["operator", "dim", "refuses", "name"])
 def test_an_export_that_fails_is_told_in_the_users_terms(tmp_path: Path, module: Any, shapes: Any, words: str) -> None:
     said = told(lambda: onnxproof.export(module, (torch.randn(4, 2),), tmp_path / "m.onnx", dynamic_shapes=shapes))
@@ -147,7 +147,7 @@ def test_an_export_that_fails_is_told_in_the_users_terms(tmp_path: Path, module:
 
 def test_an_export_that_cannot_begin(tmp_path: Path) -> None:
     module, x = torch.nn.Linear(2, 2), (torch.randn(1, 2),)
-    assert "error[opset-too-new]: opset 99 is newer than what onnxruntime reads" in told(lambda: onnxproof.export(module, x, tmp_path / "m.onnx", opset=99))
+    assert "error[opset-too-new]: opset 99 is newer than what `ort` reads" in told(lambda: onnxproof.export(module, x, tmp_path / "m.onnx", opset=99))
     assert "error[cannot-write]: there is no folder" in told(lambda: onnxproof.export(module, x, tmp_path / "no" / "m.onnx"))
     assert "error[nothing-to-export]: `a.onnx` is an ONNX file already" in told(lambda: onnxproof.export("a.onnx", None, tmp_path / "m.onnx"))
 

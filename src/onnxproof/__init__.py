@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 _WHERE = {
     "verify": "prove", "diff": "prove", "Progress": "prove",
     "export": "exporter",
+    "inspect": "inspecting", "Inspection": "inspecting",
     "Proof": "proof",
     "Subject": "subject",
-    "Case": "types", "Cause": "types", "Domain": "types", "Finding": "types", "Fix": "types", "Gap": "types", "Location": "types", "Note": "types",
+    "Case": "types", "Cause": "types", "Domain": "types", "ExportOptions": "types", "ExportRecord": "types", "Finding": "types", "Fix": "types", "Gap": "types", "Location": "types", "Note": "types",
     "Policy": "types", "Serving": "types", "Signature": "types", "Source": "types", "Stage": "types", "Verdict": "types",
     "OnnxproofError": "errors", "VerdictError": "errors",
 }
@@ -20,10 +21,28 @@ __all__ = sorted(_WHERE)  # noqa: PLE0605 - the mapping above is the one list of
 if TYPE_CHECKING:
     from onnxproof.errors import OnnxproofError, VerdictError
     from onnxproof.exporter import export
+    from onnxproof.inspecting import Inspection, inspect
     from onnxproof.proof import Proof
     from onnxproof.prove import Progress, diff, verify
     from onnxproof.subject import Subject
-    from onnxproof.types import Case, Cause, Domain, Finding, Fix, Gap, Location, Note, Policy, Serving, Signature, Source, Stage, Verdict
+    from onnxproof.types import (
+        Case,
+        Cause,
+        Domain,
+        ExportOptions,
+        ExportRecord,
+        Finding,
+        Fix,
+        Gap,
+        Location,
+        Note,
+        Policy,
+        Serving,
+        Signature,
+        Source,
+        Stage,
+        Verdict,
+    )
 
 
 def __getattr__(name: str) -> Any:

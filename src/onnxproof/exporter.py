@@ -1,100 +1,141 @@
-"""Module to ONNX file by torch's own exporter, then straight into the proof that the file says what the module says."""
+"""Module to ONNX file, with its dims left open and its assumptions kept, then straight into the proof that the file says the same."""
 
 import io
 import logging
-import re
-import sysconfig
+import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxproof import prove, subject
 from onnxproof.errors import ExportError, UsageError
+from onnxproof.types import ExportOptions, ExportRecord, Finding
 
 if TYPE_CHECKING:
+    from onnxproof.exporting.job import Job, Made
+    from onnxproof.exporting.pipeline import Compared
     from onnxproof.proof import Proof
     from onnxproof.types import Policy, Serving
 
-NEWEST_OPSET = 23
-"""What every onnxruntime that we support can read."""
-_PROTOBUF_LIMIT = int(1.9e9)
-"""A protobuf ends at 2 GB; heavier weights go into a file beside the model."""
-_OPERATOR = re.compile(r"No (?:ONNX function|decompositions?|ONNX implementation)[^<\n]*<OpOverload\(op='([\w.]+)'")
-_FIXED = re.compile(r"inferred a static shape of (\d+) for dimension inputs\['([^']+)'\]\.shape\[(\d+)\]")
-_USER_LINE = re.compile(r'File "([^"]+)", line (\d+), in (\S+)\n\s+(.+)')
-_LIBRARIES = (sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), "<")
-_HELP = (
-    ("operator", "write the operation in terms of operators that torch.onnx knows, or register a translation (custom_translation_table)"),
-    ("data-dependent", "the graph must not depend on values: replace the Python `if` or loop by torch.where or torch.cond, and `.item()` by a tensor"),
-    ("dims", "give that dim a range with torch.export.Dim, or leave it out of dynamic_shapes"),
-    ("inputs", "call the module with the example inputs by itself; `dynamic_shapes` follows the order and names of `forward`"),
-    ("other", "add --debug (or look at `__cause__`) for torch's whole report"),
-)
+Tell = Callable[[str], None]
 
 
-def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes: Any = None, opset: int | None = None, data: Any = None,
-           backends: Sequence[str] = ("ort",), policy: "Policy | None" = None, budget_s: float = 60.0, seed: int = 0, explain: bool = True,
+def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes: Any = None, opset: int | None = None, options: ExportOptions | None = None,
+           data: Any = None, backends: Sequence[str] = ("ort",), policy: "Policy | None" = None, budget_s: float = 60.0, seed: int = 0, explain: bool = True,
            only: Sequence[str] = (), serving: "Serving | None" = None, progress: prove.Report | None = None, profile: bool = False) -> "Proof":
     """Export a module to an ONNX file and prove that the file says what the module says.
+
+    Without `dynamic_shapes`, every dim that can vary does; `proof.export` tells which, what the others are fixed by, and what was assumed.
 
     >>> import torch, onnxproof
     >>> onnxproof.export(torch.nn.Linear(4, 2), (torch.randn(3, 4),), "linear.onnx").verdict      # doctest: +SKIP
     <Verdict.FAITHFUL: 'faithful'>
     """
-    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
-    write(found, Path(path), opset=opset)
-    return prove.verify(found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only, serving=serving,
-                        progress=progress, profile=profile)
+    asked = options or ExportOptions()
+    asked = asked if opset is None else replace(asked, opset=opset)
+    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data, inside=asked.pipeline is None)
+    if asked.pipeline is not None and found.preprocess is None:
+        raise UsageError("no-preprocessing", f"`{found.name}` does not say how it is preprocessed, so a pipeline has nothing to be compared with",
+                         help="let the factory return onnxproof.Subject(module=..., example_inputs=raw, preprocess=...)")
+    written = write(found, Path(path), asked, backends=backends, tell=_teller(progress, budget_s))
+    guards, findings = written.try_guards(Path(path))
+    piped = _pipeline(found, asked, Path(path))
+    proof = prove.verify(replace(found, data=None, preprocess=None) if piped else found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed,
+                         explain=explain, only=only, serving=serving, progress=progress, profile=profile)
+    kept = [finding for finding in proof.findings if finding.code not in {mine.code for mine in written.findings}]
+    proof = replace(proof, export=replace(written.record, guards=guards), findings=(*findings, *written.findings, *kept))
+    return _with_pipeline(proof, piped) if piped else proof
 
 
-def write(found: subject.Subject, path: Path, *, opset: int | None = None) -> None:
+def _teller(progress: prove.Report | None, budget_s: float) -> Tell:
+    """Says through the progress bar what the export is at."""
+    start = time.monotonic()
+
+    def tell(what: str) -> None:
+        if progress is not None:
+            progress(prove.Progress(case=what, done=0, elapsed=time.monotonic() - start, budget=budget_s))
+
+    return tell
+
+
+def _pipeline(found: subject.Subject, options: ExportOptions, path: Path) -> "Compared | None":
+    """The deployment's preprocessing beside the model's own, on raw inputs."""
+    if options.pipeline is None:
+        return None
+    from onnxproof.exporting import pipeline
+
+    return pipeline.compare(found, options.pipeline, path)
+
+
+def _with_pipeline(proof: "Proof", compared: "Compared") -> "Proof":
+    assert proof.export is not None
+    record = replace(proof.export, choices={**proof.export.choices, "pipeline": compared.words})
+    joined = replace(proof, export=record, findings=(*compared.findings, *proof.findings))
+    return joined.judged(proof.policy) if compared.findings else joined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What became of an export: the record, what was found on the way, and what is needed to try its assumptions."""
+
+    record: ExportRecord
+    findings: tuple[Finding, ...]
+    job: "Job"
+    made: "Made"
+
+    def try_guards(self, path: Path) -> tuple[tuple[Any, ...], list[Finding]]:
+        """The guards, each tried on both sides, and a finding for each size that the file accepts and they do not cover."""
+        if self.made.captured is None or not self.made.assumed:
+            return self.record.guards, []
+        from onnxproof.exporting.bothsides import try_both
+
+        guards, findings = try_both(self.made.assumed, self.made.captured, self.job.example, self.made.rows, path)
+        return tuple(guards), findings
+
+
+def write(found: subject.Subject, path: Path, options: ExportOptions | None = None, *, backends: Sequence[str] = ("ort",), tell: Tell | None = None) -> Written:
     """Only the export: quiet, in eval mode, with the module left as it was found."""
-    _check(found, path, opset)
+    options = options or ExportOptions()
+    _check(found, path)
     try:
-        import torch
+        import torch  # noqa: F401 - whether it is there decides
 
-        from onnxproof.backends._keeper import Keeper
+        from onnxproof.exporting import choices, guards, metadata, modes, translate
+        from onnxproof.exporting.example import Example
+        from onnxproof.exporting.job import Job
+        from onnxproof.exporting.making import make
+        from onnxproof.exporting.wishing import wishes
     except ImportError as why:
         raise ExportError("torch-missing", f"exporting needs a package that isn't installed: {why.name or why}", help="pip install 'onnxproof[torch]'") from why
-    shapes = _all_inputs(found.dynamic_shapes, found)
-    options: dict[str, Any] = {} if opset is None else {"opset_version": opset}
-    try:
-        with quiet(), Keeper(found.module), torch.no_grad():
-            torch.onnx.export(found.module, found.args, str(path), kwargs=dict(found.kwargs), dynamic_shapes=shapes, dynamo=True, verbose=False,
-                              external_data=_weight(found.module) > _PROTOBUF_LIMIT, **options)
-    except Exception as why:  # torch raises dozens of classes here; each becomes one of ours, in the user's terms
-        raise explain_failure(why, found.name) from why
+    tell = tell or (lambda _: None)
+    tell("exporting")
+    start = time.monotonic()
+    example = Example(found)
+    choices.check(options, example, backends)
+    job = Job(found=found, example=example, wishes=wishes(found, example, options), opset=choices.opset(options, backends), input_names=options.input_names,
+              output_names=options.output_names)
+    with quiet():
+        made, attempts = make(job, tell)
+        told = modes.modes(example, seconds=(time.monotonic() - start) * 0.05)
+        findings = [*modes.state(example), *(modes.random_nodes(made.captured.program) if made.captured is not None else [])]
+        kept = tuple(item.guard for item in made.assumed)
+        extra = {**guards.to_metadata(made.rows, kept), **metadata.facts()}
+        apart = made.save(path, extra, weight=translate.weight(found.module), external=options.external_data)
+        chosen, refused = choices.apply(path, options, example)
+    record = ExportRecord(dims=made.rows, guards=kept, attempts=tuple(attempts), warnings=tuple(told.warnings),
+                          choices={**chosen, "external data": "yes" if apart else "no"}, seconds=time.monotonic() - start)
+    return Written(record=record, findings=(*findings, *refused), job=job, made=made)
 
 
-def _check(found: subject.Subject, path: Path, opset: int | None) -> None:
+def _check(found: subject.Subject, path: Path) -> None:
     if found.onnx is not None:
         raise UsageError("nothing-to-export", f"`{found.name}` is an ONNX file already", where=str(found.onnx),
                          help="give a PyTorch module, or use `onnxproof diff`")
-    if opset is not None and opset > NEWEST_OPSET:
-        raise UsageError("opset-too-new", f"opset {opset} is newer than what onnxruntime reads for sure", help=f"ask for {NEWEST_OPSET} or less")
     if not path.absolute().parent.is_dir():
         raise UsageError("cannot-write", f"there is no folder `{path.parent}` to write the model to", where=str(path), help="make the folder first")
-
-
-def _all_inputs(shapes: Any, found: subject.Subject) -> Any:
-    """torch wants every input named once any is; those that the user leaves out stay fixed."""
-    if not isinstance(shapes, Mapping):
-        return shapes
-    from onnxproof.backends.torch import bind
-
-    names = bind(found.module, found.args, found.kwargs)
-    unknown = [name for name in shapes if name not in names]
-    if unknown:
-        raise UsageError("unknown-input", f"dynamic_shapes names `{unknown[0]}`, which the module does not take", notes=[f"it takes {', '.join(names)}"])
-    return {name: shapes.get(name) for name in names}
-
-
-def _weight(module: Any) -> int:
-    """Bytes of parameters and buffers, shared ones once."""
-    tensors = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())} if hasattr(module, "parameters") else {}
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
 
 
 @contextmanager
@@ -113,65 +154,3 @@ def quiet() -> Iterator[None]:
         finally:
             for logger, level in levels:
                 logger.setLevel(level)
-
-
-def explain_failure(why: BaseException, name: str) -> ExportError:
-    """torch's report in the user's terms: the operator or the reason, the line of the user's Python, and what to do."""
-    chain = list(_chain(why))
-    text = "\n".join(str(link) for link in chain)
-    kind, what = _kind(chain, text)
-    place = _user_line(chain, text)
-    notes = [f"`{place[1]}`"] if place and place[1] else []
-    return ExportError("export-failed", f"torch can't export `{name}`: {what}", where=place[0] if place else "", notes=notes, help=dict(_HELP)[kind])
-
-
-def _kind(chain: Sequence[BaseException], text: str) -> tuple[str, str]:
-    operator = _OPERATOR.search(text)
-    if operator:
-        return "operator", f"ONNX has no translation for the operator `{operator[1]}`"
-    if "data-dependent" in text or "DataDependent" in text or "Dynamic control flow" in text:
-        return "data-dependent", "its path through the code depends on the values of a tensor"
-    fixed = _FIXED.search(text)
-    if fixed:
-        return "dims", f"dim {fixed[3]} of `{fixed[2]}` should vary, and the module fixes it at {fixed[1]}"
-    if "onstraints violated" in text or "user-specified ranges" in text:
-        return "dims", "a dim that should vary can't, or not over its whole range"
-    deepest = chain[-1]
-    kind = "inputs" if isinstance(deepest, TypeError) else "other"
-    return kind, f"{type(deepest).__name__}: {_first_line(str(deepest))}"
-
-
-def _chain(why: BaseException | None) -> Iterator[BaseException]:
-    seen: set[int] = set()
-    while why is not None and id(why) not in seen:
-        seen.add(id(why))
-        yield why
-        why = why.__cause__ or why.__context__
-
-
-def _user_line(chain: Sequence[BaseException], text: str) -> tuple[str, str] | None:
-    """The last frame that is neither torch's nor Python's own: from torch's message, else from the traceback."""
-    told = [(file, line, code) for file, line, _, code in _USER_LINE.findall(text) if not file.startswith(_LIBRARIES)]
-    if told:
-        file, line, code = told[-1]
-        return f"{file}:{line}", code.strip()
-    for link in reversed(chain):
-        if place := _frame(link):
-            return place, ""
-    return None
-
-
-def _frame(why: BaseException) -> str:
-    """The deepest frame of the user's own code in the traceback, or nothing."""
-    trace, place = why.__traceback__, ""
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not file.startswith((*_LIBRARIES, str(Path(__file__).parent))):
-            place = f"{file}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return place
-
-
-def _first_line(text: str) -> str:
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
-    return line if len(line) <= 300 else line[:300] + " ..."

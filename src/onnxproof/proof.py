@@ -15,6 +15,7 @@ from onnxproof.types import (
     Coverage,
     CrossCheck,
     Dropped,
+    ExportRecord,
     Finding,
     Gap,
     Location,
@@ -67,6 +68,8 @@ class Proof:
     hashes: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     passes: Mapping[str, int] = field(default_factory=dict)
+    export: ExportRecord | None = None
+    """How the file was made, when `export` made it."""
     witness: Case | None = field(default=None, repr=False, compare=False)
     """The case that shows the fault best; kept in memory for locating, not written to JSON."""
     scene: Any = field(default=None, repr=False, compare=False)
@@ -112,7 +115,7 @@ class Proof:
         if self.verdict is Verdict.FAITHFUL:
             return f"{self.candidate} says what {self.subject} says: {cases} cases, at most {worst.noise_ratio:.1f} times the rounding noise"
         if judge.judge_gap(worst, self.policy) not in (Verdict.DRIFT, Verdict.DIVERGED) and (counted := [f for f in self.findings if f.counts]):
-            return f"{self.candidate} can't be trusted as it is run: {counted[0].what}"
+            return f"{self.candidate} does not say what {self.subject} says: {counted[0].what}"
         how = f"{worst.detail}" if worst.status.value not in ("compared", "dtype") else _size(worst)
         word = "drifts from" if self.verdict is Verdict.DRIFT else "does not say what"
         tail = "" if self.verdict is Verdict.DRIFT else " says"

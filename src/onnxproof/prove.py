@@ -67,7 +67,7 @@ def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_
     >>> onnxproof.verify(module, "linear.onnx", (x,)).verdict      # doctest: +SKIP
     <Verdict.FAITHFUL: 'faithful'>
     """
-    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
+    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data, otherwise=lambda: _example_for(Path(onnx)))
     run = Run(found, Path(onnx), tuple(backends), policy or Policy(), budget_s=budget_s, seed=seed, only=tuple(only), progress=progress)
     with served(serving):
         proof = run.prove()
@@ -81,6 +81,12 @@ def _profiled(proof: Proof, run: "Run") -> Proof:
 
     run.tell("nodes")
     return profiled(proof, run)
+
+
+def _example_for(onnx: Path) -> Any:
+    from onnxproof.oracles.graph import example_for
+
+    return example_for(onnx)
 
 
 def _explained(proof: Proof, run: "Run") -> Proof:

@@ -1,5 +1,6 @@
 """How two models' inputs, outputs and dims go together, and what about that a user should know."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,11 @@ from onnxproof.onnxfile import OnnxFile, Port
 from onnxproof.types import DimInfo, Finding, InputInfo, OutputInfo, Signature
 
 _RANGES = "pkg.torch.export.ExportedProgram.range_constraints"
+_DIMS = "onnxproof.dims"
+_SUM = re.compile(r"[A-Za-z_]\w*( [+-] [A-Za-z_]\w*)+")
+"""How a file says that a dim follows from others: `past + sequence`."""
+_NO_BOUND = 1 << 31
+"""Beyond it a recorded bound is only the end of the integers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +33,7 @@ def merge(inputs: Sequence[Leaf], outputs: Sequence[Leaf], file: OnnxFile, *, tr
     findings: list[Finding] = []
     paired = _pair_inputs(inputs, file, findings)
     specs = dim_specs(tree, dynamic_shapes)
-    dims = _Dims(recorded=_recorded(file))
+    dims = _Dims(recorded=_recorded(file), told=_told(file))
     infos = tuple(_input(leaf, port, by, specs, dims, findings, given=dynamic_shapes is not None) for leaf, port, by in paired)
     outs = _pair_outputs(outputs, file, findings)
     return Signature(inputs=infos, outputs=outs, dims=dims.all()), findings
@@ -99,18 +105,26 @@ def _pair_outputs(leaves: Sequence[Leaf], file: OnnxFile, findings: list[Finding
 class _Dims:
     """The open dims met so far, by name."""
 
-    def __init__(self, recorded: tuple[int, ...]) -> None:
+    def __init__(self, recorded: tuple[int, ...], told: Mapping[str, Any] | None) -> None:
         self._found: dict[str, DimInfo] = {}
-        self._recorded = recorded
+        self._recorded, self._told = recorded, told
 
     def add(self, info: DimInfo) -> str:
         old = self._found.get(info.name)
         if old is not None and old.example != info.example and 1 not in (old.example, info.example):
             info = replace(info, name=f"{info.name}_{info.example}")  # one name for two sizes: keep them apart
-        bounds = (None, max(self._recorded)) if self._recorded else (None, None)
         if info.name not in self._found or info.declared:
-            self._found[info.name] = replace(info, recorded=bounds)
+            self._found[info.name] = self._bounded(info)
         return info.name
+
+    def _bounded(self, info: DimInfo) -> DimInfo:
+        """With the sizes that were promised, or else those that were assumed: beyond an assumption the file must be tried."""
+        if self._told is None:
+            return replace(info, recorded=(None, max(self._recorded)) if self._recorded else (None, None))
+        entry = self._told.get(info.name, {})
+        if entry.get("promised") and info.maximum is None:
+            return replace(info, minimum=entry["minimum"], maximum=entry["maximum"])
+        return replace(info, recorded=(entry.get("minimum") or None, entry.get("maximum")))
 
     def all(self) -> tuple[DimInfo, ...]:
         return tuple(self._found.values())
@@ -136,10 +150,10 @@ def _input(leaf: Leaf, port: Port | None, by: str, specs: Mapping[str, Mapping[i
 def _dim(leaf: Leaf, axis: int, size: int, filed: str | int | None, spec: Any, dims: _Dims, findings: list[Finding], *, given: bool) -> str | int:
     """One dim: the user's word first, then the file's."""
     fallback = filed if isinstance(filed, str) and filed.isidentifier() else f"{_same(leaf.name)}_{axis}"
-    kind = _kind(spec)
+    kind = spec_kind(spec)
     if kind == "open":
-        name = _spec_name(spec) or fallback
-        low, high = _spec_range(spec)
+        name = spec_name(spec) or fallback
+        low, high = spec_range(spec)
         if isinstance(filed, int):
             findings.append(Finding(code="dim-fixed", what=f"dim {axis} of `{leaf.name}` (`{name}`) is meant to vary, and the file has it fixed at {filed}",
                                     help="export again with dynamic_shapes (or dynamic_axes) for it"))
@@ -151,7 +165,8 @@ def _dim(leaf: Leaf, axis: int, size: int, filed: str | int | None, spec: Any, d
         return size
     if given and kind == "closed":
         return size
-    return dims.add(DimInfo(name=fallback, example=size))
+    derived = filed if isinstance(filed, str) and not filed.isidentifier() and _SUM.fullmatch(filed) else ""
+    return dims.add(DimInfo(name=fallback, example=size, derived=derived))
 
 
 def dim_specs(tree: Any, dynamic_shapes: Any) -> dict[str, dict[int, Any]]:
@@ -183,7 +198,7 @@ def _collect(value: Any, spec: Any, path: str, found: dict[str, dict[int, Any]])
         _collect(child, inner, f"{path}.{key}", found)
 
 
-def _kind(spec: Any) -> str:
+def spec_kind(spec: Any) -> str:
     """open (a name, a Dim, DYNAMIC), auto (the file decides), or closed."""
     if spec is None or isinstance(spec, int):
         return "closed"
@@ -193,18 +208,28 @@ def _kind(spec: Any) -> str:
     return "closed" if "STATIC" in text and not isinstance(spec, str) else "open"
 
 
-def _spec_name(spec: Any) -> str:
+def spec_name(spec: Any) -> str:
+    """The name that a spec gives its dim, if any."""
     if isinstance(spec, str):
         return spec
     name = getattr(spec, "__name__", "")
     return name if isinstance(name, str) and name.isidentifier() else ""
 
 
-def _spec_range(spec: Any) -> tuple[int, int | None]:
+def spec_range(spec: Any) -> tuple[int, int | None]:
+    """The sizes that a spec allows."""
     low, high = getattr(spec, "min", None), getattr(spec, "max", None)
     return (low if isinstance(low, int) else 0, int(high) if isinstance(high, int) and high < 1 << 40 else None)
 
 
 def _recorded(file: OnnxFile) -> tuple[int, ...]:
-    """The upper bounds the exporter assumed. It keeps them under names that the file no longer uses, so they are a pool."""
-    return tuple(int(high) for high in re.findall(r"VR\[\d+, (\d+)\]", file.metadata(_RANGES)))
+    """The upper bounds torch assumed. It keeps them under names that the file no longer uses, so they are a pool."""
+    return tuple(int(high) for high in re.findall(r"VR\[\d+, (\d+)\]", file.metadata(_RANGES)) if int(high) < _NO_BOUND)
+
+
+def _told(file: OnnxFile) -> dict[str, Any] | None:
+    """What `onnxproof export` wrote about each dim of a file; None for other files."""
+    try:
+        return {entry["name"]: entry for entry in json.loads(file.metadata(_DIMS) or "null")}
+    except (ValueError, TypeError, KeyError):  # there is nothing, or somebody else's
+        return None

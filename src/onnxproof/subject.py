@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import sys
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from onnxproof.errors import SubjectError
+from onnxproof.preprocessing import compose
 
 _FORMS = "an nn.Module, `file.py:factory`, `package.module:factory`, a .pt2, a TorchScript file, an .onnx, a Hugging Face folder"
 
@@ -24,24 +25,40 @@ class Subject:
     example_inputs: Any = None
     dynamic_shapes: Any = None
     data: Any = None
+    preprocess: Any = None
+    """Raw inputs to the module's own: `example_inputs` are raw then, and the file takes raw inputs too (a pipeline apart)."""
     name: str = ""
     onnx: Path | None = None
     """Set instead of `module` when the reference is itself an ONNX file."""
     origin: str = ""
     """The words that load it again, for the line that replays a case; empty for a module in memory."""
+    raw: Any = field(default=None, repr=False)
+    """The raw example, where the preprocessing is verified beside the file instead of inside of it."""
     args: tuple[Any, ...] = field(default=(), repr=False)
     kwargs: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
-def load(source: Any, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None) -> Subject:
-    """A subject from any of the forms; what the caller passes wins over what the factory returned."""
+def load(source: Any, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None, require_example: bool = True,
+         inside: bool = True, otherwise: Callable[[], Any] | None = None) -> Subject:
+    """A subject from any of the forms; what the caller passes wins over what the factory returned.
+
+    `inside` says whether its preprocessing, if it has one, is a part of the module; `otherwise` makes an example for
+    TorchScript, which can't be handed one from the command line.
+    """
     found = _load(source)
     example = found.example_inputs if example_inputs is None else example_inputs
-    if found.onnx is None and example is None:
+    if example is None and otherwise is not None and type(found.module).__name__.endswith("ScriptModule"):
+        example = otherwise()
+    if found.onnx is None and example is None and require_example:
         raise SubjectError("no-example", f"`{found.name}` needs example inputs to be called with", where=found.origin,
                            help="pass example_inputs, or let the factory return (module, example_inputs)")
+    module, raw = found.module, None
+    if found.preprocess is not None and inside:
+        module = found.module if example is None else compose(found.module, found.preprocess)
+    elif found.preprocess is not None:
+        raw, example = example, found.preprocess(*arguments(example)[0], **arguments(example)[1])
     args, kwargs = arguments(example) if found.onnx is None else _as_given(example)
-    return Subject(module=found.module, example_inputs=example, name=found.name, onnx=found.onnx, origin=found.origin, args=args, kwargs=kwargs,
+    return Subject(module=module, example_inputs=example, preprocess=None if inside else found.preprocess, raw=raw, name=found.name, onnx=found.onnx, origin=found.origin, args=args, kwargs=kwargs,
                    dynamic_shapes=found.dynamic_shapes if dynamic_shapes is None else dynamic_shapes, data=found.data if data is None else data)
 
 
@@ -97,13 +114,19 @@ def _load(source: Any) -> Subject:
     raise SubjectError("unknown-subject", f"`{text}` is not something onnxproof can load", help=f"give {_FORMS}")
 
 
-def _factory(text: str) -> Subject:
+def function(text: str) -> Any:
+    """What `file.py:name` or `package.module:name` names, not called."""
     place, _, name = text.rpartition(":")
     module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place, text)
-    factory = getattr(module, name, None)
-    if factory is None:
+    found = getattr(module, name, None)
+    if found is None:
         public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_") and getattr(v, "__module__", "") == module.__name__]
         raise SubjectError("no-factory", f"`{place}` has no `{name}`", where=text, notes=[f"it defines {', '.join(public) or 'nothing callable'}"])
+    return found
+
+
+def _factory(text: str) -> Subject:
+    factory, name = function(text), text.rpartition(":")[2]
     try:
         built = factory() if callable(factory) and not _is_module(factory) else factory
     except Exception as why:  # the user's own code: whatever it raises is told in its words
@@ -115,7 +138,7 @@ def _factory(text: str) -> Subject:
 def _from_factory(built: Any, name: str, origin: str) -> Subject:
     if isinstance(built, Subject):
         return Subject(module=built.module, example_inputs=built.example_inputs, dynamic_shapes=built.dynamic_shapes, data=built.data,
-                       name=built.name or name, onnx=built.onnx, origin=origin)
+                       preprocess=built.preprocess, name=built.name or name, onnx=built.onnx, origin=origin)
     if isinstance(built, tuple) and len(built) == 2 and _is_module(built[0]):
         return Subject(module=built[0], example_inputs=built[1], name=name, origin=origin)
     if _is_module(built):

@@ -142,7 +142,7 @@ class Trial:
         """Say in which odd domain the difference lives, if in one; otherwise leave it to count."""
         if case.domain is Domain.EMPTY or (gap.status is Status.SHAPE and base.reference[place].size == 0):
             return replace(gap, domain=Domain.EMPTY)
-        if gap.lost and base.undecided_infinities(place):
+        if (gap.lost or self._half is not None) and base.undecided_infinities(place):  # a half file is not to be blamed where half itself ends
             return replace(gap, domain=Domain.INF)
         if case.domain is not None and not (gap.lost and case.domain is Domain.NAN and base.all_finite()):
             return replace(gap, domain=case.domain)

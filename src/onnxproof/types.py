@@ -332,6 +332,84 @@ class CalibrationRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """What an export may be asked for, beside the module and its example inputs."""
+
+    dynamic: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    """Dims that must vary, with the names you give them; all other dims are still found out."""
+    static: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Dims that must not vary."""
+    ranges: Mapping[str, tuple[int | None, int | None]] = field(default_factory=dict)
+    """Sizes that a named dim will ever have."""
+    opset: int | None = None
+    precision: str | None = None
+    """`fp16` or `bf16`; nodes that can't bear it stay in float32."""
+    external_data: bool | None = None
+    """None decides by size."""
+    input_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
+    optimize: str | None = None
+    """`onnxslim` or `onnxscript`, verified against the unoptimised file."""
+    pipeline: Any = None
+    """The preprocessing that deployment will use: a callable, or `deploy.py:preprocess`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guard:
+    """Something the exporter assumed about sizes, and the line of Python that made it assume so."""
+
+    text: str
+    """In terms of the dims' names: `batch <= 3`."""
+    dims: tuple[str, ...] = ()
+    source: Source | None = None
+    tested: str = ""
+    """What became of it when a size inside and one outside were tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportedDim:
+    """One dim of one input: open under a name, or fixed for a reason."""
+
+    input: str
+    axis: int
+    size: int
+    """In the example."""
+    name: str = ""
+    """Empty when the dim is fixed; `past + sequence` when it follows from others."""
+    minimum: int = 0
+    maximum: int | None = None
+    promised: bool = False
+    """True when the user gave the range; False when tracing assumed it."""
+    reason: str = ""
+    """Why it is fixed."""
+    baked: bool = False
+    """True when the module itself takes other sizes: the export crippled it."""
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One way to export that was tried."""
+
+    name: str
+    worked: bool
+    what: str
+    """What it does, or why it failed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRecord:
+    """How a file was exported: its dims, what was assumed, what was chosen, what was tried."""
+
+    dims: tuple[ExportedDim, ...] = ()
+    guards: tuple[Guard, ...] = ()
+    attempts: tuple[Attempt, ...] = ()
+    warnings: tuple[str, ...] = ()
+    choices: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """How gaps become a verdict: data, so that a stored proof can be judged again under another one."""
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from onnxproof.cases._space import Array, Role, Slot, Space, is_float
+from onnxproof.cases._space import Array, Role, Slot, Space, evaluate, is_float
 from onnxproof.onnxfile import OnnxFile, constants, row_marks
 from onnxproof.types import Case, Domain, InputInfo, Signature
 
@@ -22,7 +22,14 @@ def make_space(signature: Signature, example: Mapping[str, Array], file: OnnxFil
     slots = tuple(_slot(info, example[info.name], tables.get(info.onnx_name or "", {}), signature, file, parameter) for info in signature.inputs)
     pool = [float(v) for array in constants(file).values() if array.size <= 16 and array.dtype.kind in "fiu" for v in array.reshape(-1)]
     finite = tuple(dict.fromkeys(v for v in pool if np.isfinite(v)))
-    return Space(signature=signature, slots=slots, seed=seed, constants=finite, domains=domains, data=data)
+    return Space(signature=signature, slots=slots, seed=seed, constants=finite, domains=domains, data=data, relations=_said(signature))
+
+
+def _said(signature: Signature) -> dict[str, str]:
+    """Dims that the file itself says follow from others, where that holds for the example."""
+    sizes = {dim.name: dim.example for dim in signature.dims}
+    known = {dim.name: dim.derived for dim in signature.dims if dim.derived and set(dim.derived.split()) <= {*sizes, "+", "-"}}
+    return {name: words for name, words in known.items() if evaluate(words, sizes) == sizes[name]}
 
 
 def _slot(info: InputInfo, example: Array, tables: Mapping[str, int], signature: Signature, file: OnnxFile, parameter: Callable[[str], Array | None]) -> Slot:

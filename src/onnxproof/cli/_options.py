@@ -43,6 +43,8 @@ NoiseLimit = Annotated[float | None, typer.Option(
 Only = Annotated[list[str] | None, typer.Option("--case", metavar="NAME", help="Run this case only; may be repeated.")]
 Dynamic = Annotated[list[str] | None, typer.Option(
     "--dynamic", metavar="x:0=batch,x:1=seq", help="Dims that may vary: input, axis and a name; may be repeated.")]
+Static = Annotated[list[str] | None, typer.Option("--static", metavar="x:1,y:0", help="Dims that must stay as they are in the example; may be repeated.")]
+Ranges = Annotated[list[str] | None, typer.Option("--dim", metavar="seq=1..512", help="Sizes that a named dim will ever have; may be repeated.")]
 NoExplain = Annotated[bool, typer.Option("--no-explain", help="Don't look for the node and the cause.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show Python's traceback of an error.")]
 
@@ -188,13 +190,47 @@ def dynamic_shapes(words: list[str] | None) -> dict[str, dict[int, str]] | None:
     {'x': {0: 'batch', 1: 'seq'}, 'mask': {0: 'batch'}}
     """
     found: dict[str, dict[int, str]] = {}
-    for word in ",".join(words or ()).split(","):
-        if not word.strip():
-            continue
-        place, _, name = word.strip().partition("=")
+    for word in _words(words):
+        place, _, name = word.partition("=")
         tensor, _, axis = place.rpartition(":")
         if not tensor or not axis.isdigit() or not name.isidentifier():
-            raise UsageError("bad-dynamic", f"`--dynamic {word.strip()}` can't be understood",
+            raise UsageError("bad-dynamic", f"`--dynamic {word}` can't be understood",
                              help="write input:axis=name, such as `--dynamic x:0=batch,x:1=seq`")
         found.setdefault(tensor, {})[int(axis)] = name
     return found or None
+
+
+def static_dims(words: list[str] | None) -> dict[str, tuple[int, ...]]:
+    """`x:1,y:0` by input.
+
+    >>> static_dims(["x:1,y:0", "x:2"])
+    {'x': (1, 2), 'y': (0,)}
+    """
+    found: dict[str, tuple[int, ...]] = {}
+    for word in _words(words):
+        tensor, _, axis = word.rpartition(":")
+        if not tensor or not axis.isdigit():
+            raise UsageError("bad-static", f"`--static {word}` can't be understood", help="write input:axis, such as `--static x:1`")
+        found[tensor] = (*found.get(tensor, ()), int(axis))
+    return found
+
+
+def dim_ranges(words: list[str] | None) -> dict[str, tuple[int | None, int | None]]:
+    """`seq=1..512` by the dim's name; either end may be left out.
+
+    >>> dim_ranges(["seq=1..512", "batch=..8"])
+    {'seq': (1, 512), 'batch': (None, 8)}
+    """
+    found: dict[str, tuple[int | None, int | None]] = {}
+    for word in _words(words):
+        name, _, sizes = word.partition("=")
+        low, dots, high = sizes.partition("..")
+        ends = [int(end) if end else None for end in (low, high)] if dots and all(end.isdigit() or not end for end in (low, high)) else []
+        if not name.isidentifier() or not ends or (ends[0] or 0) > (ends[1] if ends[1] is not None else 1 << 62):
+            raise UsageError("bad-dim", f"`--dim {word}` can't be understood", help="write name=from..to, such as `--dim seq=1..512`")
+        found[name] = (ends[0], ends[1])
+    return found
+
+
+def _words(words: list[str] | None) -> list[str]:
+    return [word.strip() for word in ",".join(words or ()).split(",") if word.strip()]

@@ -7,6 +7,7 @@ import typer
 from onnxproof.cli import _options as option
 from onnxproof.cli._deliver import Delivery, deliver
 from onnxproof.cli._progress import Report
+from onnxproof.types import ExportOptions
 
 if TYPE_CHECKING:
     from onnxproof.proof import Proof
@@ -22,16 +23,31 @@ def command(
     where: Delivery,
     opset: Annotated[int | None, typer.Option("--opset", help="The opset of the file. [default: torch's own]")] = None,
     dynamic: option.Dynamic = None,
+    static: option.Static = None,
+    dim: option.Ranges = None,
+    precision: Annotated[str | None, typer.Option("--precision", metavar="fp16|bf16", help="Half precision; nodes that can't bear it stay in float32.")] = None,
+    external_data: Annotated[bool | None, typer.Option("--external-data/--no-external-data", help="Weights in a file of their own. [default: above 2 GB]")] = None,
+    input_names: Annotated[str | None, typer.Option("--input-names", metavar="A,B", help="Names for the file's inputs, in the order of `forward`.")] = None,
+    output_names: Annotated[str | None, typer.Option("--output-names", metavar="A,B", help="Names for its outputs. [default: dict keys and field names]")] = None,
+    optimize: Annotated[str | None, typer.Option("--optimize", metavar="onnxslim|onnxscript", help="Shrink the graph with a tool; verified against the file before.")] = None,
+    pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="deploy.py:preprocess", help="The preprocessing of the deployment, verified from raw inputs on.")] = None,
     no_explain: option.NoExplain = False,
 ) -> int:
     """`onnxproof.export` from the command line."""
-    policy, arguments, lock, shapes = judging.policy(), running.arguments(), lock.checked(), option.dynamic_shapes(dynamic)
+    policy, arguments, lock = judging.policy(), running.arguments(), lock.checked()
+    wanted = ExportOptions(dynamic=option.dynamic_shapes(dynamic) or {}, static=option.static_dims(static), ranges=option.dim_ranges(dim), opset=opset,
+                           precision=precision, external_data=external_data, input_names=_names(input_names), output_names=_names(output_names),
+                           optimize=optimize, pipeline=pipeline)
 
     def run(report: Report | None) -> "Proof":
         from onnxproof.exporter import export
 
-        proof = export(subject, None, output, dynamic_shapes=shapes, opset=opset, policy=policy, explain=not no_explain, progress=report,
-                       profile=option.profiled(lock, where.html), **arguments)
+        proof = export(subject, None, output, options=wanted, policy=policy, explain=not no_explain, progress=report, profile=option.profiled(lock, where.html),
+                       **arguments)
         return lock.apply(proof)
 
     return deliver(run, where)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",")) if text else ()

@@ -120,6 +120,11 @@ def _array(value: Any) -> Array:
     return np.array(to_numpy(value))
 
 
+def example_for(path: Path) -> tuple[Array, ...]:
+    """Inputs that fit a file, in its order: for a reference that comes without an example."""
+    return tuple(_made(onnxfile.read(path)).values())
+
+
 def _made(file: onnxfile.OnnxFile) -> dict[str, Array]:
     """Inputs that fit the file: normal floats, ids within their tables, masks that hide nothing."""
     rng, tables = np.random.default_rng(0), lookups(file)

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onnxproof.proof import Proof
-from onnxproof.report import crosscheck
+from onnxproof.report import crosscheck, export_table
 from onnxproof.report.plain import ratio, short, visible
 from onnxproof.report.rows import Row, facts, numbers, place, rows
 from onnxproof.types import Location, Verdict
@@ -36,6 +36,8 @@ def console(*, stderr: bool = False) -> Console:
 
 def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
     """Print the whole report."""
+    if proof.export is not None:
+        export_table.show(proof.export, out)
     _headline(proof, out)
     if proof.gaps:
         out.print(_safe("  " + " · ".join(facts(proof))), style="dim")

@@ -1,0 +1,78 @@
+"""What the user may choose about the file: checked before the export, carried out after it."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from onnxproof.backends.torch import to_numpy
+from onnxproof.errors import ExportError, UsageError
+from onnxproof.exporting import opset as opsets
+from onnxproof.exporting import optimising, precision
+from onnxproof.exporting.example import Example
+from onnxproof.types import ExportOptions, Finding
+
+
+def check(options: ExportOptions, example: Example, backends: Sequence[str]) -> None:
+    """Better now than after a minute of work."""
+    opsets.check(options.opset, backends)
+    precision.check(options.precision)
+    optimising.check(options.optimize)
+    _names("--input-names", options.input_names, list(example.tensors))
+    _names("--output-names", options.output_names, None)
+
+
+def _names(option: str, given: Sequence[str], known: Sequence[str] | None) -> None:
+    if known is not None and given and len(given) != len(known):
+        raise UsageError("names", f"`{option}` gives {len(given)} names for {len(known)} tensors", notes=[f"they are {', '.join(known)}"])
+    twice = sorted({name for name in given if given.count(name) > 1} if isinstance(given, list | tuple) else set())
+    if twice:
+        raise UsageError("names", f"`{option}` gives the name `{twice[0]}` twice")
+
+
+def opset(options: ExportOptions, backends: Sequence[str]) -> int | None:
+    """The opset asked for; else torch's own, lowered where a chosen runtime can't read it, and None where torch may choose."""
+    if options.opset is not None:
+        return options.opset
+    from torch.onnx import _constants
+
+    usual = int(getattr(_constants, "ONNX_DEFAULT_OPSET", 0))
+    lowered = opsets.choose(usual, backends) if usual else 0
+    return lowered if lowered < usual else None
+
+
+def apply(path: Path, options: ExportOptions, example: Example) -> tuple[dict[str, str], list[Finding]]:
+    """Optimise, then lower the precision; what was done, and what was refused."""
+    chosen: dict[str, str] = {}
+    findings: list[Finding] = []
+    if options.optimize is not None:
+        chosen["optimised"], findings = optimising.optimise(path, options.optimize)
+    if options.precision is not None:
+        chosen["precision"] = _lowered(path, options.precision, example)
+    written = onnx.load(path, load_external_data=False)
+    found = next((entry.version for entry in written.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    chosen["opset"] = str(found)
+    if options.opset is not None and found != options.opset:
+        findings.append(Finding(code="opset-kept", what=f"opset {options.opset} was asked for, and the file has {found}: torch could not convert it",
+                                help=f"take {found}, or rewrite what the older opset lacks"))
+    return chosen, findings
+
+
+def _lowered(path: Path, kind: str, example: Example) -> str:
+    try:
+        return precision.lower(path, kind, _feeds(path, example)).words(kind)
+    except Exception as why:  # the converter and the runtime raise classes of their own
+        raise ExportError("precision-failed", f"the file can't be lowered to {kind}: {type(why).__name__}: {str(why)[:300]}", where=str(path),
+                          notes=["the float32 file is kept as it was exported"], help="export without --precision, or convert it with a tool of your own and `onnxproof verify` it") from why
+
+
+def _feeds(path: Path, example: Example) -> list[dict[str, Any]]:
+    """The example, as the file's inputs are called; its float values also larger, which is where half precision ends first."""
+    ports = [port.name for port in onnx.load(path, load_external_data=False).graph.input]
+    arrays = [to_numpy(tensor) for tensor in example.tensors.values()]
+    if len(ports) != len(arrays):
+        by_name = {name.replace(".", "_"): array for name, array in zip(example.tensors, arrays, strict=True)}
+        arrays = [by_name[port] for port in ports]
+    larger = [array * array.dtype.type(4) if array.dtype.kind == "f" else array for array in arrays]
+    return [dict(zip(ports, values, strict=True)) for values in (arrays, larger)]

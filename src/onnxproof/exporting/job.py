@@ -1,0 +1,98 @@
+"""One export: what is asked for, and the standard way from the module to a translated program."""
+
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from onnxproof.backends._keeper import Keeper
+from onnxproof.exporting import translate
+from onnxproof.exporting.capture import Captured, capture, of_torch
+from onnxproof.exporting.dims import Dims, Wishes, settle
+from onnxproof.exporting.example import Example, Place, enlarge_ones
+from onnxproof.exporting.guards import Assumed, collect, holds
+from onnxproof.subject import Subject
+from onnxproof.types import ExportedDim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What is to be exported, and how the user wants it."""
+
+    found: Subject
+    example: Example
+    wishes: Wishes
+    opset: int | None = None
+    input_names: Sequence[str] = ()
+    output_names: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A model that is ready to be written: torch's ONNX program, or a file that the TorchScript exporter wrote."""
+
+    program: Any = None
+    file: Path | None = None
+    captured: Captured | None = None
+    dims: Dims = field(default_factory=lambda: Dims(rows=(), names={}))
+    assumed: Sequence[Assumed] = ()
+
+    @property
+    def rows(self) -> tuple[ExportedDim, ...]:
+        """One row a dim."""
+        return self.dims.rows
+
+    def save(self, path: Path, metadata: Mapping[str, str], *, weight: int, external: bool | None) -> bool:
+        """Write it; says whether the weights went into a file of their own."""
+        if self.program is not None:
+            return translate.save(self.program, path, metadata, weight=weight, external=external)
+        import onnx
+
+        assert self.file is not None
+        model = onnx.load(self.file)
+        onnx.helper.set_model_props(model, {**{prop.key: prop.value for prop in model.metadata_props}, **metadata})
+        onnx.save(model, path, save_as_external_data=bool(external), location=f"{path.name}.data")
+        shutil.rmtree(self.file.parent, ignore_errors=True)
+        return bool(external)
+
+
+def standard(job: Job, *, strict: bool = False, prepare: Callable[[Any], Any] | None = None, table: Mapping[Any, Any] | None = None) -> Made:
+    """Capture, settle the dims, translate; `prepare` may rewrite the captured program in between."""
+    start = time.monotonic()
+    with Keeper(job.found.module), torch.no_grad():
+        captured = _captured(job, strict=strict)
+        seconds = time.monotonic() - start
+        dims = settle(captured, job.example, job.wishes, subject=job.found.name, seconds=seconds)
+        assumed = collect(captured, dims)
+        with of_torch(captured.program):
+            program = prepare(captured.program) if prepare else captured.program
+        names = job.output_names or translate.output_names(captured.program, list(job.example.tensors))
+        with of_torch(captured.program):
+            made = translate.translate(program, opset=job.opset, input_names=job.input_names, output_names=names, table=table)
+    translate.rename_dims(made.model, {str(symbol): name for symbol, name in dims.written.items()})
+    return Made(program=made, captured=captured, dims=dims, assumed=assumed)
+
+
+def _captured(job: Job, *, strict: bool) -> Captured:
+    """Dims of size 0 and 1 are enlarged for the capture, unless what is assumed then does not hold for the example itself."""
+    opened = job.wishes.opened(job.example)
+    fixed = [place for place in job.example.places() if place not in opened]
+    larger = enlarge_ones(job.example, fixed)
+    captured = capture(job.found.module, job.example, open_dims=_without_ones(opened, job, larger), sizes=larger, strict=strict)
+    if larger and not _covers_example(captured, job.example):
+        captured = capture(job.found.module, job.example, open_dims=_without_ones(opened, job, {}), sizes={}, strict=strict)
+    return captured
+
+
+def _without_ones(opened: Mapping[Place, Any], job: Job, larger: Mapping[Place, int]) -> dict[Place, Any]:
+    """A dim of size 0 or 1 that could not be enlarged stays fixed, since torch takes it for one that is broadcast."""
+    return {place: limits for place, limits in opened.items() if place in larger or job.example.size(place) > 1}
+
+
+def _covers_example(captured: Captured, example: Example) -> bool:
+    sizes = {symbol: example.size(place) for symbol, place in captured.symbols.items()}
+    return all(holds(assumption.expression, {s: sizes[s] for s in assumption.expression.free_symbols if s in sizes}) for assumption in captured.assumptions)
