@@ -19,6 +19,7 @@ from onnxproof.cases._space import Space
 from onnxproof.decisions import Watch
 from onnxproof.errors import BackendError, InputError, ModelError, OnnxproofError
 from onnxproof.execute import Candidate, Clock
+from onnxproof.fidelity import open_fidelity
 from onnxproof.oracles import Oracle, open_oracle
 from onnxproof.proof import Proof
 from onnxproof.trial import ReferenceRefused, Trial
@@ -157,8 +158,9 @@ class Run:
         space = _learn.make_space(self.signature, self.oracle.example(), self.file, seed=self.seed, domains=self.policy.domains, data=stream)
         space = _learn.learn_dims(space, self._accepts)
         self.signature = _learn.describe_dims(space)
+        quantized = open_fidelity(self.subject, self.oracle, self.file, self.signature, self.clock)
         trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed,
-                      op_types=self.file.op_types)
+                      op_types=self.file.op_types, fidelity=quantized)
         watch = Watch(self.file, self.signature, self.clock)
         for case in self._chosen(self._planned(space, watch)):
             if self._stop():

@@ -1,0 +1,151 @@
+"""What one pass over the data leaves of a tensor: mergeable, and of one size however long the pass was.
+
+Extremes are exact, over all and for each channel. The distribution is a histogram whose bins are aligned to multiples of a power
+of two: when a value lies outside, neighbouring bins are joined, so that two histograms of one tensor can always be merged. Large tensors
+enter the histogram by every n-th element, each counted n times; the first element moves from batch to batch.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+BINS = 2048
+SAMPLED = 8192
+"""Elements of one batch that enter the histogram: with thousands of them in every batch, more change no range (and cost time)."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Histogram:
+    """Counts on a grid of `width`; `first` is the place of the first bin, in widths from zero."""
+
+    width: float = 0.0
+    first: int = 0
+    counts: Array = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def add(self, values: Array, weight: int, low: float, high: float) -> None:
+        """Count values between `low` and `high`, each `weight` times."""
+        self._make_room(low, high)
+        places = np.floor(values * (1.0 / self.width)).astype(np.int64) - self.first
+        np.clip(places, 0, BINS - 1, out=places)
+        self.counts += np.bincount(places, minlength=BINS) * weight
+
+    def merge(self, other: "Histogram") -> None:
+        """Take the counts of another histogram of the same tensor."""
+        if not other.counts.size:
+            return
+        used = np.flatnonzero(other.counts)
+        edges = (other.first + used) * other.width
+        self._make_room(float(edges[0]), float(edges[-1]), least=other.width)
+        places = np.floor((edges + other.width / 2) / self.width).astype(np.int64) - self.first
+        np.add.at(self.counts, np.clip(places, 0, BINS - 1), other.counts[used])
+
+    @property
+    def centres(self) -> Array:
+        """The middle of each bin."""
+        return (self.first + np.arange(self.counts.size) + 0.5) * self.width
+
+    def _make_room(self, low: float, high: float, least: float = 0.0) -> None:
+        """Let the grid reach from `low` to `high`: wider bins where they must be, a shifted window where that is enough."""
+        if not self.counts.size:
+            reach = max(high - low, abs(high) * 1e-6, 1e-30)
+            self.width, self.counts = max(2.0 ** math.ceil(math.log2(reach / (BINS // 2))), least), np.zeros(BINS, np.int64)
+            self.first = math.floor((low + high) / 2 / self.width) - BINS // 2
+        used = np.flatnonzero(self.counts)
+        bottom = min(low, (self.first + int(used[0])) * self.width) if used.size else low
+        top = max(high, (self.first + int(used[-1]) + 0.5) * self.width) if used.size else high
+        while math.floor(top / self.width) - math.floor(bottom / self.width) >= BINS or self.width < least:
+            self._regrid(self.width * 2, math.floor(self.first / 2))
+        if not self.first <= math.floor(bottom / self.width) <= math.floor(top / self.width) < self.first + BINS:
+            middle = (math.floor(bottom / self.width) + math.floor(top / self.width)) // 2
+            self._regrid(self.width, middle - BINS // 2)
+
+    def _regrid(self, width: float, first: int) -> None:
+        used = np.flatnonzero(self.counts)
+        ratio = round(width / self.width)
+        places = (self.first + used) // ratio - first
+        counts = np.zeros(BINS, np.int64)
+        np.add.at(counts, np.clip(places, 0, BINS - 1), self.counts[used])
+        self.width, self.first, self.counts = width, first, counts
+
+
+@dataclass(slots=True, kw_only=True)
+class Statistics:
+    """One tensor over all batches so far."""
+
+    axis: int | None = None
+    """The channels' axis, where the tensor has channels that matter."""
+    count: int = 0
+    low: float = math.inf
+    high: float = -math.inf
+    total: float = 0.0
+    squares: float = 0.0
+    sampled: int = 0
+    channel_low: Array | None = None
+    channel_high: Array | None = None
+    histogram: Histogram = field(default_factory=Histogram)
+    broken: str = ""
+    """The first sample in which the tensor was not finite."""
+
+    def update(self, array: Array, sample: str, turn: int = 0) -> None:
+        """Take one batch; a batch that is not finite is remembered by its name and left out."""
+        if array.size == 0:
+            return
+        low, high = self._extremes(array)
+        if not (math.isfinite(low) and math.isfinite(high)):
+            self.broken = self.broken or sample
+            return
+        self.low, self.high, self.count = min(self.low, low), max(self.high, high), self.count + array.size
+        flat = array.reshape(-1)
+        stride = max(1, flat.size // SAMPLED)
+        picked = flat[turn % stride :: stride].astype(np.float64)
+        self.total, self.squares, self.sampled = self.total + float(picked.sum()), self.squares + float((picked * picked).sum()), self.sampled + picked.size
+        self.histogram.add(picked, stride, low, high)
+
+    def merge(self, other: "Statistics") -> None:
+        """Take the statistics of other batches of the same tensor."""
+        self.low, self.high, self.count = min(self.low, other.low), max(self.high, other.high), self.count + other.count
+        self.total, self.squares, self.sampled = self.total + other.total, self.squares + other.squares, self.sampled + other.sampled
+        self._channels(other.channel_low, other.channel_high)
+        self.histogram.merge(other.histogram)
+        self.broken = self.broken or other.broken
+
+    @property
+    def mean(self) -> float:
+        """The mean, from the elements that entered the histogram."""
+        return self.total / self.sampled if self.sampled else 0.0
+
+    @property
+    def rms(self) -> float:
+        """The root of the mean square, from the same."""
+        return math.sqrt(self.squares / self.sampled) if self.sampled else 0.0
+
+    def beyond(self, low: float, high: float) -> float:
+        """The share of values outside a range."""
+        h = self.histogram
+        if not h.counts.size or not h.counts.sum():
+            return 0.0
+        outside = (h.centres < low - h.width) | (h.centres > high + h.width)
+        return float(h.counts[outside].sum() / h.counts.sum())
+
+    def _extremes(self, array: Array) -> tuple[float, float]:
+        """Exact, over all; kept for each channel on the way."""
+        if self.axis is None or array.ndim < 2:
+            return float(array.min()), float(array.max())
+        axes = tuple(axis for axis in range(array.ndim) if axis != self.axis % array.ndim)
+        lows, highs = array.min(axes), array.max(axes)
+        if np.isfinite(lows).all() and np.isfinite(highs).all():
+            self._channels(lows.astype(np.float64), highs.astype(np.float64))
+        return float(lows.min()), float(highs.max())
+
+    def _channels(self, lows: Array | None, highs: Array | None) -> None:
+        if lows is None or highs is None:
+            return
+        if self.channel_low is None or self.channel_high is None:
+            self.channel_low, self.channel_high = lows.copy(), highs.copy()
+        elif self.channel_low.shape == lows.shape:
+            self.channel_low, self.channel_high = np.minimum(self.channel_low, lows), np.maximum(self.channel_high, highs)
+        else:  # a dim that varies is no channel
+            self.axis = self.channel_low = self.channel_high = None
