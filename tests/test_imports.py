@@ -14,7 +14,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "onnxproof"
 ORDER = (
     {"types", "errors"}, {"nest"}, {"onnxfile"}, {"compare"}, {"judge"}, {"backends"}, {"cases"}, {"execute"}, {"decisions"}, {"subject", "signature", "data"}, {"oracles"},
-    {"trial"}, {"proof"}, {"prove"}, {"exporter"}, {"locate"}, {"causes"}, {"diagnose"}, {"remedy"}, {"report"}, {"demo"}, {"testing"}, {"cli"},
+    {"fidelity"}, {"trial"}, {"proof"}, {"prove"}, {"exporter"}, {"quantizing"}, {"locate"}, {"causes"}, {"diagnose"}, {"remedy"}, {"report"}, {"demo"}, {"testing"}, {"cli"},
 )
 """The flow of DESIGN: a part may import itself and what stands before it. Parts in one set don't know each other, but errors and types do no harm."""
 DOORS = {

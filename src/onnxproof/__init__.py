@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 _WHERE = {
     "verify": "prove", "diff": "prove", "Progress": "prove",
     "export": "exporter",
+    "quantize": "quantizing", "Budget": "quantizing", "Quantized": "quantizing",
     "Proof": "proof",
     "Subject": "subject",
     "Case": "types", "Cause": "types", "Domain": "types", "Finding": "types", "Fix": "types", "Gap": "types", "Location": "types", "Note": "types",
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from onnxproof.exporter import export
     from onnxproof.proof import Proof
     from onnxproof.prove import Progress, diff, verify
+    from onnxproof.quantizing import Budget, Quantized, quantize
     from onnxproof.subject import Subject
     from onnxproof.types import Case, Cause, Domain, Finding, Fix, Gap, Location, Note, Policy, Signature, Source, Stage, Verdict
 

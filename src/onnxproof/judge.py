@@ -53,9 +53,9 @@ def judge_gap(gap: Gap, policy: Policy) -> Verdict:
 def quality(gaps: Sequence[Gap], policy: Policy) -> Verdict:
     """Whether a quantized graph still says what the reference says: the energies of all its ordinary cases together, by output and backend.
 
-    The user's own data is asked where there is some. Anything that is not ordinary lies beyond the graph's ranges, and says nothing here.
+    The user's own data is asked, or else the example inputs. Whatever was made up lies beyond the graph's ranges, and says nothing here.
     """
-    asked = [gap for gap in gaps if gap.ordinary and gap.sqnr_db is not None and gap.domain is None]
+    asked = [gap for gap in gaps if _asked(gap)]
     asked = [gap for gap in asked if gap.group == "data"] or asked
     worst = Verdict.FAITHFUL
     for key in {(gap.backend, gap.output) for gap in asked}:
@@ -64,6 +64,11 @@ def quality(gaps: Sequence[Gap], policy: Policy) -> Verdict:
         found = Verdict.DIVERGED if not level >= policy.diverged_db else Verdict.DRIFT if level < policy.drift_db or clipped > policy.clip_limit else Verdict.FAITHFUL
         worst = max(worst, found, key=_ORDER.index)
     return worst
+
+
+def _asked(gap: Gap) -> bool:
+    """True for what quality is judged by."""
+    return gap.ordinary and (gap.group == "data" or gap.case == "example") and gap.sqnr_db is not None and gap.domain is None
 
 
 def pooled_db(gaps: Sequence[Gap]) -> float:
@@ -76,7 +81,7 @@ def pooled_db(gaps: Sequence[Gap]) -> float:
 def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), findings: Iterable[Finding] = ()) -> Verdict:
     """The worst gap decides; nothing compared is VACUOUS."""
     verdicts = [judge_gap(gap, policy) for gap in gaps]
-    said = [v for v in verdicts if v is not Verdict.VACUOUS]
+    said: list[Verdict] = [v for v in verdicts if v is not Verdict.VACUOUS]
     if any(finding.counts for finding in findings):
         said.append(Verdict.DIVERGED)
     if notes and policy.strict_domains:
@@ -89,10 +94,10 @@ def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), fi
 def severity(gap: Gap, policy: Policy) -> tuple[int, float]:
     """A sort key: the worst gap has the largest."""
     verdict = judge_gap(gap, policy)
-    if gap.ordinary and verdict in _ORDER:
+    if _asked(gap) and verdict in _ORDER:
         verdict = max(verdict, quality([gap], policy), key=_ORDER.index)
     rank = _ORDER.index(verdict) if verdict in _ORDER else -1
     ratio = max(gap.noise_ratio / policy.noise_limit, gap.worst_ratio / policy.worst_limit)
     if gap.noise_kind is NoiseKind.SIMULATED:
-        ratio = max(gap.noise_ratio / policy.runtime_limit, 10 ** ((policy.drift_db - (gap.sqnr_db or 0.0)) / 20) if gap.ordinary else 0.0)
+        ratio = max(gap.noise_ratio / policy.runtime_limit, 10 ** ((policy.drift_db - (gap.sqnr_db or 0.0)) / 20) if _asked(gap) else 0.0)
     return rank, ratio if not math.isnan(ratio) else math.inf

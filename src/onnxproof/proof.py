@@ -8,7 +8,7 @@ from typing import Any
 
 from onnxproof import judge
 from onnxproof.errors import VerdictError
-from onnxproof.types import Case, Cause, Coverage, Dropped, Finding, Gap, Location, Note, Policy, Signature, Verdict
+from onnxproof.types import Case, Cause, Coverage, Dropped, Finding, Gap, Location, Note, Policy, Share, Signature, Verdict
 
 SCHEMA = "1"
 
@@ -26,6 +26,8 @@ class Proof:
     findings: tuple[Finding, ...] = ()
     location: Location | None = None
     causes: tuple[Cause, ...] = ()
+    waterfall: tuple[Share, ...] = ()
+    """Of a quantized candidate: where its error comes from, step by step."""
     signature: Signature
     policy: Policy
     coverage: Coverage = field(default_factory=Coverage)

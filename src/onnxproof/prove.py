@@ -97,6 +97,8 @@ class Run:
         self.subject, self.path, self.backends, self.policy = found, path, backends, policy
         self.budget_s, self.seed, self._only, self._progress = budget_s, seed, only, progress
         self._disabled = disabled_optimizers
+        self.calibration: Any = None
+        """The data that a quantized candidate was calibrated on, for whoever explains."""
         self.clock = Clock()
         self.file = onnxfile.read(path)
         self.gaps: list[Gap] = []

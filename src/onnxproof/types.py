@@ -294,6 +294,17 @@ class Cause:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """One step of the waterfall from a quantized model to float: what granting it recovers, on top of the steps before it."""
+
+    code: str
+    db: float
+    share: float
+    """Of the energy of the whole error; the shares of all steps add up to one."""
+    after_db: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """How gaps become a verdict: data, so that a stored proof can be judged again under another one."""
 

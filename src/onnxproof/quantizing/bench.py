@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -17,6 +17,9 @@ from onnxproof.quantizing.insert import Plan, insert
 from onnxproof.quantizing.observe import Observer
 from onnxproof.quantizing.ranges import Range, calibrator
 from onnxproof.quantizing.statistics import Statistics
+
+if TYPE_CHECKING:
+    from onnxproof.quantizing.journal import Journal
 
 Array = np.ndarray[Any, Any]
 Answers = list[list[Array]]
@@ -47,6 +50,8 @@ class Applied:
     ranges: Mapping[str, Range] | None = None
     changes_values: bool = False
     """True when inner values of the float graph are other ones now, so that their statistics must be taken again."""
+    required: bool = False
+    """True when it is kept whatever it costs here: it saves the answers on another machine."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +69,9 @@ class Bench:
     quantized: onnx.ModelProto = field(default_factory=onnx.ModelProto)
     """The graph as it is quantized now, for recipes that change it."""
     score: Score = field(default_factory=lambda: Score(sqnr_db=-math.inf, agreement=None))
+    journal: "Journal | None" = None
+    target: str = ""
+    """The CPU that will serve: avx2 or vnni; empty for this one."""
     tell: Callable[[str], None] = lambda what: None
     deadline: float = math.inf
     """On the monotonic clock: a search ends there with the best it has."""
@@ -85,10 +93,16 @@ class Bench:
 
     def judged(self, model: onnx.ModelProto) -> Score:
         """Score a graph on the kept samples; one that the runtime refuses scores nothing."""
+        key, known = self.journal.recall(model) if self.journal is not None else ("", None)
+        if known is not None:
+            return known
         try:
-            return compare(self.answers, answers(model, self.samples))
+            found = compare(self.answers, answers(model, self.samples))
         except OnnxproofError:
-            return Score(sqnr_db=-math.inf, agreement=None)
+            found = Score(sqnr_db=-math.inf, agreement=None)
+        if self.journal is not None:
+            self.journal.write(key, found)
+        return found
 
     def settle(self) -> "Bench":
         """Quantize by the plan as it stands, and score."""

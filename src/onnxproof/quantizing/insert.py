@@ -88,7 +88,7 @@ def insert(model: onnx.ModelProto, ranges: Mapping[str, Range], plan: Plan) -> I
                             sorted({node.op_type for node in index.model.graph.node if node.name in wanted}), extra).quantize_model()
     finally:
         log.setLevel(level)
-    _float(made, plan.float_outputs)
+    _float(made, plan.float_outputs, index)
     return Inserted(model=made, left=left)
 
 
@@ -146,8 +146,10 @@ def _raised(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     return onnx.shape_inference.infer_shapes(raised)
 
 
-def _float(model: onnx.ModelProto, values: frozenset[str]) -> None:
-    """Take the Q/DQ pair behind these values out, and let their readers read them as they are."""
+def _float(model: onnx.ModelProto, values: frozenset[str], plain: Index) -> None:
+    """Take the Q/DQ pair behind these values out; where the quantizer made a ReLU part of it, the ReLU stays, and where a Clip, the pair."""
     from onnxproof.quantizing.surgery import bypass
 
-    bypass(model, values)
+    makers = {name: node.op_type for node in model.graph.node for name in node.output}
+    folded = {name: plain.makers[name].op_type for name in values if name in plain.makers and plain.makers[name].op_type != makers.get(name)}
+    bypass(model, {name for name in values if folded.get(name, "Relu") == "Relu"}, {name for name, kind in folded.items() if kind == "Relu"})

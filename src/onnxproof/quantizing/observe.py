@@ -129,8 +129,8 @@ def _take(state: Pass, observer: Observer, label: str, batch: Mapping[str, Array
 
 
 def _rows(array: Array) -> str:
-    rows = np.flatnonzero(~np.isfinite(array.reshape(array.shape[0], -1)).all(1)) if array.ndim else []
-    return f" row {int(rows[0])}" if len(rows) else ""
+    rows = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1)) if array.ndim else np.zeros(0, np.int64)
+    return f" row {int(rows[0])}" if rows.size else ""
 
 
 def save(state: Pass, path: Path) -> None:
@@ -144,7 +144,7 @@ def save(state: Pass, path: Path) -> None:
             key = f"{part}{place}"
             about[part][name] = {"key": key, "axis": s.axis, "count": s.count, "low": s.low, "high": s.high, "total": s.total, "squares": s.squares,
                                  "sampled": s.sampled, "broken": s.broken, "width": s.histogram.width, "first": s.histogram.first}
-            arrays[f"{key}.counts"] = s.histogram.counts
+            arrays[f"{key}.counts"], arrays[f"{key}.octaves"] = s.histogram.counts, s.octaves
             if s.channel_low is not None and s.channel_high is not None:
                 arrays[f"{key}.low"], arrays[f"{key}.high"] = s.channel_low, s.channel_high
     buffer = io.BytesIO()
@@ -172,5 +172,5 @@ def _load(path: Path | None, model_hash: str) -> Pass | None:
         for name, s in about[part].items():
             key = s.pop("key")
             histogram = Histogram(width=s.pop("width"), first=s.pop("first"), counts=arrays[f"{key}.counts"])
-            getattr(state, part)[name] = Statistics(histogram=histogram, channel_low=arrays.get(f"{key}.low"), channel_high=arrays.get(f"{key}.high"), **s)
+            getattr(state, part)[name] = Statistics(histogram=histogram, octaves=arrays[f"{key}.octaves"], channel_low=arrays.get(f"{key}.low"), channel_high=arrays.get(f"{key}.high"), **s)
     return state

@@ -14,7 +14,7 @@ from onnxproof.quantizing.statistics import Statistics
 Array = np.ndarray[Any, Any]
 Range = tuple[float, float]
 Calibrator = Callable[[Statistics, int, bool], Range]
-_SHARES = np.geomspace(0.02, 1.0, 48)
+_SHARES = np.concatenate([np.geomspace(1e-4, 0.3, 40), np.linspace(0.32, 1.0, 35)])
 """Candidates for a clipped range, as shares of the whole one."""
 
 
@@ -25,19 +25,20 @@ def min_max(stats: Statistics, levels: int, symmetric: bool) -> Range:
 
 def percentile(stats: Statistics, levels: int, symmetric: bool, share: float = 0.9999) -> Range:
     """All but the outermost values, at each end by itself."""
-    counts = stats.histogram.counts
-    if not counts.size or not counts.sum():
+    values, counts = stats.distribution()
+    if not counts.size:
         return min_max(stats, levels, symmetric)
     reached = np.cumsum(counts) / counts.sum()
     tail = (1 - share) / 2
-    low = stats.histogram.centres[int(np.searchsorted(reached, tail))]
-    high = stats.histogram.centres[min(int(np.searchsorted(reached, 1 - tail)), counts.size - 1)]
+    low = values[int(np.searchsorted(reached, tail))]
+    high = values[min(int(np.searchsorted(reached, 1 - tail)), counts.size - 1)]
     return _shaped(max(float(low), stats.low), min(float(high), stats.high), symmetric)
 
 
 def squared_error(stats: Statistics, levels: int, symmetric: bool) -> Range:
     """The range whose rounding and clipping together cost the least, searched over both ends."""
-    return _search(stats, symmetric, lambda low, high: _distortion(stats, low, high, levels))
+    distribution = stats.distribution()
+    return _search(stats, symmetric, lambda low, high: _distortion(distribution, low, high, levels))
 
 
 def entropy(stats: Statistics, levels: int, symmetric: bool) -> Range:
@@ -93,13 +94,13 @@ def _zero(stats: Statistics) -> Array:
     return np.asarray(h.first + np.arange(h.counts.size) == 0)
 
 
-def _distortion(stats: Statistics, low: float, high: float, levels: int) -> float:
+def _distortion(distribution: tuple[Array, Array], low: float, high: float, levels: int) -> float:
     """Expected squared error: within the range that of rounding, beyond it the distance to the nearer end."""
-    h = stats.histogram
+    values, counts = distribution
     step = (high - low) / (levels - 1)
-    outside = h.centres - np.clip(h.centres, low, high)
-    inside = (outside == 0) & ~_zero(stats)  # what is exactly zero, as ReLU makes it, costs nothing
-    return float((h.counts * (outside * outside + inside * step * step / 12)).sum())
+    outside = values - np.clip(values, low, high)
+    inside = (outside == 0) & (values != 0)  # what is exactly zero, as ReLU makes it, costs nothing
+    return float((counts * (outside * outside + inside * step * step / 12)).sum())
 
 
 def _divergence(stats: Statistics, low: float, high: float, levels: int) -> float:

@@ -1,8 +1,9 @@
 """What one pass over the data leaves of a tensor: mergeable, and of one size however long the pass was.
 
-Extremes are exact, over all and for each channel. The distribution is a histogram whose bins are aligned to multiples of a power
-of two: when a value lies outside, neighbouring bins are joined, so that two histograms of one tensor can always be merged. Large tensors
-enter the histogram by every n-th element, each counted n times; the first element moves from batch to batch.
+Extremes are exact, over all and for each channel. The distribution is kept twice. One histogram has bins of equal width, aligned to multiples
+of a power of two: when a value lies outside, neighbouring bins are joined, so that two histograms of one tensor can always be merged. The
+other has 32 bins an octave, so that one outlier of 1e4 does not hide what lies around 1. Large tensors enter them by every n-th element,
+each counted n times; the first element moves from batch to batch.
 """
 
 import math
@@ -71,6 +72,19 @@ class Histogram:
         self.width, self.first, self.counts = width, first, counts
 
 
+_SHIFT = 18
+_OCTAVES = 1 << (32 - _SHIFT)
+_BITS = np.arange(_OCTAVES, dtype=np.uint32)
+with np.errstate(invalid="ignore", over="ignore"):
+    _EDGES = np.ascontiguousarray(_BITS << _SHIFT).view(np.float32).astype(np.float64)
+    _CENTRES = np.ascontiguousarray((_BITS << _SHIFT) + (1 << (_SHIFT - 1))).view(np.float32).astype(np.float64)
+"""A float32's sign, exponent and first five bits of mantissa are the place of its bin: nothing has to be computed."""
+
+
+def _octaves(values: Array) -> Array:
+    return np.bincount(np.ascontiguousarray(values, np.float32).view(np.uint32) >> _SHIFT, minlength=_OCTAVES)
+
+
 @dataclass(slots=True, kw_only=True)
 class Statistics:
     """One tensor over all batches so far."""
@@ -86,6 +100,7 @@ class Statistics:
     channel_low: Array | None = None
     channel_high: Array | None = None
     histogram: Histogram = field(default_factory=Histogram)
+    octaves: Array = field(default_factory=lambda: np.zeros(_OCTAVES, np.int64))
     broken: str = ""
     """The first sample in which the tensor was not finite."""
 
@@ -103,6 +118,7 @@ class Statistics:
         picked = flat[turn % stride :: stride].astype(np.float64)
         self.total, self.squares, self.sampled = self.total + float(picked.sum()), self.squares + float((picked * picked).sum()), self.sampled + picked.size
         self.histogram.add(picked, stride, low, high)
+        self.octaves += _octaves(picked) * stride
 
     def merge(self, other: "Statistics") -> None:
         """Take the statistics of other batches of the same tensor."""
@@ -110,6 +126,7 @@ class Statistics:
         self.total, self.squares, self.sampled = self.total + other.total, self.squares + other.squares, self.sampled + other.sampled
         self._channels(other.channel_low, other.channel_high)
         self.histogram.merge(other.histogram)
+        self.octaves = self.octaves + other.octaves
         self.broken = self.broken or other.broken
 
     @property
@@ -122,13 +139,18 @@ class Statistics:
         """The root of the mean square, from the same."""
         return math.sqrt(self.squares / self.sampled) if self.sampled else 0.0
 
+    def distribution(self) -> tuple[Array, Array]:
+        """Values in rising order and how often each (or its like, within three parts in a hundred) was seen; zero is exactly zero."""
+        used = np.flatnonzero(self.octaves)
+        values = np.where(_EDGES[used] == 0, 0.0, _CENTRES[used])
+        order = np.argsort(values)
+        return values[order], self.octaves[used][order]
+
     def beyond(self, low: float, high: float) -> float:
         """The share of values outside a range."""
-        h = self.histogram
-        if not h.counts.size or not h.counts.sum():
-            return 0.0
-        outside = (h.centres < low - h.width) | (h.centres > high + h.width)
-        return float(h.counts[outside].sum() / h.counts.sum())
+        values, counts = self.distribution()
+        outside = (values < low * 1.04) | (values > high * 1.04)
+        return float(counts[outside].sum() / counts.sum()) if counts.size else 0.0
 
     def _extremes(self, array: Array) -> tuple[float, float]:
         """Exact, over all; kept for each channel on the way."""

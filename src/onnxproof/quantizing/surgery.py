@@ -12,6 +12,7 @@ from onnx import numpy_helper
 from onnxproof.quantizing.floatgraph import Index, attribute, copied
 
 Array = np.ndarray[Any, Any]
+_SIGNED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "BatchNormalization"})
 _LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767), "int4": (-8, 7), "uint4": (0, 15)}
 
 
@@ -131,15 +132,31 @@ def _rounded(node: onnx.NodeProto, known: Mapping[str, Array]) -> Array:
     return np.clip(np.rint(values / scale.reshape(shape)) + wide, low, high).astype(zero.dtype)
 
 
-def bypass(model: onnx.ModelProto, values: Iterable[str]) -> None:
-    """Take the pairs behind these float values out, in place."""
+def clips(model: onnx.ModelProto) -> set[str]:
+    """Values whose rounding is their ReLU as well: zero is the lowest level, and a layer that can go below makes them."""
+    makers = {name: node.op_type for node in model.graph.node for name in node.output}
+    return {pair.value for pair in pairs(model) if makers.get(pair.value) in _SIGNED and bool((pair.limits[0] >= -1e-12).all())}
+
+
+def bypass(model: onnx.ModelProto, values: Iterable[str], relus: set[str] | None = None) -> None:
+    """Take the pairs behind these float values (or before these outputs) out, in place; a ReLU that was part of the rounding (`relus`, or by its looks) stays."""
     chosen = set(values)
     if not chosen:
         return
+    relus = clips(model) if relus is None else relus
     moved: dict[str, str] = {}
     gone: set[str] = set()
     for pair in pairs(model):
-        if pair.value in chosen:
+        if not chosen & {pair.value, *pair.results}:
+            continue
+        if relus & {pair.value, *pair.results}:
+            for node in [n for n in model.graph.node if n.output[0] in pair.results]:
+                node.op_type, node.domain = "Relu", ""
+                del node.attribute[:]
+                del node.input[:]
+                node.input.append(pair.value)
+            gone.add(pair.quantize)
+        else:
             moved |= dict.fromkeys(pair.results, pair.value)
             gone |= {pair.quantize, *pair.results}
     _reread(model, moved, gone)
@@ -173,18 +190,17 @@ def _reread(model: onnx.ModelProto, moved: Mapping[str, str], gone: set[str]) ->
     del model.graph.value_info[:]
 
 
-def without_rounding(model: onnx.ModelProto, values: Iterable[str] | None = None) -> onnx.ModelProto:
+def without_rounding(model: onnx.ModelProto, values: Iterable[str] | None = None, relus: set[str] | None = None) -> onnx.ModelProto:
     """A copy whose activations (all, or these) stay float."""
     made = copied(model)
-    bypass(made, [pair.value for pair in pairs(made)] if values is None else values)
+    bypass(made, [pair.value for pair in pairs(made)] if values is None else values, relus)
     return made
 
 
 def with_floats(model: onnx.ModelProto, floats: Mapping[str, Array]) -> onnx.ModelProto:
     """A copy in which the results of some weights' DequantizeLinear are given as floats."""
     made = copied(model)
-    gone = {name for name in floats}
-    nodes = [node for node in made.graph.node if not (node.op_type == "DequantizeLinear" and node.output[0] in gone)]
+    nodes = [node for node in made.graph.node if not (node.op_type == "DequantizeLinear" and node.output[0] in floats)]
     del made.graph.node[:]
     made.graph.node.extend(nodes)
     for name, array in floats.items():
@@ -203,7 +219,8 @@ def with_ranges(model: onnx.ModelProto, limits: Mapping[str, tuple[Array, Array]
             continue
         kind = dtype or pair.dtype
         scale, zero = quantization(np.asarray(low, np.float64), np.asarray(high, np.float64), kind)
-        names = (f"{pair.quantize}_scale_mended", f"{pair.quantize}_zero_mended")
+        turn = sum(tensor.name.startswith(f"{pair.quantize}_scale_mended") for tensor in made.graph.initializer)
+        names = (f"{pair.quantize}_scale_mended{turn}", f"{pair.quantize}_zero_mended{turn}")
         made.graph.initializer.extend([numpy_helper.from_array(scale.astype(np.float32), names[0]), numpy_helper.from_array(zero, names[1])])
         for node in made.graph.node:
             if set(node.output) & {pair.quantize, *pair.results}:
@@ -215,10 +232,31 @@ def with_ranges(model: onnx.ModelProto, limits: Mapping[str, tuple[Array, Array]
                     node.attribute.append(onnx.helper.make_attribute("axis", axis))
                 if "16" in kind:
                     node.domain = "com.microsoft" if _opset(made) < 21 else ""
+    _rebias(model, made)
     if dtype is not None and "16" in dtype and _opset(made) < 21 and not any(e.domain == "com.microsoft" for e in made.opset_import):
         made.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     del made.graph.value_info[:]
     return made
+
+
+def _rebias(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
+    """Integer biases go by the scale of their layer's input times that of its weights: kernels rest on it, so they follow."""
+    old, new, known = Index(before), Index(after), constants(after)
+    for node in after.graph.node:
+        made = new.makers.get(node.input[2]) if node.op_type in ("Conv", "ConvTranspose", "Gemm") and len(node.input) > 2 else None
+        if made is None or made.op_type != "DequantizeLinear" or made.input[0] not in new.weights or new.weights[made.input[0]].data_type != onnx.TensorProto.INT32:
+            continue
+        x, w = new.makers.get(node.input[0]), new.makers.get(node.input[1])
+        if x is None or w is None or {x.op_type, w.op_type} != {"DequantizeLinear"} or known[x.input[1]].size > 1:
+            continue
+        scale = known[x.input[1]].astype(np.float64) * known[w.input[1]].astype(np.float64)
+        floats = old.array(made.input[0]).astype(np.float64) * constants(before)[made.input[1]].astype(np.float64)
+        if scale.shape == known[made.input[1]].shape:
+            turn = sum(name.startswith(f"{node.output[0]}_bias_mended") for name in known)
+            names = (f"{node.output[0]}_bias_mended{turn}", f"{node.output[0]}_bias_scale_mended{turn}")
+            integers = np.clip(np.rint(floats / scale), -(2**31), 2**31 - 1).astype(np.int32)
+            after.graph.initializer.extend([numpy_helper.from_array(integers, names[0]), numpy_helper.from_array(scale.astype(np.float32), names[1])])
+            made.input[0], made.input[1] = names
 
 
 def quantization(low: Array, high: Array, dtype: str) -> tuple[Array, Array]:
