@@ -1,7 +1,7 @@
 """Quantized models that went wrong, each in one known way: float module, quantized file, data as it is served."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class Fault:
     calibrate: Callable[[Array], Array] = lambda x: x
     """The served data -> what it was calibrated on."""
     serve: Callable[[Array], Array] = lambda x: x
-    plan: Plan = Plan()
+    plan: Plan = field(default_factory=Plan)
     op_types: tuple[str, ...] = (*HEAVY, "Relu")
     fold: bool = True
     rows: int = 32
@@ -205,7 +205,7 @@ FAULTS = {
     "calibrated-on-zeros": Fault(cause="calibration", module=convnet, shape=(3, 8, 8), calibrate=lambda x: x * 0),
     "calibrated-unnormalised": Fault(cause="calibration", module=mlp, shape=(16,), serve=lambda x: x * 3 + 20, calibrate=lambda x: (x - 20) / 3),
     "one-quiet-sample": Fault(cause="calibration", module=mlp, shape=(16,), calibrate=lambda x: x[:1] * 0.2),
-    "rare-spikes": Fault(cause="outlier", module=bounded, shape=(16,), serve=spiked, rows=512),
+    "rare-spikes": Fault(cause="outlier", module=bounded, shape=(16,), serve=spiked, rows=4096),
     "one-scale-for-all-filters": Fault(cause="quant-scheme", module=filters_alone, shape=(16,), plan=Plan(per_channel=False), op_types=("MatMul", "Gemm"), wide=True),
     "three-bit-weights": Fault(cause="quant-scheme", module=mlp, shape=(16,), spoil=few_bits),
     "outlier-channels": Fault(cause="channel-imbalance", module=Normed, shape=(16,), op_types=("MatMul", "Gemm")),

@@ -55,20 +55,26 @@ def quality(gaps: Sequence[Gap], policy: Policy) -> Verdict:
 
     The user's own data is asked, or else the example inputs. Whatever was made up lies beyond the graph's ranges, and says nothing here.
     """
-    asked = [gap for gap in gaps if _asked(gap)]
-    asked = [gap for gap in asked if gap.group == "data"] or asked
+    found = asked(gaps)
     worst = Verdict.FAITHFUL
-    for key in {(gap.backend, gap.output) for gap in asked}:
-        mine = [gap for gap in asked if (gap.backend, gap.output) == key]
+    for key in {(gap.backend, gap.output) for gap in found}:
+        mine = [gap for gap in found if (gap.backend, gap.output) == key]
         level, clipped = pooled_db(mine), sum(gap.clipped or 0.0 for gap in mine) / len(mine)
-        found = Verdict.DIVERGED if not level >= policy.diverged_db else Verdict.DRIFT if level < policy.drift_db or clipped > policy.clip_limit else Verdict.FAITHFUL
-        worst = max(worst, found, key=_ORDER.index)
+        good = level >= policy.drift_db and clipped <= policy.clip_limit
+        said = Verdict.DIVERGED if not level >= policy.diverged_db else Verdict.FAITHFUL if good else Verdict.DRIFT
+        worst = max(worst, said, key=_ORDER.index)
     return worst
 
 
 def _asked(gap: Gap) -> bool:
     """True for what quality is judged by."""
     return gap.ordinary and (gap.group == "data" or gap.case == "example") and gap.sqnr_db is not None and gap.domain is None
+
+
+def asked(gaps: Sequence[Gap]) -> list[Gap]:
+    """What a quantized candidate's quality is judged by: the user's own data where there is some, else the example inputs."""
+    found = [gap for gap in gaps if _asked(gap)]
+    return [gap for gap in found if gap.group == "data"] or found
 
 
 def pooled_db(gaps: Sequence[Gap]) -> float:

@@ -36,6 +36,7 @@ def command(
     causes: Annotated[bool, typer.Option("--causes", help="List the causes that are tried.")] = False,
     backend: option.Backend = None,
     data: option.Data = None,
+    calibration: Annotated[str | None, typer.Option("--calibration", metavar="PATH", help="What a quantized model was calibrated on, to say how it differs from the data.")] = None,
     budget: option.Budget = 60.0,
     seed: option.Seed = 0,
     strict: option.Strict = False,
@@ -71,7 +72,7 @@ def command(
     extras = _Extras()
 
     def run(report: Report | None) -> "Proof":
-        proof, found = _examine(subject, model, report, dynamic_shapes=shapes, data=data, backends=tuple(backend or ("ort",)), policy=policy, budget_s=seconds,
+        proof, found = _examine(subject, model, report, dynamic_shapes=shapes, data=data, calibration=calibration, backends=tuple(backend or ("ort",)), policy=policy, budget_s=seconds,
                                 seed=seed, only=tuple(case or ()))
         if proof.location is None and (repro or fix or overlay):
             why = "the file is faithful" if proof.verdict is Verdict.FAITHFUL else "nothing was located"
@@ -106,13 +107,14 @@ class _Extras:
             self.failed.append(why.render())
 
 
-def _examine(subject: str, model: str, report: Report | None, *, dynamic_shapes: Any, data: str | None, **options: Any) -> "tuple[Proof, Run]":
+def _examine(subject: str, model: str, report: Report | None, *, dynamic_shapes: Any, data: str | None, calibration: str | None, **options: Any) -> "tuple[Proof, Run]":
     """As `verify` does, keeping the run for whoever mends."""
     from onnxproof import subject as subjects
     from onnxproof.prove import Run, _explained
 
     found = subjects.load(subject, None, dynamic_shapes=dynamic_shapes, data=data)
     run = Run(found, Path(model), options.pop("backends"), options.pop("policy"), progress=report, **options)
+    run.calibration = calibration
     proof = run.prove()
     if proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None:
         proof = _explained(proof, run)

@@ -1,5 +1,6 @@
 """A quantized candidate: is it the runtime that leaves the graph, or the graph that leaves the reference? And which rounding costs most?"""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -13,7 +14,7 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.execute import feed
 from onnxproof.locate._graph import source_of
 from onnxproof.quantizing.attribution import Study, gain
-from onnxproof.quantizing.surgery import without_rounding
+from onnxproof.quantizing.surgery import Pair, without_rounding
 from onnxproof.types import Location, Policy, Stage, Suspect
 
 if TYPE_CHECKING:
@@ -58,16 +59,26 @@ def _costly(scene: "Scene") -> Location:
     ranked = sorted(study.rounded, key=lambda pair: -_coarse(study, pair.value, float(pair.scale.reshape(-1)[0])))[:_ASKED]
     gains = [(gain(study.said, study.level(without_rounding(model, [pair.value]))), pair) for pair in ranked]
     found = sorted((g for g in gains if g[0] > _WORTH_DB), key=lambda g: -g[0])[:_MOST]
+    if not found:  # several are off at once: the one whose range fits the data least comes first
+        found = sorted(((0.0, pair) for pair in study.rounded if pair.value in study.seen), key=lambda g: -_off(study, g[1]))[:_MOST]
     suspects = []
     for recovered, pair in found:
         node = makers[pair.quantize]
         module, source = source_of(next((n for n in model.graph.node if pair.value in n.output), node))
         suspects.append(Suspect(node=node.name or node.output[0], op_type=node.op_type, ratio=recovered, module=module, source=source,
-                                why=f"without its rounding of `{pair.value}` the answers gain {recovered:.1f} dB"))
+                                why=f"without its rounding of `{pair.value}` the answers gain {recovered:.1f} dB" if recovered else
+                                f"no single rounding makes the difference; the range of `{pair.value}` fits the data least"))
     first = suspects[0] if suspects else None
     return Location(stage=Stage.GRAPH, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), compared=len(ranked),
                     module=first.module if first else None, source=first.source if first else None,
                     evidence=first.why if first else f"{study.said:.1f} dB; no single rounding makes the difference")
+
+
+def _off(study: Study, pair: Pair) -> float:
+    """How far a range is from what the data reaches, in octaves."""
+    low, high = study.reach(pair)
+    here = max(abs(float(limit.reshape(-1)[0])) for limit in pair.limits)
+    return abs(math.log2(max(abs(low), abs(high), 1e-30) / max(here, 1e-30)))
 
 
 def _coarse(study: Study, value: str, step: float) -> float:

@@ -20,12 +20,16 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.quantizing.batches import Batch
 from onnxproof.quantizing.bench import Answers, answers, compare
 from onnxproof.quantizing.floatgraph import Index, copied
-from onnxproof.quantizing.ranges import min_max, squared_error
+from onnxproof.quantizing.ranges import Calibrator, calibrator, min_max
 from onnxproof.quantizing.statistics import Statistics
-from onnxproof.quantizing.surgery import Pair, clips, pairs, weights, with_floats, with_ranges, without_rounding
+from onnxproof.quantizing.surgery import Pair, biases, clips, pairs, weights, with_floats, with_ranges, without_rounding
 from onnxproof.types import Share
 
 Array = np.ndarray[Any, Any]
+_ALWAYS = ("runtime", "8-bit activations", "8-bit weights")
+"""Steps that are part of every waterfall; the others only where they help."""
+_WORTH_DB = 1.0
+_TRIMMING = ("mse", "percentile:99.99", "percentile:99.9")
 _ALIKE = 0.35
 """Relative rms between a dequantized weight and the float weight it comes from: 4-bit weights stay below."""
 _FUSES = ("BatchNormalization", "Relu", "Clip", "LeakyRelu", "PRelu", "HardSwish", "Sigmoid", "Mul", "Add")
@@ -123,13 +127,17 @@ class Study:
         return self._ranged({pair.value: _shaped(*self.reach(pair), pair) for pair in self.rounded if pair.value in self.seen}, model)
 
     def trimmed(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
-        """Ranges that give rare large values up where the rest gains by it."""
+        """Ranges that give rare large values up: by the calibrator that serves the answers best."""
+        made = [self._ranged(self._cut(calibrator(name)), model) for name in _TRIMMING]
+        return max((m for m in made if m is not None), key=self.level, default=None)
+
+    def _cut(self, choose: Calibrator) -> dict[str, tuple[Array, Array]]:
         limits = {}
         for pair in self.rounded:
             if pair.value in self.seen:
-                low, high = squared_error(self.seen[pair.value], 256, pair.symmetric)
+                low, high = choose(self.seen[pair.value], 256, pair.symmetric)
                 limits[pair.value] = _shaped(0.0 if self._clips(pair) else low, high, pair)
-        return self._ranged(limits, model)
+        return limits
 
     def asymmetric(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """All levels for what the data reaches, where half of them lie where no data is."""
@@ -170,8 +178,18 @@ class Study:
 
     def float_weights(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Weights as they were before anything was rounded."""
-        found = {weight.result: plain for weight, plain in self.matched}
+        found = {weight.result: plain for weight, plain in self.matched} | self._float_biases()
         return with_floats(model or self.model, found) if found else None
+
+    def _float_biases(self) -> dict[str, Array]:
+        """Integer biases as they were: by the float vector that is nearest."""
+        found = {}
+        for bias in biases(self.model):
+            near = [(_apart(bias.floats, plain), plain) for plain in self.floats if plain.shape == bias.floats.shape]
+            best = min(near, key=lambda pair: pair[0], default=(math.inf, bias.floats))
+            if best[0] < _ALIKE:
+                found[bias.result] = best[1].astype(np.float64)
+        return found
 
     @cached_property
     def matched(self) -> list[tuple[Any, Array]]:
@@ -201,7 +219,7 @@ class Study:
                              ("weights: one scale a tensor", self.by_filter), ("8-bit weights", self.float_weights)):
             other = model if change is None else change(model)
             found = self.level(other) if other is not None else level
-            if other is None or not math.isfinite(found) or (found < level and name not in ("runtime", "8-bit activations", "8-bit weights")):
+            if other is None or not math.isfinite(found) or (found < level + _WORTH_DB and name not in _ALWAYS):
                 continue  # a change that does not help is not made
             model, level = other, found
             steps.append((name, level))

@@ -101,7 +101,12 @@ def pairs(model: onnx.ModelProto) -> list[Pair]:
 
 def weights(model: onnx.ModelProto) -> list[Weight]:
     """Every constant that is kept in at most 8 bits (int32 biases are not counted)."""
-    return list(_weights(model))
+    return [weight for weight in _weights(model) if weight.integers.dtype != np.int32]
+
+
+def biases(model: onnx.ModelProto) -> list[Weight]:
+    """Every constant that is kept in 32 bits."""
+    return [weight for weight in _weights(model) if weight.integers.dtype == np.int32]
 
 
 def _weights(model: onnx.ModelProto) -> Iterator[Weight]:
@@ -114,11 +119,12 @@ def _weights(model: onnx.ModelProto) -> Iterator[Weight]:
         if node.op_type != "DequantizeLinear" or node.input[1] not in known:
             continue
         integers = known.get(node.input[0], quantized.get(node.input[0]))
-        if integers is None or integers.dtype == np.int32:
+        if integers is None:
             continue
         scale = known[node.input[1]].astype(np.float64)
         zero = known[node.input[2]] if len(node.input) > 2 and node.input[2] in known else np.zeros(scale.shape, integers.dtype)
-        yield Weight(name=node.input[0], result=node.output[0], integers=integers, scale=scale, zero=zero, axis=int(attribute(node, "axis", 1)))
+        axis = min(int(attribute(node, "axis", 1)), integers.ndim - 1)
+        yield Weight(name=node.input[0], result=node.output[0], integers=integers, scale=scale, zero=zero, axis=axis)
 
 
 def _rounded(node: onnx.NodeProto, known: Mapping[str, Array]) -> Array:

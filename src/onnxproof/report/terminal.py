@@ -11,6 +11,7 @@ from rich.text import Text
 
 from onnxproof.judge import judge_gap, severity
 from onnxproof.proof import Proof
+from onnxproof.report import quality
 from onnxproof.types import Gap, Location, Policy, Status, Verdict
 
 COLOURS = {Verdict.FAITHFUL: "bold green", Verdict.DRIFT: "bold yellow", Verdict.DIVERGED: "bold red",
@@ -38,6 +39,7 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
         out.print(_table(proof, out.width))
         if verbose:
             out.print(_LEGEND, style="dim")
+        quality.show(proof, out)
     if verbose:
         _signature(proof, out)
     _notes(proof, out)
@@ -45,6 +47,7 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
     if proof.location is not None:
         _location(proof.location, out)
     _causes(proof, out)
+    quality.waterfall(proof, out)
     if proof.replay:
         out.print()
         out.print(f"replay the worst case:\n  {escape(proof.replay)}", soft_wrap=True)
@@ -58,6 +61,7 @@ def explain(proof: Proof, out: Console) -> None:
     elif proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED):
         out.print("  this proof does not say where: it was made with --no-explain, or nothing could be located", style="dim")
     _causes(proof, out)
+    quality.waterfall(proof, out)
     if proof.replay:
         out.print(f"\nreplay the worst case:\n  {escape(proof.replay)}", soft_wrap=True)
 
@@ -70,7 +74,7 @@ def headline(proof: Proof) -> Text:
 
 def _headline(proof: Proof, out: Console) -> None:
     out.print(headline(proof), soft_wrap=True)
-    if proof.verdict is Verdict.DRIFT:
+    if proof.verdict is Verdict.DRIFT and proof.quality() is None:
         word = "fails, since the policy is strict" if proof.policy.strict else "passes, but it is a real defect: `--strict` makes it fail"
         tolerance = f"atol {proof.policy.atol:g}, rtol {proof.policy.rtol:g}"
         out.print(f"  a difference that rounding does not explain, too small for {tolerance}: it {word}", style="yellow", soft_wrap=True)
