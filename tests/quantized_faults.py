@@ -194,6 +194,25 @@ def bounded() -> nn.Module:
     return nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 8))
 
 
+def loud_row(x: Array) -> Array:
+    x = x.copy()
+    x[7] *= 1000.0
+    return x
+
+
+class Offset(nn.Module):
+    """A product with a large mean that the bias takes away: rounded before the bias, little is left."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(16, 32), nn.Linear(32, 8)
+        self.first.weight.data += 8.0
+        self.first.bias.data = -self.first.weight.data.sum(1) * 4
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(torch.tanh(self.first(x)))
+
+
 FAULTS = {
     "served-ten-times-larger": Fault(cause="calibration", module=mlp, shape=(16,), serve=lambda x: x * 10, calibrate=lambda x: x / 10),
     "skewed-and-symmetric": Fault(cause="quant-scheme", module=Skewed, shape=(32,), plan=Plan(activations="int8", symmetric=True)),
@@ -210,4 +229,7 @@ FAULTS = {
     "three-bit-weights": Fault(cause="quant-scheme", module=mlp, shape=(16,), spoil=few_bits),
     "outlier-channels": Fault(cause="channel-imbalance", module=Normed, shape=(16,), op_types=("MatMul", "Gemm")),
     "biases-full": Fault(cause="quant-saturation", module=mlp, shape=(16,), spoil=full_bias),
+    "biases-full-in-a-conv": Fault(cause="quant-saturation", module=convnet, shape=(3, 8, 8), spoil=full_bias),
+    "one-loud-row": Fault(cause="outlier", module=bounded, shape=(16,), serve=loud_row, rows=4096),
+    "bias-apart": Fault(cause="unfused", module=Offset, shape=(4, 16), serve=lambda x: 4 + 0.02 * x, op_types=("MatMul", "Add", "Gemm"), rows=64),
 }

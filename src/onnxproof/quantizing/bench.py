@@ -127,11 +127,9 @@ class Bench:
 
 def restated(model: onnx.ModelProto, samples: Sequence[Batch]) -> dict[str, Statistics]:
     """Statistics of a changed float graph, from the samples that were kept."""
-    observer = Observer(model)
-    found = {name: Statistics(axis=observer.axes[name]) for name in observer.names}
+    observer, found = Observer(model), dict[str, Statistics]()
     for turn, (label, batch) in enumerate(samples):
-        for name, array in observer.values(batch).items():
-            found[name].update(array, label, turn)
+        observer.look(batch, found, label, turn)
     return {name: stats for name, stats in found.items() if stats.count}
 
 

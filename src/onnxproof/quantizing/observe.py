@@ -20,7 +20,7 @@ from onnxproof.backends.reference import add_outputs
 from onnxproof.errors import InputError, Refused
 from onnxproof.quantizing.batches import Batch, digest, samples
 from onnxproof.quantizing.floatgraph import Index, copied
-from onnxproof.quantizing.statistics import Histogram, Statistics
+from onnxproof.quantizing.statistics import SAMPLED, Histogram, Statistics
 
 Array = np.ndarray[Any, Any]
 Tell = Callable[[str, int], None]
@@ -63,14 +63,63 @@ class Observer:
         self.axes = {name: index.channel_axis(name) for name in self.names}
         self.hash = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
         watched = copied(model)
-        inner = [name for name in self.names if name not in index.inputs]
-        add_outputs(watched, inner)
-        self._session = ort.open(watched.SerializeToString(), "basic", outputs=inner)
+        self._inner = [name for name in self.names if name not in index.inputs]
+        ranks = _ranks(model)
+        for place, name in enumerate(self._inner):
+            self.axes[name] = _channels(watched, place, name, self.axes[name], ranks.get(name))
+        turn = onnx.helper.make_tensor_value_info(_TURN, onnx.TensorProto.INT64, [1])
+        watched.graph.input.append(turn)
+        self._outputs = [value.name for value in model.graph.output]
+        wanted = [f"{_MINE}{place}.{part}" for place in range(len(self._inner)) for part in _PARTS]
+        add_outputs(watched, wanted)
+        self._session = ort.open(watched.SerializeToString(), "basic", outputs=[*wanted, *self._outputs])
 
-    def values(self, batch: Mapping[str, Array]) -> dict[str, Array]:
-        """Every watched value of one batch."""
-        found = dict(zip(self._session.output_names, self._session.run(batch), strict=True))
-        return {name: array for name in self.names if (array := batch[name] if name in batch else found[name]) is not None}
+    def look(self, batch: Mapping[str, Array], into: dict[str, Statistics], label: str, turn: int) -> str:
+        """Add one batch to the statistics; gives the name of a value that was not finite, if one was."""
+        found = self._session.run({**batch, _TURN: np.asarray([turn])})
+        for name in self.names:
+            if name not in into:
+                into[name] = Statistics(axis=self.axes[name])
+            if name in batch:
+                into[name].update(batch[name], label, turn)
+        for place, name in enumerate(self._inner):
+            lows, highs, picked, stride = found[4 * place : 4 * place + 4]
+            if picked is not None and lows is not None and highs is not None and stride is not None and picked.size:
+                if lows.ndim == 2:  # the runtime is quick over the places of an image, and numpy over the few that are left
+                    lows, highs = lows.min(0), highs.max(0)
+                into[name].take(lows, highs, picked, int(stride[0]), label)
+        answers = zip(self._outputs, found[4 * len(self._inner) :], strict=True)
+        return next((name for name, array in answers if array is not None and array.dtype.kind == "f" and not np.isfinite(array).all()), "")
+
+
+_MINE = "onnxproof.watch."
+_TURN = "onnxproof.turn"
+_PARTS = ("low", "high", "picked", "stride")
+
+
+def _ranks(model: onnx.ModelProto) -> dict[str, int]:
+    return {v.name: len(v.type.tensor_type.shape.dim) for v in (*model.graph.value_info, *model.graph.output) if v.type.tensor_type.HasField("shape")}
+
+
+def _channels(model: onnx.ModelProto, place: int, value: str, axis: int | None, rank: int | None) -> int | None:
+    """Let the graph itself take the extremes and every n-th element of a value: only a few thousand numbers leave it. Gives the channels' axis."""
+    name, make = f"{_MINE}{place}.", onnx.helper.make_node
+    axis = None if rank is None or rank < 2 or axis is None else axis
+    axes = None if rank is None or axis is None else [*range(2, rank)] if axis == 1 and rank > 2 else [*range(rank - 1)]
+    if axes is not None and axis == 1 and rank == 2:
+        axes = [0]
+    opset = next(entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx"))
+    constants = {"one": [1], "flat": [-1], "zero": [0], "most": [SAMPLED], "end": [2**62]} | ({"axes": axes} if axes is not None else {})
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(v, np.int64), name + k) for k, v in constants.items())
+    reduce: dict[str, Any] = {"keepdims": 0} | ({"axes": axes} if axes is not None and opset < 18 else {})
+    inputs = [value, *([f"{name}axes"] if axes is not None and opset >= 18 else [])]
+    model.graph.node.extend([
+        make("ReduceMin", inputs, [name + "low"], **reduce), make("ReduceMax", inputs, [name + "high"], **reduce),
+        make("Size", [value], [name + "size"]), make("Div", [name + "size", name + "most"], [name + "share"]),
+        make("Max", [name + "share", name + "one"], [name + "stride"]), make("Mod", [_TURN, name + "stride"], [name + "start"]),
+        make("Reshape", [value, name + "flat"], [name + "line"]),
+        make("Slice", [name + "line", name + "start", name + "end", name + "zero", name + "stride"], [name + "picked"])])
+    return axis
 
 
 def observe(observer: Observer, stream: Iterator[Batch], *, cache: Path | None = None, tell: Tell | None = None) -> Pass:
@@ -107,20 +156,15 @@ def _take(state: Pass, observer: Observer, label: str, batch: Mapping[str, Array
     if odd is not None:
         state.broken.append(f"{label}{_rows(batch[odd])}: the input `{odd}`")
         return
-    try:
-        values = observer.values(batch)
-    except Refused as why:
-        raise InputError("data-refused", f"the model refuses the calibration sample `{label}`", notes=[why.what]) from why
     held = state.batches % _HELD_OUT == _HELD_OUT - 1
     part = state.held if held else state.fitted
     before = {name: stats.high - stats.low for name, stats in state.fitted.items()}
-    bad = [name for name, array in values.items() if array.size and not np.isfinite(array[np.newaxis].max()) and not np.isfinite(array).all()]
+    try:
+        bad = observer.look(batch, part, label, state.batches)
+    except Refused as why:
+        raise InputError("data-refused", f"the model refuses the calibration sample `{label}`", notes=[why.what]) from why
     if bad:
-        state.broken.append(f"{label}: `{bad[0]}` is not finite")
-    for name, array in values.items():
-        if name not in part:
-            part[name] = Statistics(axis=observer.axes[name])
-        part[name].update(array, label, state.batches)
+        state.broken.append(f"{label}: `{bad}` is not finite")
     if not held and before:
         grown = [1 - before[n] / (s.high - s.low) for n, s in state.fitted.items() if s.high > s.low and n in before and np.isfinite(before[n])]
         state.trail.append((state.samples, float(np.mean(grown)) if grown else 0.0))

@@ -105,17 +105,22 @@ class Statistics:
     """The first sample in which the tensor was not finite."""
 
     def update(self, array: Array, sample: str, turn: int = 0) -> None:
-        """Take one batch; a batch that is not finite is remembered by its name and left out."""
-        if array.size == 0:
-            return
-        low, high = self._extremes(array)
-        if not (math.isfinite(low) and math.isfinite(high)):
+        """Take one batch of values; one that is not finite is remembered by its name and left out."""
+        if array.size:
+            flat = array.reshape(-1)
+            stride = max(1, flat.size // SAMPLED)
+            self.take(*self._extremes(array), flat[turn % stride :: stride], stride, sample)
+
+    def take(self, lows: Array, highs: Array, picked: Array, stride: int, sample: str) -> None:
+        """Take one batch by its extremes (of each channel, or one each) and every n-th of its values."""
+        low, high = float(lows.min()), float(highs.max())
+        if not (math.isfinite(low) and math.isfinite(high) and np.isfinite(picked).all()):
             self.broken = self.broken or sample
             return
-        self.low, self.high, self.count = min(self.low, low), max(self.high, high), self.count + array.size
-        flat = array.reshape(-1)
-        stride = max(1, flat.size // SAMPLED)
-        picked = flat[turn % stride :: stride].astype(np.float64)
+        if self.axis is not None and lows.size > 1:
+            self._channels(lows.astype(np.float64), highs.astype(np.float64))
+        picked = picked.astype(np.float64)
+        self.low, self.high, self.count = min(self.low, low), max(self.high, high), self.count + picked.size * stride
         self.total, self.squares, self.sampled = self.total + float(picked.sum()), self.squares + float((picked * picked).sum()), self.sampled + picked.size
         self.histogram.add(picked, stride, low, high)
         self.octaves += _octaves(picked) * stride
@@ -152,15 +157,11 @@ class Statistics:
         outside = (values < low * 1.04) | (values > high * 1.04)
         return float(counts[outside].sum() / counts.sum()) if counts.size else 0.0
 
-    def _extremes(self, array: Array) -> tuple[float, float]:
-        """Exact, over all; kept for each channel on the way."""
+    def _extremes(self, array: Array) -> tuple[Array, Array]:
         if self.axis is None or array.ndim < 2:
-            return float(array.min()), float(array.max())
+            return np.asarray(array.min()), np.asarray(array.max())
         axes = tuple(axis for axis in range(array.ndim) if axis != self.axis % array.ndim)
-        lows, highs = array.min(axes), array.max(axes)
-        if np.isfinite(lows).all() and np.isfinite(highs).all():
-            self._channels(lows.astype(np.float64), highs.astype(np.float64))
-        return float(lows.min()), float(highs.max())
+        return array.min(axes), array.max(axes)
 
     def _channels(self, lows: Array | None, highs: Array | None) -> None:
         if lows is None or highs is None:
