@@ -206,11 +206,11 @@ class Offset(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(16, 32), nn.Linear(32, 8)
-        self.first.weight.data += 8.0
-        self.first.bias.data = -self.first.weight.data.sum(1) * 4
+        self.first.weight.data += 4.0
+        self.first.bias.data = -self.first.weight.data.sum(1) * 2
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.second(torch.tanh(self.first(x)))
+        return self.second(torch.tanh(self.first(x) * 0.25))
 
 
 FAULTS = {
@@ -231,5 +231,5 @@ FAULTS = {
     "biases-full": Fault(cause="quant-saturation", module=mlp, shape=(16,), spoil=full_bias),
     "biases-full-in-a-conv": Fault(cause="quant-saturation", module=convnet, shape=(3, 8, 8), spoil=full_bias),
     "one-loud-row": Fault(cause="outlier", module=bounded, shape=(16,), serve=loud_row, rows=4096),
-    "bias-apart": Fault(cause="unfused", module=Offset, shape=(4, 16), serve=lambda x: 4 + 0.02 * x, op_types=("MatMul", "Add", "Gemm"), rows=64),
+    "bias-apart": Fault(cause="unfused", module=Offset, shape=(4, 16), serve=lambda x: 2 + 0.5 * x, op_types=("MatMul", "Add", "Gemm"), rows=64),
 }

@@ -38,17 +38,16 @@ def test_a_healthy_quantized_model_is_faithful_with_or_without_data(name: str, t
 
 
 def wrong_requantization(session: Session, inputs: Mapping[str, Any]) -> list[Any]:
-    """A kernel that is off by one in a hundred: far below what allclose would ask of an int8 model, and no rounding explains it."""
-    return [array + np.float32(0.05) if array is not None else None for array in session.run(inputs)]
+    """A kernel that is off by a twentieth of its output's spread: within what int8 costs elsewhere, and not what this graph says."""
+    return [array + np.float32(0.05) * array.std() if array is not None else None for array in session.run(inputs)]
 
 
 def test_a_runtime_that_leaves_its_graph_is_caught_though_the_answers_are_fair(tmp_path: Path) -> None:
     module, path, x = made(HEALTHY["conv"], tmp_path)
     with fake_backend("off", wrong_requantization):
         proof = prove(module, path, x, backends=("off",), explain=False)
-    assert proof.verdict is Verdict.DIVERGED
-    assert proof.quality() is not None and proof.quality() > Policy().diverged_db  # by its answers alone it would not be
-    assert max(gap.noise_ratio for gap in proof.gaps) > 8
+    assert proof.quality() is not None and proof.quality() > Policy().drift_db  # by its answers alone it would be faithful
+    assert proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) and max(gap.noise_ratio for gap in proof.gaps if gap.group == "data") > 2
 
 
 def test_quality_is_judged_on_data_and_not_on_what_was_made_up(tmp_path: Path) -> None:
@@ -59,11 +58,11 @@ def test_quality_is_judged_on_data_and_not_on_what_was_made_up(tmp_path: Path) -
 
 
 def test_clipped_inputs_are_a_drift(tmp_path: Path) -> None:
-    fault = Fault(cause="", module=mlp, shape=(16,), calibrate=lambda x: x * 0.75)
+    fault = Fault(cause="", module=mlp, shape=(16,), calibrate=lambda x: x * 0.6)
     module, path, x = made(fault, tmp_path)
     proof = prove(module, path, x, explain=False)
     shares = [gap.clipped for gap in proof.gaps if gap.group == "data"]
-    assert shares and all(share is not None and share > 1e-3 for share in shares)
+    assert shares and all(share is not None and share > 1e-2 for share in shares)
     assert proof.verdict is Verdict.DRIFT
 
 
@@ -98,7 +97,7 @@ def gap(level: float, **other: Any) -> Gap:
 
 @pytest.mark.parametrize(("gaps", "verdict"), [
     ([gap(30.0)], Verdict.FAITHFUL), ([gap(24.0)], Verdict.DRIFT), ([gap(14.0)], Verdict.DIVERGED),
-    ([gap(30.0, clipped=0.01)], Verdict.DRIFT),
+    ([gap(30.0, clipped=0.02)], Verdict.DRIFT),
     ([gap(10.0, ordinary=False)], Verdict.FAITHFUL),
     ([gap(10.0, group="shapes", case="all-one")], Verdict.FAITHFUL),
     ([gap(10.0, group="ordinary", case="example")], Verdict.DIVERGED),

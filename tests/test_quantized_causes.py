@@ -66,7 +66,7 @@ def test_the_rounding_that_costs_most_is_located(folders: Any) -> None:
 def test_calibration_data_of_another_scale_is_told_apart(folders: Any, tmp_path: Path, capsys: Any) -> None:
     from onnxproof.cli import main
 
-    module, path, x = made(FAULTS["calibrated-on-bytes"], tmp_path)
+    _, path, x = made(FAULTS["calibrated-on-bytes"], tmp_path)
     np.savez(tmp_path / "data.npz", x=x)
     np.savez(tmp_path / "calibration.npz", x=x * 255)
     code = main(["explain", str(tmp_path / "float.onnx"), str(path), "--data", str(tmp_path / "data.npz"), "--calibration", str(tmp_path / "calibration.npz"),
@@ -125,7 +125,7 @@ def test_saturation_of_a_cpu_without_vnni_is_named_and_seven_bits_cure_it(tmp_pa
     proof = onnxproof.verify(module, path, (torch.from_numpy(x[:2]),), dynamic_shapes=({0: "batch"},), data={"x": x}, policy=FINITE, budget_s=5,
                              only=("example", "data-data"), backends=("old",))
     assert proof.verdict is Verdict.DIVERGED
-    assert proof.causes[0].code == "quant-saturation" and proof.causes[0].proven, [(c.code, c.evidence) for c in proof.causes]
+    assert proof.causes and proof.causes[0].code == "quant-saturation" and proof.causes[0].proven, [(c.code, c.evidence) for c in proof.causes]
     assert "seven-bit weights" in proof.causes[0].evidence
     healthy = onnxproof.verify(module, path, (torch.from_numpy(x[:2]),), dynamic_shapes=({0: "batch"},), data={"x": x}, policy=FINITE, budget_s=5,
                                only=("example", "data-data"))

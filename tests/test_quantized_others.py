@@ -156,7 +156,7 @@ def eager(x: torch.Tensor, *, training: bool) -> tuple[nn.Module, nn.Module]:
         warnings.simplefilter("ignore")
         if training:
             work.train()
-            work.qconfig = torch.ao.quantization.get_default_qat_qconfig("fbgemm")
+            work.qconfig = torch.ao.quantization.get_default_qat_qconfig("fbgemm", version=0)
             prepared = torch.ao.quantization.prepare_qat(work)
             prepared(x)
             prepared.eval().apply(torch.ao.quantization.disable_observer)

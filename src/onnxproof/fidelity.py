@@ -29,25 +29,32 @@ from onnxproof.types import Case, Gap, NoiseKind, Signature
 Array = np.ndarray[Any, Any]
 _LIMIT_S = 5.0
 _MEMORY = 32
+_STEPS = 10 ** (-45 / 20)
 
 
 def open_fidelity(subject: Subject, oracle: Oracle, file: OnnxFile, signature: Signature, clock: Clock) -> "Fidelity | None":
-    """None unless the file quantizes something and the reference nothing: a fake-quantized module is held to its own rounding."""
-    if not file.quantized or _quantizes(subject, oracle):
+    """None unless the file quantizes; a fake-quantized module is held to its own rounding, which its re-runs know."""
+    if not file.quantized:
         return None
-    return Fidelity(file, signature, clock)
+    how = _quantizes(subject, oracle)
+    return None if how == "fake" else Fidelity(file, signature, clock, NoiseKind.TWIN if how else NoiseKind.SIMULATED)
 
 
-def _quantizes(subject: Subject, oracle: Oracle) -> bool:
+def _quantizes(subject: Subject, oracle: Oracle) -> str:
+    """How the reference itself quantizes: `integers`, `fake`, or not at all."""
     if subject.onnx is not None:
-        return read(subject.onnx).quantized
+        return "fake" if read(subject.onnx).quantized else ""
+    if any("FakeQuant" in type(part).__name__ for part in getattr(subject.module, "modules", list)()):
+        return "integers"  # trained for integer kernels: what is served rounds its biases too
     from onnxproof.backends._mode import Mode
 
     class Watch(Mode):
-        seen = False
+        seen = ""
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            self.seen = self.seen or "quantize" in str(func) or "quantized" in str(func)
+            name = str(func)
+            if "quantize" in name and self.seen != "fake":
+                self.seen = "fake" if "fake_quant" in name else "integers"
             return func(*args, **(kwargs or {}))
 
     watch = Watch()
@@ -55,7 +62,7 @@ def _quantizes(subject: Subject, oracle: Oracle) -> bool:
         with watch:
             oracle.run(oracle.example())
     except Exception:  # a module that no watch can follow is taken for a float one
-        return False
+        return ""
     return watch.seen
 
 
@@ -70,7 +77,8 @@ class Simulated:
 class Fidelity:
     """The simulation of one quantized file, with the usual cost of its quantization."""
 
-    def __init__(self, file: OnnxFile, signature: Signature, clock: Clock) -> None:
+    def __init__(self, file: OnnxFile, signature: Signature, clock: Clock, kind: NoiseKind = NoiseKind.SIMULATED) -> None:
+        self.kind = kind
         self._path, self._signature, self._clock = file.path, signature, clock
         self._session: Session | None = None
         self._exact = True
@@ -87,10 +95,12 @@ class Fidelity:
 
     def noise(self, name: str, said: Array, truth: Array, *, ordinary: bool) -> Noise:
         """What quantization costs here, never less than half of what it usually costs: a case may be right by luck."""
-        found = noise_of(said, truth.astype(np.float64), NoiseKind.SIMULATED)
+        found = noise_of(said, truth.astype(np.float64), self.kind)
         if ordinary and len(self._usual[name]) < _MEMORY:
             self._usual[name].append(found.rms)
         usual = statistics.median(self._usual[name]) / 2 if self._usual[name] else 0.0
+        if self.kind is NoiseKind.TWIN and is_float(truth) and truth.size:  # two honest integer implementations differ by single steps inside
+            usual = max(usual, _STEPS * float(np.sqrt(np.mean(np.square(truth, dtype=np.float64)))))
         return replace(found, rms=max(found.rms, usual), worst=max(found.worst, 4 * usual))
 
     def weigh(self, gap: Gap, case: Case, candidate: Array, truth: Array, simulated: Simulated) -> Gap:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from onnxproof.compare import RTOL_GRID
 from onnxproof.types import Finding, Gap, NoiseKind, Note, Policy, Status, Verdict
 
+QUANTIZED = (NoiseKind.SIMULATED, NoiseKind.TWIN)
+"""Kinds of noise of a quantized candidate."""
 _FAR = 4.0
 """A runtime that adds this many times what still passes is not a drift."""
 _ORDER = (Verdict.FAITHFUL, Verdict.DRIFT, Verdict.DIVERGED, Verdict.ERROR)
@@ -13,7 +15,7 @@ _ORDER = (Verdict.FAITHFUL, Verdict.DRIFT, Verdict.DIVERGED, Verdict.ERROR)
 
 def beyond_noise(gap: Gap, policy: Policy) -> bool:
     """True when rounding does not explain the gap; for a quantized candidate, when its quantization does not."""
-    if gap.noise_kind is NoiseKind.SIMULATED:
+    if gap.noise_kind in QUANTIZED:
         return not gap.noise_ratio <= policy.runtime_limit
     if gap.mismatches:
         return gap.mismatches > gap.unstable and gap.noise_ratio > policy.noise_limit / 4
@@ -41,7 +43,7 @@ def judge_gap(gap: Gap, policy: Policy) -> Verdict:
     if gap.compared and gap.noise_kind is NoiseKind.NONE:
         return Verdict.ERROR
     beyond = beyond_noise(gap, policy)
-    if gap.noise_kind is NoiseKind.SIMULATED:
+    if gap.noise_kind in QUANTIZED:
         return Verdict.FAITHFUL if not beyond else Verdict.DRIFT if gap.noise_ratio <= _FAR * policy.runtime_limit else Verdict.DIVERGED
     if beyond and not within_tolerance(gap, policy):
         return Verdict.DIVERGED
@@ -60,7 +62,8 @@ def quality(gaps: Sequence[Gap], policy: Policy) -> Verdict:
     for key in {(gap.backend, gap.output) for gap in found}:
         mine = [gap for gap in found if (gap.backend, gap.output) == key]
         level, clipped = pooled_db(mine), sum(gap.clipped or 0.0 for gap in mine) / len(mine)
-        good = level >= policy.drift_db and clipped <= policy.clip_limit
+        least = policy.twin_db if mine[0].noise_kind is NoiseKind.TWIN else policy.drift_db
+        good = level >= least and clipped <= policy.clip_limit
         said = Verdict.DIVERGED if not level >= policy.diverged_db else Verdict.FAITHFUL if good else Verdict.DRIFT
         worst = max(worst, said, key=_ORDER.index)
     return worst
@@ -104,6 +107,6 @@ def severity(gap: Gap, policy: Policy) -> tuple[int, float]:
         verdict = max(verdict, quality([gap], policy), key=_ORDER.index)
     rank = _ORDER.index(verdict) if verdict in _ORDER else -1
     ratio = max(gap.noise_ratio / policy.noise_limit, gap.worst_ratio / policy.worst_limit)
-    if gap.noise_kind is NoiseKind.SIMULATED:
+    if gap.noise_kind in QUANTIZED:
         ratio = max(gap.noise_ratio / policy.runtime_limit, 10 ** ((policy.drift_db - (gap.sqnr_db or 0.0)) / 20) if _asked(gap) else 0.0)
     return rank, ratio if not math.isnan(ratio) else math.inf

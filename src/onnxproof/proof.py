@@ -98,7 +98,7 @@ class Proof:
         return min((judge.pooled_db([gap for gap in found if (gap.backend, gap.output) == key]) for key in keys), default=None)
 
     def _quantized_sentence(self, worst: Gap, level: float) -> str:
-        gaps = [gap for gap in self.gaps if gap.domain is None and gap.noise_kind.value == "simulated"]
+        gaps = [gap for gap in self.gaps if gap.domain is None and gap.noise_kind in judge.QUANTIZED]
         most = max((gap.noise_ratio for gap in gaps), default=0.0)
         runtime = f"the runtime adds {most:.2g} times what the graph's own quantization costs"
         judged = judge.asked(self.gaps)

@@ -63,6 +63,8 @@ class NoiseKind(StrEnum):
     """Integers and booleans: compared exactly."""
     SIMULATED = "simulated"
     """Of a quantized candidate: what its graph's own quantization costs, simulated."""
+    TWIN = "simulated-twin"
+    """The same, where the reference is a quantized model too."""
     NONE = "none"
     """Nothing was estimated (and so nothing may be called faithful on it)."""
 
@@ -319,9 +321,11 @@ class Policy:
     drift_db: float = 25.0
     """Quantized candidates: output SQNR below this is DRIFT."""
     diverged_db: float = 15.0
-    clip_limit: float = 1e-3
+    twin_db: float = 35.0
+    """Where the reference is quantized as well, output SQNR below this is DRIFT: the two round alike."""
+    clip_limit: float = 1e-2
     """Quantized candidates: a larger share of ordinary input values beyond the first rounding's range is DRIFT."""
-    runtime_limit: float = 1.0
+    runtime_limit: float = 2.0
     """Quantized candidates: what the runtime adds, in units of what the graph's own quantization costs. Evidence: docs/quantize.md."""
     domains: tuple[Domain, ...] = (Domain.NAN, Domain.INF, Domain.TIES, Domain.EMPTY)
     """Odd domains to look into; `--domain finite` empties it."""

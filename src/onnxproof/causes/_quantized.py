@@ -51,7 +51,7 @@ def _made(bench: Workbench) -> tuple[Study, onnx.ModelProto | None]:
     order = [output.onnx_name for output in bench.scene.signature.outputs]
     places = [order.index(value.name) for value in bench.model.graph.output if value.name in order]
     plain = _float(bench)
-    floats = [] if plain is None else [numpy_helper.to_array(t) for t in plain.graph.initializer if t.data_type == onnx.TensorProto.FLOAT and t.dims]
+    floats = {} if plain is None else {t.name: numpy_helper.to_array(t) for t in plain.graph.initializer if t.data_type == onnx.TensorProto.FLOAT and t.dims}
     return Study(bench.model, [(str(k), batch) for k, batch in enumerate(fed)], [[answer[p] for p in places] for answer in wanted], floats), plain
 
 

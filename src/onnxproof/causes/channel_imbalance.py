@@ -32,7 +32,7 @@ def test(bench: Workbench) -> Tried | str:
         return found
     what, model = f"with a scale for each channel ({_words(found)})", found.by_channel()
     tried = granted(found, model, what=what, fix=_FIX)
-    if isinstance(tried, Tried) and not tried.proven:  # weights that undo the imbalance suffer from it as well
+    if isinstance(tried, str) or not tried.proven:  # weights that undo the imbalance suffer from it as well
         both = granted(found, found.float_weights(model), what=f"{what} and of the weights that read it", fix=_FIX)
         tried = both if isinstance(both, Tried) and both.proven else tried
     if isinstance(tried, str) or not tried.proven:
@@ -46,7 +46,7 @@ def _words(found: Study) -> str:
     for pair in found.rounded:
         stats = found.seen.get(pair.value)
         if stats is not None and stats.channel_low is not None and stats.channel_high is not None:
-            levels = (stats.channel_high - stats.channel_low) / float(pair.scale.reshape(-1)[0])
+            levels = (stats.channel_high - stats.channel_low) / float(pair.scale.max())
             shares[pair.value] = float((levels < 16).mean())
     if not shares:
         return "no value has channels"

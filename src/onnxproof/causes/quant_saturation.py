@@ -15,7 +15,6 @@ Example: a quantized model that is right on the laptop and wrong on the server.
 import tempfile
 from pathlib import Path
 
-import numpy as np
 import onnx
 
 from onnxproof.backends import open_session
@@ -24,9 +23,7 @@ from onnxproof.causes._workbench import Tried, Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.quantizing.attribution import Study, gain
 from onnxproof.quantizing.bench import compare
-from onnxproof.quantizing.floatgraph import Index
 from onnxproof.quantizing.saturation import full_biases, reduced, saturated
-from onnxproof.quantizing.surgery import with_floats
 from onnxproof.types import Fix, Policy
 
 TITLE = "sums don't fit their integers"
@@ -40,7 +37,7 @@ def test(bench: Workbench) -> Tried | str:
         return found
     full = full_biases(found.model)
     if full:
-        return granted(found, _float_biases(bench, found, full), what=f"with the biases in float that don't fit int32 ({full[0]})", fix="keep these biases in float")
+        return granted(found, found.unsaturated(), what=f"with the biases in float that don't fit int32 ({full[0]})", fix="keep these biases in float")
     if bench.scene.gap is None or bench.scene.gap.noise_ratio <= Policy().runtime_limit:
         return "no bias is full, and the runtime does what the graph says"
     model = reduced(found.model)
@@ -51,26 +48,6 @@ def test(bench: Workbench) -> Tried | str:
     worst = max(touched, key=lambda name: touched[name])
     return Tried(proven=after >= Policy().drift_db, after=10 ** (-after / 20), model=model, fix=Fix(kind="graph", what="seven-bit weights: --target avx2"),
                  evidence=f"with seven-bit weights {before:.1f} dB become {after:.1f} dB on {bench.scene.backend}; in {worst} {touched[worst]:.1%} of the outputs hold a pair beyond int16")
-
-
-def _float_biases(bench: Workbench, found: Study, full: list[str]) -> onnx.ModelProto | None:
-    """The bias of each layer from the float graph: the one of its size that is nearest where the integers still fit."""
-    from onnxproof.causes._quantized import float_graph
-
-    plain = float_graph(bench)
-    if plain is None:
-        return None
-    index, floats = Index(found.model), Index(plain)
-    known = [floats.array(name).astype(np.float64) for name, tensor in floats.weights.items() if len(tensor.dims) == 1 and tensor.data_type == onnx.TensorProto.FLOAT]
-    chosen = {}
-    for result in full:
-        node = index.makers[result]
-        here = index.array(node.input[0]).astype(np.float64) * index.array(node.input[1]).astype(np.float64)
-        fits = np.abs(index.array(node.input[0]).astype(np.int64)) < 2**31 - 1
-        near = [bias for bias in known if bias.shape == here.shape]
-        if near:
-            chosen[result] = min(near, key=lambda bias: float(np.abs(bias - here)[fits].sum()))
-    return with_floats(found.model, chosen) if chosen else None
 
 
 def _on(bench: Workbench, found: Study, model: onnx.ModelProto) -> float:

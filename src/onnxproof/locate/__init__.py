@@ -64,7 +64,7 @@ def locate(scene: Scene) -> Location | None:
         return _refusal(scene, scene.gap.detail)
     if scene.gap is not None and scene.gap.domain is Domain.TIES:
         return _ordering(scene)
-    if scene.gap is not None and scene.gap.noise_kind is NoiseKind.SIMULATED:
+    if scene.gap is not None and scene.gap.noise_kind in (NoiseKind.SIMULATED, NoiseKind.TWIN):
         from onnxproof.locate import _quantized
 
         return _quantized.locate(scene, locate)

@@ -7,7 +7,7 @@ add up to the loss by construction.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -22,7 +22,7 @@ from onnxproof.quantizing.bench import Answers, answers, compare
 from onnxproof.quantizing.floatgraph import Index, copied
 from onnxproof.quantizing.ranges import Calibrator, calibrator, min_max
 from onnxproof.quantizing.statistics import Statistics
-from onnxproof.quantizing.surgery import Pair, biases, clips, pairs, weights, with_floats, with_ranges, without_rounding
+from onnxproof.quantizing.surgery import Pair, Weight, biases, clips, pairs, weights, with_floats, with_ranges, without_rounding
 from onnxproof.types import Share
 
 Array = np.ndarray[Any, Any]
@@ -42,7 +42,7 @@ class Study:
     model: onnx.ModelProto
     samples: Sequence[Batch]
     wanted: Answers
-    floats: Sequence[Array] = ()
+    floats: Mapping[str, Array] = field(default_factory=dict)
 
     def level(self, model: onnx.ModelProto, where: str = "disabled") -> float:
         """The SQNR of a graph in dB; minus infinity where the runtime refuses it."""
@@ -63,14 +63,14 @@ class Study:
 
     @cached_property
     def rounded(self) -> list[Pair]:
-        """What is rounded, one scale for the whole tensor."""
-        return [pair for pair in pairs(self.model) if pair.scale.size == 1]
+        """What is rounded: by one scale, or by one for each channel."""
+        return pairs(self.model)
 
     @cached_property
     def seen(self) -> dict[str, Statistics]:
-        """The values before each rounding, as a graph that rounds no activation has them on this data."""
+        """The values before each rounding, as a graph that rounds nothing (as far as its float weights are known) has them on this data."""
         names = list(dict.fromkeys(pair.value for pair in self.rounded))
-        model = without_rounding(self.model)
+        model = without_rounding(self.float_weights() or self.model, relus=self._relus)
         index = Index(model)
         shown = {pair.value: pair.value if pair.value in index.makers else pair.results[0] for pair in self.rounded}  # an output's maker took its name
         inner = [shown[name] for name in names if shown[name] in index.makers]
@@ -105,13 +105,13 @@ class Study:
 
     # what can be granted -----------------------------------------------------------------------------------------------------------
 
-    def fused(self) -> onnx.ModelProto | None:
+    def fused(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Without the rounding between a layer and what should be part of it."""
         index = Index(self.model)
         between = [pair.value for pair in self.rounded if pair.value in index.makers and index.makers[pair.value].op_type in ("Conv", "Gemm", "MatMul", "BatchNormalization")
                    and len(pair.results) == 1 and pair.results[0] not in index.outputs
                    and [r.op_type for r in index.readers[pair.results[0]]] in ([kind] for kind in _FUSES) and self._unfolded(index, pair)]
-        return without_rounding(self.model, between) if between else None
+        return without_rounding(model or self.model, between, self._relus) if between else None
 
     def _unfolded(self, index: Index, pair: Pair) -> bool:
         """An activation or norm behind it, or a bias: adding two rounded branches is no lack of fusion."""
@@ -124,7 +124,15 @@ class Study:
 
     def recalibrated(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Ranges that this data asks for; types and symmetry stay."""
-        return self._ranged({pair.value: _shaped(*self.reach(pair), pair) for pair in self.rounded if pair.value in self.seen}, model)
+        return self._ranged({pair.value: self._asked(pair) for pair in self.rounded if pair.value in self.seen}, model)
+
+    def _asked(self, pair: Pair) -> tuple[Array, Array]:
+        """The range that the data asks for: of each channel where the rounding has one for each."""
+        stats = self.seen[pair.value]
+        if pair.scale.size == 1 or stats.channel_low is None or stats.channel_high is None or stats.channel_low.size != pair.scale.size:
+            return _shaped(*self.reach(pair), pair)
+        each = [_shaped(0.0 if self._clips(pair) else low, high, pair) for low, high in zip(stats.channel_low, stats.channel_high, strict=True)]
+        return np.asarray([low for low, _ in each]), np.asarray([high for _, high in each])
 
     def trimmed(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Ranges that give rare large values up: by the calibrator that serves the answers best."""
@@ -134,14 +142,14 @@ class Study:
     def _cut(self, choose: Calibrator) -> dict[str, tuple[Array, Array]]:
         limits = {}
         for pair in self.rounded:
-            if pair.value in self.seen:
+            if pair.value in self.seen and pair.scale.size == 1:
                 low, high = choose(self.seen[pair.value], 256, pair.symmetric)
                 limits[pair.value] = _shaped(0.0 if self._clips(pair) else low, high, pair)
         return limits
 
     def asymmetric(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """All levels for what the data reaches, where half of them lie where no data is."""
-        chosen = [pair for pair in self.rounded if pair.symmetric and pair.value in self.seen and pair.dtype in ("int8", "uint8")]
+        chosen = [pair for pair in self.rounded if pair.symmetric and pair.scale.size == 1 and pair.value in self.seen and pair.dtype in ("int8", "uint8")]
         limits = {pair.value: self.reach(pair) for pair in chosen}
         return self._ranged({name: (np.asarray(low), np.asarray(high)) for name, (low, high) in limits.items()}, model, dtype="uint8") if limits else None
 
@@ -150,7 +158,7 @@ class Study:
         made, done = model or self.model, 0
         for pair in self.rounded:
             stats = self.seen.get(pair.value)
-            if stats is None or stats.channel_low is None or stats.channel_high is None or stats.axis is None:
+            if pair.scale.size > 1 or stats is None or stats.channel_low is None or stats.channel_high is None or stats.axis is None:
                 continue
             low = np.zeros_like(stats.channel_low) if self._clips(pair) else np.minimum(stats.channel_low, 0.0)
             high = np.maximum(stats.channel_high, low + 1e-9)
@@ -174,36 +182,40 @@ class Study:
                 axis = 0 if plain.ndim > 2 else int(np.argmax([_spread(plain, a) for a in range(2)]))
                 step = np.maximum(np.abs(plain).max(tuple(a for a in range(plain.ndim) if a != axis), keepdims=True), 1e-30) / 127
                 found[weight.result] = np.rint(plain / step) * step
-        return with_floats(model or self.model, found) if found else None
+        return with_floats(model or self.model, found | self._float_biases(model or self.model)) if found else None
 
     def float_weights(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Weights as they were before anything was rounded."""
-        found = {weight.result: plain for weight, plain in self.matched} | self._float_biases()
+        found = {weight.result: plain for weight, plain in self.matched} | self._float_biases(model or self.model)
         return with_floats(model or self.model, found) if found else None
 
-    def _float_biases(self) -> dict[str, Array]:
-        """Integer biases as they were: by the float vector that is nearest."""
-        found = {}
-        for bias in biases(self.model):
-            near = [(_apart(bias.floats, plain), plain) for plain in self.floats if plain.shape == bias.floats.shape]
-            best = min(near, key=lambda pair: pair[0], default=(math.inf, bias.floats))
-            if best[0] < _ALIKE:
-                found[bias.result] = best[1].astype(np.float64)
-        return found
+    def unsaturated(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
+        """Float biases where the integer ones ran into the end of their type."""
+        full = [bias for bias in biases(self.model) if (np.abs(bias.integers.astype(np.int64)) >= 2**31 - 1).any()]
+        found = {bias.result: plain for bias in full if (plain := self._original(bias)) is not None}
+        return with_floats(model or self.model, found) if found else None
+
+    def _float_biases(self, model: onnx.ModelProto) -> dict[str, Array]:
+        """Rounding may leave nothing of a bias, so there its name is enough; but only where the layer's weight was found by its values."""
+        known = {weight.result for weight, _ in self.matched}
+        sure = {node.input[2] for node in self.model.graph.node if len(node.input) > 2 and node.input[1] in known}
+        return {bias.result: plain for bias in biases(model) if (plain := self._original(bias, by_name=bias.result in sure)) is not None}
 
     @cached_property
-    def matched(self) -> list[tuple[Any, Array]]:
-        """Integer weights with the float weights they come from, by value, as they lie or transposed."""
-        found = []
-        for weight in weights(self.model):
-            if weight.integers.ndim < 2:
-                continue
-            here = weight.floats
-            near = [(_apart(here, turned), turned) for plain in self.floats for turned in ((plain, plain.T) if plain.ndim == 2 else (plain,)) if turned.shape == here.shape]
-            best = min(near, key=lambda pair: pair[0], default=(math.inf, here))
-            if best[0] < _ALIKE:
-                found.append((weight, best[1].astype(np.float64)))
-        return found
+    def matched(self) -> list[tuple[Weight, Array]]:
+        """Integer weights with the float weights they come from."""
+        return [(weight, plain) for weight in weights(self.model) if weight.integers.ndim > 1 and (plain := self._original(weight)) is not None]
+
+    def _original(self, weight: Weight, *, by_name: bool = False) -> Array | None:
+        """The float array that a constant comes from, as it lies or transposed: by its values where they fit (or by its name, where tools keep it)."""
+        here = weight.floats
+        fits = np.abs(weight.integers.astype(np.int64)) < 2**31 - 1
+        near = [(name, turned.astype(np.float64)) for name, plain in self.floats.items() for turned in ((plain, plain.T) if plain.ndim == 2 else (plain,))
+                if turned.shape == here.shape]
+        ranked = sorted(near, key=lambda pair: _apart(here[fits], pair[1][fits]))
+        named = [plain for name, plain in ranked if by_name and name and (weight.name.startswith(name) or weight.result.startswith(name))]
+        alike = [plain for _, plain in ranked[:1] if _apart(here[fits], plain[fits]) < _ALIKE or not fits.all()]
+        return next(iter([*named, *alike]), None)
 
     def _ranged(self, limits: Mapping[str, tuple[Array, Array]], model: onnx.ModelProto | None, dtype: str | None = None) -> onnx.ModelProto | None:
         return with_ranges(model or self.model, limits, dtype=dtype) if limits else None
@@ -214,7 +226,7 @@ class Study:
         """From the served model to float, each step on top of those before it; shares of the error's energy add up to one."""
         level, model = self.served, self.model
         steps = [("served", level)]
-        for name, change in (("runtime", None), ("unfused", lambda m: self.fused()), ("calibration", self.recalibrated), ("outlier", self.trimmed),
+        for name, change in (("runtime", None), ("quant-saturation", self.unsaturated), ("unfused", self.fused), ("calibration", self.recalibrated), ("outlier", self.trimmed),
                              ("quant-scheme", self.asymmetric), ("channel-imbalance", self.by_channel), ("8-bit activations", self.unrounded),
                              ("weights: one scale a tensor", self.by_filter), ("8-bit weights", self.float_weights)):
             other = model if change is None else change(model)
@@ -247,8 +259,8 @@ def _shaped(low: Any, high: Any, pair: Pair) -> tuple[Array, Array]:
 
 
 def _apart(a: Array, b: Array) -> float:
-    size = float(np.sqrt((b.astype(np.float64) ** 2).mean()))
-    return float(np.sqrt(((a - b.astype(np.float64)) ** 2).mean())) / size if size else math.inf
+    size = float(np.sqrt((b**2).mean())) if b.size else 0.0
+    return float(np.sqrt(((a - b) ** 2).mean())) / size if size else math.inf
 
 
 def _spread(plain: Array, axis: int) -> float:

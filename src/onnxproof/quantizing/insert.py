@@ -84,8 +84,10 @@ def insert(model: onnx.ModelProto, ranges: Mapping[str, Range], plan: Plan) -> I
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        made = QDQQuantizer(work, plan.per_channel, False, _TYPES[plan.weights], _TYPES[plan.activations], data, wanted, [],
-                            sorted({node.op_type for node in index.model.graph.node if node.name in wanted}), extra).quantize_model()
+        quantizer = QDQQuantizer(work, plan.per_channel, False, _TYPES[plan.weights], _TYPES[plan.activations], data, wanted, [],
+                                 sorted({node.op_type for node in index.model.graph.node if node.name in wanted}), extra)
+        made = quantizer.quantize_model()
+        quantizer.model.topological_sort()
     finally:
         log.setLevel(level)
     _float(made, plan.float_outputs, index)

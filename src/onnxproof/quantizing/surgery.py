@@ -209,6 +209,9 @@ def with_floats(model: onnx.ModelProto, floats: Mapping[str, Array]) -> onnx.Mod
     nodes = [node for node in made.graph.node if not (node.op_type == "DequantizeLinear" and node.output[0] in floats)]
     del made.graph.node[:]
     made.graph.node.extend(nodes)
+    kept = [tensor for tensor in made.graph.initializer if tensor.name not in floats]
+    del made.graph.initializer[:]
+    made.graph.initializer.extend(kept)
     for name, array in floats.items():
         made.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array, np.float32), name))
     del made.graph.value_info[:]
@@ -234,8 +237,8 @@ def with_ranges(model: onnx.ModelProto, limits: Mapping[str, tuple[Array, Array]
                 node.input.extend(names)
                 for old in [a for a in node.attribute if a.name in ("axis", "output_dtype", "block_size")]:
                     node.attribute.remove(old)
-                if scale.size > 1 and axis is not None:
-                    node.attribute.append(onnx.helper.make_attribute("axis", axis))
+                if scale.size > 1:
+                    node.attribute.append(onnx.helper.make_attribute("axis", pair.axis if axis is None else axis))
                 if "16" in kind:
                     node.domain = "com.microsoft" if _opset(made) < 21 else ""
     _rebias(model, made)
@@ -257,7 +260,8 @@ def _rebias(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
             continue
         scale = known[x.input[1]].astype(np.float64) * known[w.input[1]].astype(np.float64)
         floats = old.array(made.input[0]).astype(np.float64) * constants(before)[made.input[1]].astype(np.float64)
-        if scale.shape == known[made.input[1]].shape:
+        if scale.size == known[made.input[1]].size:
+            scale = scale.reshape(known[made.input[1]].shape)
             turn = sum(name.startswith(f"{node.output[0]}_bias_mended") for name in known)
             names = (f"{node.output[0]}_bias_mended{turn}", f"{node.output[0]}_bias_scale_mended{turn}")
             integers = np.clip(np.rint(floats / scale), -(2**31), 2**31 - 1).astype(np.int32)

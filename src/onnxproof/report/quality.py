@@ -9,7 +9,7 @@ from rich.table import Table
 from onnxproof import judge
 from onnxproof.proof import Proof
 
-_WORDS = {"runtime": "the runtime, beyond what the graph says", "unfused": "roundings between what should be one", "calibration": "ranges from other data",
+_WORDS = {"quant-saturation": "biases that don't fit their integers", "runtime": "the runtime, beyond what the graph says", "unfused": "roundings between what should be one", "calibration": "ranges from other data",
           "outlier": "rare large values in the ranges", "quant-scheme": "symmetric ranges", "channel-imbalance": "one scale for unequal channels",
           "8-bit activations": "activations in 8 bits", "weights: one scale a tensor": "one scale for a whole weight", "8-bit weights": "weights and biases as integers",
           "rest": "the rest"}
