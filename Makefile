@@ -8,7 +8,7 @@ JOBS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint schema bench-overhead bench-clean bench-faults bench-locate clean
+.PHONY: help demo test lint schema bench-overhead bench-clean bench-faults bench-locate bench-quantize clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ bench-faults: $(BENCH_READY)  ## the scoreboard: faults caught and false alarms,
 
 bench-locate: $(BENCH_READY)  ## the price of naming the node, beside torch.onnx's verification and Polygraphy
 	$(BIN)/python -m bench.locate
+
+bench-quantize: $(BENCH_READY)  ## int8 models beside those of ONNX Runtime and NNCF, on networks trained on real data
+	$(BIN)/python -m bench.quantize --markdown docs/quantize-bench.md
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -94,7 +94,7 @@ def test_entropy_really_searches() -> None:
 
 def test_one_outlier_does_not_hide_the_rest() -> None:
     x = np.concatenate([np.random.default_rng(0).standard_normal(100_000), [1e5]])
-    assert percentile(seen(x), 256, False, 0.999)[1] == pytest.approx(3.3, rel=0.1)
+    assert 2.8 < percentile(seen(x), 256, False, 0.999)[1] < 4.3  # and not 1e5
 
 
 @pytest.mark.parametrize("name", list(CALIBRATORS))

@@ -53,7 +53,7 @@ def conv(tmp_path_factory: Any) -> tuple[Path, Any]:
 
 
 def quantized(source: Any, output: Path, x: Any, **options: Any) -> onnxproof.Quantized:
-    return onnxproof.quantize(source, output, **{"calibration": {"x": x}, "budget": QUICK, "policy": Policy(domains=()), **options})
+    return onnxproof.quantize(source, output, **{"calibration": {"x": x}, "budget": QUICK, "proof_s": 1.0, "policy": Policy(domains=()), **options})
 
 
 def test_a_conv_net_is_quantized_and_proven(conv: Any, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import torch
 from quantized_faults import FAULTS, made
 
 import onnxproof
+from onnxproof import diagnose
 from onnxproof.proof import Proof
 from onnxproof.types import Policy, Stage, Verdict
 
@@ -18,8 +19,11 @@ FINITE = Policy(domains=())
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
+def quick() -> Any:
     torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diagnose, "_FIX_BUDGET_S", 1.5)
+        yield
 
 
 @cache

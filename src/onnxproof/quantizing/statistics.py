@@ -14,7 +14,7 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 BINS = 2048
-SAMPLED = 8192
+SAMPLED = 4096
 """Elements of one batch that enter the histogram: with thousands of them in every batch, more change no range (and cost time)."""
 
 

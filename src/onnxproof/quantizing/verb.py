@@ -35,7 +35,7 @@ _PROOF_S = 20.0
 def quantize(model: Any, path: str | Path, *, calibration: Any = None, evaluate: Any = None, budget: Budget | float | None = None, scheme: str = "u8s8",
              calibrator: str = "min-max", recipes: Sequence[str] = RECIPES, exclude: Sequence[str] = (), example_inputs: Any = None,
              dynamic_shapes: Any = None, data: Any = None, backends: Sequence[str] = ("ort",), policy: Policy | None = None, cache: str | Path | None = None,
-             target: str = "", seed: int = 0, progress: prove.Report | None = None) -> Quantized:
+             target: str = "", proof_s: float = _PROOF_S, seed: int = 0, progress: prove.Report | None = None) -> Quantized:
     """Quantize a model, tune it to a budget, and prove what it costs.
 
     `budget` is a `Budget`, or the largest drop of the metric as a number. `evaluate` is a function of `predict`, or (inputs, labels).
@@ -46,7 +46,7 @@ def quantize(model: Any, path: str | Path, *, calibration: Any = None, evaluate:
     """
     budget = budget if isinstance(budget, Budget) else Budget(max_drop=budget)
     found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
-    job = _Job(found, Path(path), scheme, calibrator, tuple(recipes), tuple(exclude), budget, None if cache is None else Path(cache), progress, target)
+    job = _Job(found, Path(path), scheme, calibrator, tuple(recipes), tuple(exclude), budget, None if cache is None else Path(cache), progress, target, proof_s)
     return job.run(calibration, evaluate, tuple(backends), policy, seed)
 
 
@@ -62,6 +62,7 @@ class _Job:
     cache: Path | None
     progress: prove.Report | None
     target: str
+    proof_s: float
 
     def run(self, calibration: Any, evaluate: Any, backends: tuple[str, ...], policy: Policy | None, seed: int) -> Quantized:
         """The whole way; the output file appears at its end or not at all."""
@@ -178,7 +179,7 @@ class _Job:
 
     def _proof(self, draft: Path, held: list[batches.Batch], backends: tuple[str, ...], policy: Policy | None, seed: int) -> Proof:
         given = self.subject.data if self.subject.data is not None else [tuple(batch.values()) for _, batch in held]
-        proof = prove.verify(replace(self.subject, data=given), draft, backends=backends, policy=policy, budget_s=_PROOF_S, seed=seed, explain=False)
+        proof = prove.verify(replace(self.subject, data=given), draft, backends=backends, policy=policy, budget_s=self.proof_s, seed=seed, explain=False)
         return replace(proof, candidate=str(self.path), replay=proof.replay.replace(str(draft), str(self.path)))
 
     def _beside(self, name: str) -> Path | None:
