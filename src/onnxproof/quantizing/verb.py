@@ -28,7 +28,7 @@ from onnxproof.types import Finding, Policy
 
 _KEPT = 512
 """Samples that are kept in memory for judging."""
-_NEEDS_NO_DATA = ("w8", "w4", "dynamic", "bf16")
+_NEEDS_NO_DATA = ("w8", "w4", "dynamic", "fp16", "bf16")
 _PROOF_S = 20.0
 
 
