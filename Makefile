@@ -10,7 +10,7 @@ JOBS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-export bench-report bench-baselines clean
+.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-export bench-quantize bench-report bench-baselines clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ bench-zoo: $(BENCH_READY)  ## many architectures, exported with open dims and ve
 
 bench-export: $(BENCH_READY)  ## what an export costs beyond torch.onnx.export itself
 	$(BIN)/python -m bench.export_overhead
+
+bench-quantize: $(BENCH_READY)  ## int8 models beside those of ONNX Runtime and NNCF, on networks trained on real data
+	$(BIN)/python -m bench.quantize --markdown docs/quantize-bench.md
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) $(RUNTIMES) build dist demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis

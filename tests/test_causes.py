@@ -5,6 +5,7 @@ from collections import Counter
 
 import onnx
 import pytest
+import quantized_faults
 from test_locate import BUDGET_S, FAULTS, examine, exported, model, one_thread, planted, told  # noqa: F401
 
 from onnxproof import causes, prove
@@ -54,7 +55,7 @@ def test_no_cause_is_proven_on_a_healthy_twin(name: str, exporter: str) -> None:
 
 
 def test_every_cause_has_planted_faults() -> None:
-    counts = Counter(fault.cause for fault in FAULTS.values())
+    counts = Counter(fault.cause for fault in (*FAULTS.values(), *quantized_faults.FAULTS.values()))
     assert sorted(set(causes.codes()) - set(counts)) == []
     once = sorted(code for code, n in counts.items() if n < 2)
     assert once == ["missing-op", "mutation", "nan-handling", "output-order", "tie-order"]

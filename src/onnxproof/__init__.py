@@ -10,6 +10,7 @@ _WHERE = {
     "verify": "prove", "diff": "prove", "Progress": "prove",
     "export": "exporter",
     "inspect": "inspecting", "Inspection": "inspecting",
+    "quantize": "quantizing", "Budget": "quantizing", "Quantized": "quantizing",
     "Proof": "proof",
     "Subject": "subject",
     "Case": "types", "Cause": "types", "Domain": "types", "ExportOptions": "types", "ExportRecord": "types", "Finding": "types", "Fix": "types", "Gap": "types", "Location": "types", "Note": "types",
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from onnxproof.inspecting import Inspection, inspect
     from onnxproof.proof import Proof
     from onnxproof.prove import Progress, diff, verify
+    from onnxproof.quantizing import Budget, Quantized, quantize
     from onnxproof.subject import Subject
     from onnxproof.types import (
         Case,

@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from onnxproof import causes, judge
+from onnxproof.causes._quantized import waterfall
 from onnxproof.causes._workbench import Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.locate import Scene, locate
@@ -45,11 +46,12 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
         return proof
     proof = replace(proof, location=where, scene=scene, profile=scene.profile)
     try:
-        report = causes.explain(workbench(scene, where, proof, run), where, lambda model, options: _verify(run, model, options))
+        bench = workbench(scene, where, proof, run)
+        report = causes.explain(bench, where, lambda model, options: _verify(run, model, options))
     except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
         failed = Finding(code="unexplained", what=f"the cause could not be tried: {type(why).__name__}: {why}")
         return replace(proof, findings=(*proof.findings, failed))
-    return replace(proof, causes=report.causes)
+    return replace(proof, causes=report.causes, waterfall=waterfall(bench))
 
 
 def profiled(proof: "Proof", run: "Run") -> "Proof":
@@ -72,7 +74,7 @@ def workbench(scene: Scene, where: Location, proof: "Proof", run: "Run") -> Work
             beyond = judge.judge_gap(gap, proof.policy) in (Verdict.DRIFT, Verdict.DIVERGED)
             bad[gap.case] = bad.get(gap.case, False) or beyond
             telling[gap.case] = gap.group in ("ordinary", "shapes") and not gap.case.startswith("scale-")
-    return Workbench(scene, where, bad_cases=bad, sizes=run.sizes, telling=telling)
+    return Workbench(scene, where, bad_cases=bad, sizes=run.sizes, telling=telling, subject=run.subject, calibration=run.calibration)
 
 
 def _verify(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...]) -> Verdict | None:

@@ -6,11 +6,17 @@ from collections.abc import Iterable, Sequence
 from onnxproof.compare import RTOL_GRID
 from onnxproof.types import Finding, Gap, NoiseKind, Note, Policy, Status, Verdict
 
+QUANTIZED = (NoiseKind.SIMULATED, NoiseKind.TWIN)
+"""Kinds of noise of a quantized candidate."""
+_FAR = 4.0
+"""A runtime that adds this many times what still passes is not a drift."""
 _ORDER = (Verdict.FAITHFUL, Verdict.DRIFT, Verdict.DIVERGED, Verdict.ERROR)
 
 
 def beyond_noise(gap: Gap, policy: Policy) -> bool:
-    """True when rounding does not explain the gap."""
+    """True when rounding does not explain the gap; for a quantized candidate, when its quantization does not."""
+    if gap.noise_kind in QUANTIZED:
+        return not gap.noise_ratio <= policy.runtime_limit
     if gap.mismatches:
         return gap.mismatches > gap.unstable and gap.noise_ratio > policy.noise_limit / 4
     return not (gap.noise_ratio <= policy.noise_limit and gap.worst_ratio <= policy.worst_limit)  # an undefined ratio is beyond
@@ -37,6 +43,8 @@ def judge_gap(gap: Gap, policy: Policy) -> Verdict:
     if gap.compared and gap.noise_kind is NoiseKind.NONE:
         return Verdict.ERROR
     beyond = beyond_noise(gap, policy)
+    if gap.noise_kind in QUANTIZED:
+        return Verdict.FAITHFUL if not beyond else Verdict.DRIFT if gap.noise_ratio <= _FAR * policy.runtime_limit else Verdict.DIVERGED
     if beyond and not within_tolerance(gap, policy):
         return Verdict.DIVERGED
     if beyond or gap.status is Status.DTYPE:
@@ -44,20 +52,61 @@ def judge_gap(gap: Gap, policy: Policy) -> Verdict:
     return Verdict.FAITHFUL if gap.compared or gap.odd else Verdict.VACUOUS
 
 
+def quality(gaps: Sequence[Gap], policy: Policy) -> Verdict:
+    """Whether a quantized graph still says what the reference says: the energies of all its ordinary cases together, by output and backend.
+
+    The user's own data is asked, or else the example inputs. Whatever was made up lies beyond the graph's ranges, and says nothing here.
+    """
+    found = asked(gaps)
+    worst = Verdict.FAITHFUL
+    for key in {(gap.backend, gap.output) for gap in found}:
+        mine = [gap for gap in found if (gap.backend, gap.output) == key]
+        level, clipped = pooled_db(mine), sum(gap.clipped or 0.0 for gap in mine) / len(mine)
+        least = policy.twin_db if mine[0].noise_kind is NoiseKind.TWIN else policy.drift_db
+        good = level >= least and clipped <= policy.clip_limit
+        said = Verdict.DIVERGED if not level >= policy.diverged_db else Verdict.FAITHFUL if good else Verdict.DRIFT
+        worst = max(worst, said, key=_ORDER.index)
+    return worst
+
+
+def _asked(gap: Gap) -> bool:
+    """True for what quality is judged by."""
+    return gap.ordinary and (gap.group == "data" or gap.case == "example") and gap.sqnr_db is not None and gap.domain is None
+
+
+def asked(gaps: Sequence[Gap]) -> list[Gap]:
+    """What a quantized candidate's quality is judged by: the user's own data where there is some, else the example inputs."""
+    found = [gap for gap in gaps if _asked(gap)]
+    return [gap for gap in found if gap.group == "data"] or found
+
+
+def pooled_db(gaps: Sequence[Gap]) -> float:
+    """The SQNR of several cases as one: each weighs by the energy of its signal."""
+    signal = sum(gap.scale**2 * gap.compared for gap in gaps)
+    error = sum(gap.scale**2 * gap.compared * 10 ** (-(gap.sqnr_db if gap.sqnr_db is not None else 0.0) / 10) for gap in gaps)
+    return math.inf if error == 0 else 10 * math.log10(signal / error) if signal > 0 else -math.inf
+
+
 def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), findings: Iterable[Finding] = ()) -> Verdict:
     """The worst gap decides; nothing compared is VACUOUS."""
     verdicts = [judge_gap(gap, policy) for gap in gaps]
-    said = [v for v in verdicts if v is not Verdict.VACUOUS]
+    said: list[Verdict] = [v for v in verdicts if v is not Verdict.VACUOUS]
     if any(finding.counts for finding in findings):
         said.append(Verdict.DIVERGED)
     if notes and policy.strict_domains:
         said.append(Verdict.DIVERGED)
+    if said:
+        said.append(quality(gaps, policy))
     return max(said, key=_ORDER.index) if said else Verdict.VACUOUS
 
 
 def severity(gap: Gap, policy: Policy) -> tuple[int, float]:
     """A sort key: the worst gap has the largest."""
     verdict = judge_gap(gap, policy)
+    if _asked(gap) and verdict in _ORDER:
+        verdict = max(verdict, quality([gap], policy), key=_ORDER.index)
     rank = _ORDER.index(verdict) if verdict in _ORDER else -1
     ratio = max(gap.noise_ratio / policy.noise_limit, gap.worst_ratio / policy.worst_limit)
+    if gap.noise_kind in QUANTIZED:
+        ratio = max(gap.noise_ratio / policy.runtime_limit, 10 ** ((policy.drift_db - (gap.sqnr_db or 0.0)) / 20) if _asked(gap) else 0.0)
     return rank, ratio if not math.isnan(ratio) else math.inf

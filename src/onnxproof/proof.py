@@ -112,6 +112,9 @@ class Proof:
         if worst is None or self.verdict is Verdict.VACUOUS:
             return "nothing was compared, so nothing is proven"
         cases = len({gap.case for gap in self.gaps})
+        level = self.quality()
+        if level is not None and not worst.lost and worst.status.value in ("compared", "dtype"):
+            return self._quantized_sentence(worst, level)
         if self.verdict is Verdict.FAITHFUL:
             return f"{self.candidate} says what {self.subject} says: {cases} cases, at most {worst.noise_ratio:.1f} times the rounding noise"
         if judge.judge_gap(worst, self.policy) not in (Verdict.DRIFT, Verdict.DIVERGED) and (counted := [f for f in self.findings if f.counts]):
@@ -120,6 +123,23 @@ class Proof:
         word = "drifts from" if self.verdict is Verdict.DRIFT else "does not say what"
         tail = "" if self.verdict is Verdict.DRIFT else " says"
         return f"{self.candidate} {word} {self.subject}{tail}: output `{worst.output}`, case `{worst.case}` on {worst.backend}, {how}"
+
+    def quality(self) -> float | None:
+        """Of a quantized candidate: output SQNR in dB over the data it is judged by (the worst output and backend); None for others."""
+        found = judge.asked(self.gaps)
+        keys = {(gap.backend, gap.output) for gap in found}
+        return min((judge.pooled_db([gap for gap in found if (gap.backend, gap.output) == key]) for key in keys), default=None)
+
+    def _quantized_sentence(self, worst: Gap, level: float) -> str:
+        gaps = [gap for gap in self.gaps if gap.domain is None and gap.noise_kind in judge.QUANTIZED]
+        most = max((gap.noise_ratio for gap in gaps), default=0.0)
+        runtime = f"the runtime adds {most:.2g} times what the graph's own quantization costs"
+        judged = judge.asked(self.gaps)
+        clipped = sum(gap.clipped or 0.0 for gap in judged) / max(len(judged), 1)
+        cut = f", {clipped:.2%} of the inputs clipped" if clipped > self.policy.clip_limit else ""
+        word = {"faithful": "is a sound quantization of", "drift": "loses more than quantization should of", "diverged": "does not say what"}[self.verdict.value]
+        tail = " says" if self.verdict is Verdict.DIVERGED else ""
+        return f"{self.candidate} {word} {self.subject}{tail}: {level:.1f} dB on {'your data' if judged[0].group == 'data' else 'the example inputs'}{cut}; {runtime}"
 
     def _facts(self) -> Sequence[str]:
         facts = []

@@ -19,6 +19,7 @@ from onnxproof.cases._space import Space
 from onnxproof.decisions import Watch
 from onnxproof.errors import BackendError, InputError, ModelError, OnnxproofError
 from onnxproof.execute import Candidate, Clock
+from onnxproof.fidelity import open_fidelity
 from onnxproof.fleet import Fleet
 from onnxproof.oracles import Oracle, open_oracle
 from onnxproof.proof import Proof
@@ -119,6 +120,8 @@ class Run:
         self.subject, self.path, self.backends, self.policy = found, path, backends, policy
         self.budget_s, self.seed, self._only, self._progress = budget_s, seed, only, progress
         self._disabled = disabled_optimizers
+        self.calibration: Any = None
+        """The data that a quantized candidate was calibrated on, for whoever explains."""
         self.clock = Clock()
         self.file = onnxfile.read(path)
         self.gaps: list[Gap] = []
@@ -200,8 +203,9 @@ class Run:
                                   parameter=self.oracle.parameter)
         space = _learn.learn_dims(space, self._accepts)
         self.signature = _learn.describe_dims(space)
+        quantized = open_fidelity(self.subject, self.oracle, self.file, self.signature, self.clock)
         trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed,
-                      op_types=self.file.op_types)
+                      op_types=self.file.op_types, fidelity=quantized)
         watch = Watch(self.file, self.signature, self.clock)
         if not self._only and not self._disabled:
             self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy,

@@ -16,6 +16,7 @@ import numpy as np
 from onnxproof.compare import Noise, is_float, measure, noise_of, pool
 from onnxproof.errors import BackendError
 from onnxproof.execute import Candidate
+from onnxproof.fidelity import Fidelity, Simulated
 from onnxproof.judge import beyond_noise
 from onnxproof.oracles import Oracle
 from onnxproof.types import Case, Domain, Gap, NoiseKind, Note, Policy, Signature, Status
@@ -72,10 +73,10 @@ class Trial:
     """Runs cases one by one; holds no tensor between two of them."""
 
     def __init__(self, oracle: Oracle, candidates: Sequence[Candidate], signature: Signature, policy: Policy, *, half: str | None = None, seed: int = 0,
-                 op_types: frozenset[str] = DISCRETE) -> None:
+                 op_types: frozenset[str] = DISCRETE, fidelity: Fidelity | None = None) -> None:
         self._oracle, self._candidates, self._signature, self._policy = oracle, candidates, signature, policy
         self._decides, self._orders = bool(op_types & DISCRETE), bool(op_types & ORDERING)
-        self._half, self._seed = half, seed
+        self._half, self._seed, self._fidelity = half, seed, fidelity
         self._scales = Scales()
 
     def run(self, case: Case) -> Outcome:
@@ -102,6 +103,7 @@ class Trial:
         base.estimate()
         if self._half is not None and any(str(r.dtype) != self._half for r in reference if is_float(r)):
             base.add(self._oracle.in_precision(case.inputs, self._half))
+        base.simulated = self._fidelity.simulate(case) if self._fidelity is not None else None
         return base
 
     def _compare(self, case: Case, candidate: Candidate, base: "_Base", notes: list[Note]) -> list[Gap]:
@@ -130,12 +132,28 @@ class Trial:
 
     def _measure(self, case: Case, backend: str, base: "_Base", place: int, output: Array | None, **other: Any) -> Gap:
         name = self._signature.outputs[place].name
+        if base.simulated is not None and output is not None and not other:
+            return self._measure_quantized(case, backend, base, base.simulated, place, output)
         arguments: dict[str, Any] = {"reference": base.reference[place], "truth": base.truth[place], "noise": base.noise(place)} | other
         return measure(case=case.name, group=case.group, backend=backend, output=name, candidate=output, floor_scale=self._scales.of(name) * (1.0 if base.kind in _ROUGH else _FAR_BELOW),
                        atol=self._policy.atol, rtol=self._policy.rtol, **arguments)
 
+    def _measure_quantized(self, case: Case, backend: str, base: "_Base", simulated: Simulated, place: int, output: Array) -> Gap:
+        """The runtime against the simulated graph, in units of what quantization costs; and the quality of the answer."""
+        assert self._fidelity is not None
+        name, reference, said = self._signature.outputs[place].name, base.reference[place], simulated.outputs[place]
+        truth = base.truth[place]
+        truth = reference if truth is None else truth
+        if said is None or said.shape != truth.shape:
+            said = output
+        noise = self._fidelity.noise(name, said, truth, ordinary=case.ordinary)
+        gap = measure(case=case.name, group=case.group, backend=backend, output=name, reference=reference, truth=said, candidate=output, noise=noise,
+                      atol=self._policy.atol, rtol=self._policy.rtol)
+        return self._fidelity.weigh(gap, case, output, truth, simulated)
+
     def _suspicious(self, gap: Gap, share: float = 1.0) -> bool:
-        policy = replace(self._policy, noise_limit=self._policy.noise_limit * share, worst_limit=self._policy.worst_limit * share)
+        policy = replace(self._policy, noise_limit=self._policy.noise_limit * share, worst_limit=self._policy.worst_limit * share,
+                         runtime_limit=self._policy.runtime_limit * share)
         return gap.status in (Status.SHAPE, Status.MISSING) or gap.lost > 0 or beyond_noise(gap, policy)
 
     def _classify(self, gap: Gap, case: Case, base: "_Base", place: int, output: Array | None) -> Gap:
@@ -171,6 +189,8 @@ class _Base:
         self._noises: list[list[Noise]] = [[] for _ in reference]
         self._lost = [False] * len(reference)
         self._reruns = 0
+        self.simulated: Simulated | None = None
+        """What a quantized candidate's graph says by itself."""
 
     def estimate(self) -> None:
         """Reference against truth; where there is no truth, re-runs against the reference."""

@@ -61,6 +61,10 @@ class NoiseKind(StrEnum):
     """No float64 truth was to be had: from re-runs whose every operation was rounded anew."""
     EXACT = "exact"
     """Integers and booleans: compared exactly."""
+    SIMULATED = "simulated"
+    """Of a quantized candidate: what its graph's own quantization costs, simulated."""
+    TWIN = "simulated-twin"
+    """The same, where the reference is a quantized model too."""
     NONE = "none"
     """Nothing was estimated (and so nothing may be called faithful on it)."""
 
@@ -181,7 +185,13 @@ class Gap:
     domain: Domain | None = None
     """Set when the difference lives only in an odd domain; it is then a note."""
     sqnr_db: float | None = None
-    """Output signal against quantization error, for a quantized candidate."""
+    """Output signal against the candidate's error."""
+    channel_db: float | None = None
+    """The same for the worst channel of a quantized candidate's output."""
+    clipped: float | None = None
+    """Share of the inputs' values that a quantized candidate's first rounding can't hold."""
+    ordinary: bool = False
+    """Measured on ordinary data, so that a quantized candidate's quality is judged by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -424,6 +434,12 @@ class Policy:
     drift_db: float = 25.0
     """Quantized candidates: output SQNR below this is DRIFT."""
     diverged_db: float = 15.0
+    twin_db: float = 35.0
+    """Where the reference is quantized as well, output SQNR below this is DRIFT: the two round alike."""
+    clip_limit: float = 1e-2
+    """Quantized candidates: a larger share of ordinary input values beyond the first rounding's range is DRIFT."""
+    runtime_limit: float = 2.0
+    """Quantized candidates: what the runtime adds, in units of what the graph's own quantization costs. Evidence: docs/quantize.md."""
     domains: tuple[Domain, ...] = (Domain.NAN, Domain.INF, Domain.TIES, Domain.EMPTY)
     """Odd domains to look into; `--domain finite` empties it."""
 

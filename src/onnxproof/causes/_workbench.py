@@ -15,6 +15,7 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock, feed
 from onnxproof.locate import Scene
 from onnxproof.locate._match import relative
+from onnxproof.subject import Subject
 from onnxproof.types import Fix, Location
 
 if TYPE_CHECKING:
@@ -50,8 +51,10 @@ class Workbench:
     """One scene of a fault, with its location."""
 
     def __init__(self, scene: Scene, where: Location, *, bad_cases: Mapping[str, bool], sizes: Mapping[str, Mapping[str, int]],
-                 telling: Mapping[str, bool]) -> None:
+                 telling: Mapping[str, bool], subject: Subject | None = None, calibration: Any = None) -> None:
         self.scene, self.where = scene, where
+        self.subject, self.calibration = subject, calibration
+        """What is proven, with the user's data, and the data that a quantized candidate was calibrated on, where it is known."""
         self.bad_cases = bad_cases
         """Case name -> whether it was beyond noise (cases of odd domains left out)."""
         self.sizes = sizes

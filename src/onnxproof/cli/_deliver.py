@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onnxproof.cli._dispatch import ERROR, internal
-from onnxproof.cli._options import Debug
+from onnxproof.cli._options import Debug, Quiet, Verbose
 from onnxproof.cli._progress import Report, progress
 from onnxproof.errors import OnnxproofError, UsageError
 from onnxproof.types import Verdict
@@ -36,9 +36,8 @@ class Delivery:
     sarif: Annotated[str | None, typer.Option("--sarif", metavar="PATH", help="Write SARIF for code scanning.")] = None
     github: Annotated[bool, typer.Option(
         "--github", help="In a GitHub workflow: annotate the guilty line, and add the summary to $GITHUB_STEP_SUMMARY.")] = False
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False
-    verbose: Annotated[bool, typer.Option(
-        "--verbose", "-v", help="Also how inputs and outputs were paired, dims, versions, dropped cases, all rows.")] = False
+    quiet: Quiet = False
+    verbose: Verbose = False
     debug: Debug = False
 
     @property

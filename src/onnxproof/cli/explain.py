@@ -38,6 +38,7 @@ def command(
     overlay: Annotated[str | None, typer.Option("--overlay", metavar="FILE", help="Write the nodes' noise ratios as Model Explorer's node data.")] = None,
     cause: Annotated[str | None, typer.Option("--cause", metavar="CODE", help="Print the page of one cause.")] = None,
     causes: Annotated[bool, typer.Option("--causes", help="List the causes that are tried.")] = False,
+    calibration: Annotated[str | None, typer.Option("--calibration", metavar="PATH", help="What a quantized model was calibrated on, to say how it differs from the data.")] = None,
     case: option.Only = None,
     dynamic: option.Dynamic = None,
 ) -> int:
@@ -67,7 +68,7 @@ def command(
             return examine(report)
 
     def examine(report: Report | None) -> "Proof":
-        proof, found = _examine(subject, model, report, dynamic_shapes=shapes, policy=policy, only=tuple(case or ()), **arguments)
+        proof, found = _examine(subject, model, report, dynamic_shapes=shapes, calibration=calibration, policy=policy, only=tuple(case or ()), **arguments)
         if proof.location is None and (repro or fix or overlay):
             why = "the file is faithful" if proof.verdict is Verdict.FAITHFUL else "nothing was located"
             extras.said.append(f"{why}: there is nothing to write")
@@ -101,13 +102,14 @@ class _Extras:
             self.failed.append(why.render())
 
 
-def _examine(subject: str, model: str, report: Report | None, *, dynamic_shapes: Any, data: str | None, **options: Any) -> "tuple[Proof, Run]":
+def _examine(subject: str, model: str, report: Report | None, *, dynamic_shapes: Any, data: str | None, calibration: str | None, **options: Any) -> "tuple[Proof, Run]":
     """As `verify` does, keeping the run for whoever mends."""
     from onnxproof import subject as subjects
     from onnxproof.prove import Run, _explained
 
     found = subjects.load(subject, None, dynamic_shapes=dynamic_shapes, data=data)
     run = Run(found, Path(model), options.pop("backends"), options.pop("policy"), progress=report, **options)
+    run.calibration = calibration
     proof = run.prove()
     if proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None:
         proof = _explained(proof, run)

@@ -13,7 +13,7 @@ def command(
     reference: Annotated[str | None, typer.Option("--reference", metavar="SUBJECT", help="The module it came from: parameters are compared.")] = None,
     json: Annotated[str | None, typer.Option("--json", metavar="PATH", help="Write what was seen as JSON; - is standard output.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="What is odd fails too.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")] = False,
+    quiet: option.Quiet = False,
     debug: option.Debug = False,
 ) -> int:
     """`onnxproof.inspect` from the command line; 0 when nothing is bad, 1 when something is."""

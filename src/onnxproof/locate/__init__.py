@@ -24,7 +24,7 @@ from onnxproof.locate._graph import Graph, source_of
 from onnxproof.locate._match import observe, relative
 from onnxproof.onnxfile import OnnxFile
 from onnxproof.oracles import Oracle
-from onnxproof.types import Case, Domain, Gap, Location, Profile, Signature, Source, Stage, Status, Suspect
+from onnxproof.types import Case, Domain, Gap, Location, NoiseKind, Profile, Signature, Source, Stage, Status, Suspect
 
 Array = np.ndarray[Any, Any]
 _MOST_SUSPECTS = 8
@@ -69,6 +69,10 @@ def locate(scene: Scene) -> Location | None:
         return _refusal(scene, scene.gap.detail)
     if scene.gap is not None and scene.gap.domain is Domain.TIES:
         return _ordering(scene)
+    if scene.gap is not None and scene.gap.noise_kind in (NoiseKind.SIMULATED, NoiseKind.TWIN):
+        from onnxproof.locate import _quantized
+
+        return _quantized.locate(scene, locate)
     swapped = _signature_fault(scene)
     if swapped is not None:
         return swapped

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onnxproof.proof import Proof
-from onnxproof.report import crosscheck, export_table
+from onnxproof.report import crosscheck, export_table, quality
 from onnxproof.report.plain import ratio, short, visible
 from onnxproof.report.rows import Row, facts, numbers, place, rows
 from onnxproof.types import Location, Verdict
@@ -49,11 +49,13 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
             crosscheck.show(proof.cross, out, COLOURS)
         if verbose:
             out.print(_LEGEND, style="dim")
+        quality.show(proof, out)
     if verbose:
         _signature(proof, out)
     if proof.location is not None:
         _location(proof.location, place(proof), out)
     _causes(proof, out)
+    quality.waterfall(proof, out)
     _notes(proof, out, _FEW if verbose or proof.location is None else 1)
     _findings(proof, out)
     if proof.replay:
@@ -69,6 +71,7 @@ def explain(proof: Proof, out: Console) -> None:
     elif proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED):
         out.print("  this proof does not say where: it was made with --no-explain, or nothing could be located", style="dim")
     _causes(proof, out)
+    quality.waterfall(proof, out)
     if proof.replay:
         out.print(f"\nreplay the worst case:\n  {_safe(proof.replay)}", soft_wrap=True)
 
@@ -91,7 +94,7 @@ def headline(proof: Proof) -> Text:
 
 def _headline(proof: Proof, out: Console) -> None:
     summary(proof, out)
-    if proof.verdict is Verdict.DRIFT:
+    if proof.verdict is Verdict.DRIFT and proof.quality() is None:
         word = "fails, since the policy is strict" if proof.policy.strict else "passes, but it is a real defect: `--strict` makes it fail"
         tolerance = f"atol {proof.policy.atol:g}, rtol {proof.policy.rtol:g}"
         out.print(f"  a difference that rounding does not explain, too small for {tolerance}: it {word}", style="yellow", soft_wrap=True)

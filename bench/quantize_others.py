@@ -1,0 +1,52 @@
+"""One other tool's int8 model, in a process of its own: `python -m bench.quantize_others TOOL FLOAT.onnx CALIBRATION.npz OUT.onnx`.
+
+NNCF wants a Python of its own where it does not install beside ours: NNCF_PYTHON names it.
+"""
+
+import sys
+
+
+def _reader(path, name):
+    import numpy as np
+    from onnxruntime.quantization import CalibrationDataReader
+
+    images = np.load(path)["x"]
+
+    class Reader(CalibrationDataReader):
+        def __init__(self):
+            self._batches = iter([{name: images[k : k + 1]} for k in range(len(images))])
+
+        def get_next(self):
+            return next(self._batches, None)
+
+    return Reader()
+
+
+def ort_default(source, calibration, target):
+    import onnx
+    from onnxruntime.quantization import quantize_static
+
+    quantize_static(source, target, _reader(calibration, onnx.load(source).graph.input[0].name))
+
+
+def ort_u8s8(source, calibration, target):
+    import onnx
+    from onnxruntime.quantization import QuantType, quantize_static
+
+    quantize_static(source, target, _reader(calibration, onnx.load(source).graph.input[0].name), per_channel=True, activation_type=QuantType.QUInt8,
+                    weight_type=QuantType.QInt8)
+
+
+def nncf(source, calibration, target):
+    import nncf as tool
+    import numpy as np
+    import onnx
+
+    model = onnx.load(source)
+    name, images = model.graph.input[0].name, np.load(calibration)["x"]
+    made = tool.quantize(model, tool.Dataset([{name: images[k : k + 1]} for k in range(len(images))]), subset_size=len(images))
+    onnx.save(made, target)
+
+
+if __name__ == "__main__":
+    {"ort default": ort_default, "ort u8s8 per channel": ort_u8s8, "nncf": nncf}[sys.argv[1]](*sys.argv[2:5])

@@ -1,0 +1,50 @@
+"""What was tried, kept on disk: a tuning that was stopped goes on where it was, since the same graph on the same samples scores the same."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx
+
+from onnxproof.quantizing.batches import Batch, digest
+from onnxproof.quantizing.bench import Score
+
+
+class Journal:
+    """Scores by the hash of graph and samples; in memory alone where no path is given."""
+
+    def __init__(self, path: Path | None, samples: Sequence[Batch]) -> None:
+        self._path, self._known = path, _read(path)
+        self._samples = ""
+        for _, batch in samples:
+            self._samples = digest(self._samples, batch)
+        self.tried = self.recalled = 0
+
+    def recall(self, model: onnx.ModelProto) -> tuple[str, Score | None]:
+        """The key of a graph, and its score if it is known."""
+        key = hashlib.sha256(model.SerializeToString(deterministic=True) + self._samples.encode()).hexdigest()
+        self.tried += 1
+        found = self._known.get(key)
+        self.recalled += found is not None
+        return key, None if found is None else Score(sqnr_db=found[0], agreement=found[1])
+
+    def write(self, key: str, score: Score) -> None:
+        """Remember a score; a line is written whole or not at all."""
+        self._known[key] = (score.sqnr_db, score.agreement)
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps([key, score.sqnr_db, score.agreement]) + "\n")
+
+
+def _read(path: Path | None) -> dict[str, tuple[float, float | None]]:
+    if path is None or not path.is_file():
+        return {}
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            key, level, agreement = json.loads(line)
+            found[key] = (float(level), agreement)
+        except ValueError:  # the line at which the last run was stopped
+            continue
+    return found

@@ -1,0 +1,225 @@
+"""`onnxproof.quantize`: a float model in, a quantized file with its proof out; nothing is written before it is whole."""
+
+import os
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from onnxproof import exporter, onnxfile, prove, subject
+from onnxproof.errors import InputError, UsageError
+from onnxproof.proof import Proof
+from onnxproof.quantizing import batches, dataquality, schemes
+from onnxproof.quantizing import ledger as ledgers
+from onnxproof.quantizing.bench import Bench, Score, answers, compare
+from onnxproof.quantizing.census import census, latencies
+from onnxproof.quantizing.evaluation import Evaluator
+from onnxproof.quantizing.floatgraph import prepare
+from onnxproof.quantizing.journal import Journal
+from onnxproof.quantizing.observe import Observer, Pass, observe
+from onnxproof.quantizing.ranges import calibrator
+from onnxproof.quantizing.result import Quantized
+from onnxproof.quantizing.tune import RECIPES, Budget, Tuning, arrange, deadline, front, one, tune
+from onnxproof.types import Finding, Policy
+
+_KEPT = 512
+"""Samples that are kept in memory for judging."""
+_NEEDS_NO_DATA = ("w8", "w4", "dynamic", "fp16", "bf16")
+_PROOF_S = 20.0
+
+
+def quantize(model: Any, path: str | Path, *, calibration: Any = None, evaluate: Any = None, budget: Budget | float | None = None, scheme: str = "u8s8",
+             calibrator: str = "min-max", recipes: Sequence[str] = RECIPES, exclude: Sequence[str] = (), example_inputs: Any = None,
+             dynamic_shapes: Any = None, data: Any = None, backends: Sequence[str] = ("ort",), policy: Policy | None = None, cache: str | Path | None = None,
+             target: str = "", proof_s: float = _PROOF_S, seed: int = 0, progress: prove.Report | None = None) -> Quantized:
+    """Quantize a model, tune it to a budget, and prove what it costs.
+
+    `budget` is a `Budget`, or the largest drop of the metric as a number. `evaluate` is a function of `predict`, or (inputs, labels).
+
+    >>> import onnxproof
+    >>> result = onnxproof.quantize("model.onnx", "model.int8.onnx", calibration="calib.npz")      # doctest: +SKIP
+    >>> result.score.sqnr_db, result.verdict                                                       # doctest: +SKIP
+    """
+    budget = budget if isinstance(budget, Budget) else Budget(max_drop=budget)
+    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
+    job = _Job(found, Path(path), scheme, calibrator, tuple(recipes), tuple(exclude), budget, None if cache is None else Path(cache), progress, target, proof_s)
+    return job.run(calibration, evaluate, tuple(backends), policy, seed)
+
+
+@dataclass
+class _Job:
+    subject: subject.Subject
+    path: Path
+    scheme: str
+    calibrator: str
+    recipes: tuple[str, ...]
+    exclude: tuple[str, ...]
+    budget: Budget
+    cache: Path | None
+    progress: prove.Report | None
+    target: str
+    proof_s: float
+
+    def run(self, calibration: Any, evaluate: Any, backends: tuple[str, ...], policy: Policy | None, seed: int) -> Quantized:
+        """The whole way; the output file appears at its end or not at all."""
+        started = time.monotonic()
+        self._started, self._trials = started, 0
+        self._check(calibration, evaluate)
+        with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
+            source = self._float(Path(folder))
+            plain, ports = prepare(source), onnxfile.read(source).inputs
+            evaluator = None if evaluate is None else Evaluator(evaluate, ports)
+            kept, seen, reference, findings = self._data(plain, ports, calibration, evaluator)
+            tuning = self._quantized(plain, kept, seen, reference, evaluator)
+            return self._delivered(tuning, kept, seen, findings, backends, policy, seed, started)
+
+    def _check(self, calibration: Any, evaluate: Any) -> None:
+        """Better now than after minutes of work."""
+        from onnxproof.quantizing import recipes as known
+
+        schemes.load(self.scheme)
+        if self.target not in ("", "avx2", "vnni"):
+            raise UsageError("unknown-target", f"there is no target `{self.target}`", help="say avx2 or vnni, or nothing for this CPU")
+        if self.calibrator != "auto":
+            calibrator(self.calibrator)
+        for name in self.recipes:
+            known.load(name)
+        if not hasattr(schemes.load(self.scheme), "PLAN") and (self.exclude or set(self.recipes) - set(RECIPES)):
+            raise UsageError("option-does-nothing", f"`exclude` does nothing under the scheme `{self.scheme}`", help="leave it out, or use u8s8, s8s8 or a16w8")
+        if calibration is None and self.scheme not in _NEEDS_NO_DATA:
+            raise InputError("no-calibration-data", f"the scheme `{self.scheme}` needs calibration data", help="give a few hundred inputs, as they are served: "
+                             f"`--calibration PATH`; or use a scheme without: {', '.join(_NEEDS_NO_DATA)}")
+        if self.budget.max_drop is not None and evaluate is None:
+            raise UsageError("no-evaluator", "a largest drop needs a metric to drop", help="give `--evaluate eval.py:accuracy`, or leave `--max-drop` out")
+        folder = self.path.absolute().parent
+        if not folder.is_dir() or not os.access(folder, os.W_OK):
+            raise UsageError("cannot-write", f"the model can't be written to `{folder}`", where=str(self.path), help="give a folder that exists and may be written to")
+        if self.subject.onnx is not None and self.subject.onnx.resolve() == self.path.resolve():
+            raise UsageError("would-overwrite", f"`{self.path}` is the model that is being quantized", help="give another name to -o")
+
+    def _float(self, folder: Path) -> Path:
+        if self.subject.onnx is not None:
+            return self.subject.onnx
+        self._tell("export")
+        exporter.write(self.subject, folder / "float.onnx")
+        return folder / "float.onnx"
+
+    def _data(self, plain: onnx.ModelProto, ports: Any, calibration: Any, evaluator: Evaluator | None) -> tuple[list[batches.Batch], Pass | None, Any, list[Finding]]:
+        """One pass over the data; the first samples stay. Wrong data is found here, before a model is made of it."""
+        if calibration is None:
+            example = list(batches.cut(_example(self.subject, ports), ports))
+            return example, None, answers(plain, example), []
+        kept: list[batches.Batch] = []
+        stream = _keeping(batches.peeked(batches.cut(calibration, ports), what="calibration"), kept)
+        seen = observe(Observer(plain), stream, cache=self._beside("calibration.npz"), tell=lambda what, count: self._tell(f"{what}: {count} samples"))
+        reference = answers(plain, kept)
+        findings = dataquality.examine(seen, reference, expected=_example(self.subject, ports, quiet=True))
+        served = evaluator.inputs() if evaluator is not None else list(batches.cut(self.subject.data, ports)) if self.subject.data is not None else []
+        for name in served[0][1] if served else ():
+            if served[0][1][name].dtype.kind == "f":
+                off = dataquality.scale_of(name, seen.merged()[name], served[0][1][name], "the data it is evaluated on") if name in seen.merged() else []
+                if off:
+                    raise InputError("calibration-mismatch", off[0].what, notes=["nothing was written"], help=off[0].help)
+        return kept, seen, reference, findings
+
+    def _quantized(self, plain: onnx.ModelProto, kept: list[batches.Batch], seen: Pass | None, reference: Any, evaluator: Evaluator | None) -> Tuning:
+        scheme = schemes.load(self.scheme)
+        stats = {} if seen is None else seen.merged()
+        tuned = [place for place in range(len(kept)) if place % 4 != 3 or len(kept) < 4]
+        samples = [kept[place] for place in tuned]
+        journal = Journal(self._beside("trials.jsonl"), samples)
+        base = getattr(scheme, "PLAN", None)
+        from onnxproof.quantizing.insert import Plan
+
+        plan = (base or Plan()).with_(calibrator="min-max" if self.calibrator == "auto" else self.calibrator)
+        bench = Bench(model=plain, stats=stats, plan=plan, samples=samples, answers=[reference[place] for place in tuned], journal=journal, tell=self._tell, target=self.target,
+                      deadline=deadline(self.budget.seconds))
+        tuning = Tuning(bench=bench, evaluator=evaluator, plain=plain, budget=self.budget)
+        if base is None:
+            bench.quantized = scheme.build(plain, stats)
+            bench.score = bench.judged(bench.quantized)
+            tuning.points.append((self.scheme, bench.quantized, bench.score.sqnr_db))
+            return tuning
+        unknown = sorted(set(self.exclude) - {node.name for node in plain.graph.node})
+        if unknown:
+            raise UsageError("unknown-node", f"`--exclude {unknown[0]}` names no node of the simplified graph",
+                             notes=[f"it has {', '.join(node.name for node in list(plain.graph.node)[:8])} ..."])
+        tuning.bench, tuning.points = arrange(bench, frozenset(self.exclude))
+        return tune(tuning, self.recipes)
+
+    def _delivered(self, tuning: Tuning, kept: list[batches.Batch], seen: Pass | None, findings: list[Finding], backends: tuple[str, ...], policy: Policy | None,
+                   seed: int, started: float) -> Quantized:
+        """Write a draft, prove it, and only then give it its name."""
+        made, plain = tuning.bench.quantized, tuning.plain
+        held = [kept[place] for place in range(len(kept)) if place % 4 == 3] or kept
+        draft = self.path.with_name(f"{self.path.stem}.part.onnx")
+        try:
+            onnx.save(made, draft)
+            self._tell("proof")
+            proof = self._proof(draft, held, backends, policy, seed)
+            entries = ledgers.ledger(self.subject, plain, draft, held, backends)
+            draft.replace(self.path)
+        finally:
+            draft.unlink(missing_ok=True)
+        sample = one(tuning.bench)
+        times = latencies([plain, made], sample)
+        met = tuning.met() and (self.budget.max_latency is None or times[1] <= self.budget.max_latency)
+        metric = tuning.metric or (tuning.evaluator.compare(plain, made) if tuning.evaluator is not None else None)
+        journal = tuning.bench.journal
+        return Quantized(path=self.path, scheme=self.scheme, proof=proof, score=_score(plain, made, held), metric=metric, budget=self.budget, met=met,
+                         samples=seen.samples if seen is not None else 0, steps=tuple(tuning.steps),
+                         front=tuple(front(tuning.points, sample, tuning.evaluator, plain)), ledger=tuple(entries), census=census(self.path),
+                         findings=tuple(findings), float_size=plain.ByteSize(), size=made.ByteSize(), float_latency_s=times[0], latency_s=times[1],
+                         kept_float=tuning.kept_float, tried=journal.tried if journal else 0, recalled=journal.recalled if journal else 0,
+                         seconds=time.monotonic() - started)
+
+    def _proof(self, draft: Path, held: list[batches.Batch], backends: tuple[str, ...], policy: Policy | None, seed: int) -> Proof:
+        given = self.subject.data if self.subject.data is not None else [tuple(batch.values()) for _, batch in held]
+        proof = prove.verify(replace(self.subject, data=given), draft, backends=backends, policy=policy, budget_s=self.proof_s, seed=seed, explain=False)
+        return replace(proof, candidate=str(self.path), replay=proof.replay.replace(str(draft), str(self.path)))
+
+    def _beside(self, name: str) -> Path | None:
+        if self.cache is None:
+            return None
+        self.cache.mkdir(parents=True, exist_ok=True)
+        return self.cache / name
+
+    def _tell(self, what: str) -> None:
+        if self.progress is not None:
+            self._trials += 1
+            self.progress(prove.Progress(case=what, done=self._trials, elapsed=time.monotonic() - self._started, budget=self.budget.seconds, step="steps"))
+
+
+def _score(plain: onnx.ModelProto, made: onnx.ModelProto, held: list[batches.Batch]) -> Score:
+    return compare(answers(plain, held), answers(made, held))
+
+
+def _keeping(stream: Any, kept: list[batches.Batch]) -> Any:
+    """Pass batches on, and keep the first."""
+    count = 0
+    for label, batch in stream:
+        if count < _KEPT and not any(a.dtype.kind == "f" and not _finite(a) for a in batch.values()):
+            kept.append((label, batch))
+            count += batches.samples(batch)
+        yield label, batch
+
+
+def _finite(array: Any) -> bool:
+    import numpy as np
+
+    return bool(np.isfinite(array).all())
+
+
+def _example(found: subject.Subject, ports: Any, *, quiet: bool = False) -> Any:
+    """The example inputs by the graph's names."""
+    from onnxproof.execute import Clock
+    from onnxproof.oracles import open_oracle
+
+    if quiet and found.onnx is not None:
+        return None
+    example = open_oracle(found, Clock()).example()
+    return dict(zip([port.name for port in ports], example.values(), strict=False))

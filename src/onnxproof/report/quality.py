@@ -1,0 +1,46 @@
+"""What a proof says about a quantized model's quality, for people: decibels, agreement, clipping, and where the error comes from."""
+
+import math
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from onnxproof import judge
+from onnxproof.proof import Proof
+
+_WORDS = {"quant-saturation": "biases that don't fit their integers", "runtime": "the runtime, beyond what the graph says", "unfused": "roundings between what should be one", "calibration": "ranges from other data",
+          "outlier": "rare large values in the ranges", "quant-scheme": "symmetric ranges", "channel-imbalance": "one scale for unequal channels",
+          "8-bit activations": "activations in 8 bits", "weights: one scale a tensor": "one scale for a whole weight", "8-bit weights": "weights and biases as integers",
+          "rest": "the rest"}
+
+
+def show(proof: Proof, out: Console) -> None:
+    """One line a backend and output; nothing for a float candidate."""
+    found = judge.asked(proof.gaps)
+    for backend, output in dict.fromkeys((gap.backend, gap.output) for gap in found):
+        mine = [gap for gap in found if (gap.backend, gap.output) == (backend, output)]
+        parts = [f"{judge.pooled_db(mine):.1f} dB"]
+        channels = [gap.channel_db for gap in mine if gap.channel_db is not None]
+        parts += [f"worst channel {min(channels):.1f} dB"] if channels else []
+        agreed = [(gap.top1, gap.compared) for gap in mine if gap.top1 is not None]
+        parts += [f"same best class {sum(t * n for t, n in agreed) / sum(n for _, n in agreed):.2%}"] if agreed else []
+        clips = [gap.clipped for gap in mine if gap.clipped is not None]
+        parts += [f"{sum(clips) / len(clips):.2%} of the inputs clipped"] if clips else []
+        where = "your data" if mine[0].group == "data" else "the example inputs (give --data for an answer on real ones)"
+        out.print(escape(f"quality on {backend}, `{output}`: {', '.join(parts)}; on {where}"), soft_wrap=True)
+
+
+def waterfall(proof: Proof, out: Console) -> None:
+    """The steps from the served model to float."""
+    if not proof.waterfall:
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name, side in (("where the error comes from", "left"), ("share", "right"), ("recovers", "right"), ("then", "right")):
+        table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    for step in proof.waterfall:
+        after = f"{step.after_db:.1f} dB" if math.isfinite(step.after_db) else "exact"
+        table.add_row(escape(_WORDS.get(step.code, step.code)), f"{step.share:.1%}", "" if step.code == "rest" else f"{step.db:+.1f} dB", after)
+    table.add_row("all of it", f"{sum(step.share for step in proof.waterfall):.1%}", "", "")
+    out.print()
+    out.print(table)

@@ -1,0 +1,101 @@
+"""A quantized model for people: what it keeps, what it costs, what was tried, and where the error comes in."""
+
+import math
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from onnxproof.report.terminal import COLOURS
+
+if TYPE_CHECKING:
+    from onnxproof.quantizing.result import Quantized
+
+_FEW = 6
+
+
+def headline(result: "Quantized") -> Text:
+    """The verdict as a word, then the sentence."""
+    parts = [f"{result.path}: {_db(result.score.sqnr_db)} against the float model"]
+    if result.metric is not None:
+        m = result.metric
+        parts.append(f"metric {m.before:.4g} -> {m.after:.4g} (drop {m.drop:+.4f}, 95 % {m.low:+.4f} to {m.high:+.4f}, {m.samples} samples)")
+    elif result.score.agreement is not None:
+        parts.append(f"the same best class for {result.score.agreement:.2%}")
+    parts.append(f"{result.size / 1e6:.3g} MB of {result.float_size / 1e6:.3g}, {_ms(result.latency_s)} of {_ms(result.float_latency_s)} a pass")
+    return Text.assemble((result.verdict.value.upper(), COLOURS[result.verdict]), "  " + ", ".join(parts))
+
+
+def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
+    """Print the whole report."""
+    out.print(headline(result), soft_wrap=True)
+    if not result.met:
+        out.print(escape(f"  the budget does not hold: {_missed(result)}"), style="yellow", soft_wrap=True)
+    done, heavy = result.census.heavy
+    facts = [f"scheme {result.scheme}", f"{result.samples} calibration samples", f"{done} of {heavy} heavy nodes run as integers", f"{result.tried} graphs tried"]
+    facts += [f"{result.recalled} of them known from an earlier run"] if result.recalled else []
+    out.print("  " + " · ".join([*facts, f"{result.seconds:.1f} s"]), style="dim", soft_wrap=True)
+    for finding in result.findings[:_FEW]:
+        out.print(escape(f"  {finding.code}: {finding.what}"), style="yellow", soft_wrap=True)
+        out.print(escape(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
+    out.print()
+    out.print(_steps(result))
+    out.print()
+    out.print(_ledger(result))
+    if verbose or len(result.front) > 1:
+        out.print()
+        out.print(_front(result))
+    if result.census.fallback:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in result.census.fallback.items())
+        out.print(escape(f"\nstill float: {kinds}; {result.census.conversions} conversions on the way"), soft_wrap=True)
+    if result.proof.replay:
+        out.print(f"\nprove it again:\n  {escape(result.proof.replay)}", soft_wrap=True)
+
+
+def _missed(result: "Quantized") -> str:
+    budget, metric = result.budget, result.metric
+    if metric is not None and budget.max_drop is not None and metric.drop > budget.max_drop:
+        return f"the metric drops by {metric.drop:.4f}, and {budget.max_drop:.4f} is allowed"
+    if budget.max_latency is not None and result.latency_s > budget.max_latency:
+        return f"a pass takes {_ms(result.latency_s)}, and {_ms(budget.max_latency)} is allowed"
+    return f"{_db(result.score.sqnr_db)} of {budget.min_sqnr:g} dB that were aimed at"
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for place, name in enumerate(columns):
+        table.add_column(name, justify="left" if place == 0 else "right", no_wrap=place == 0)
+    return table
+
+
+def _steps(result: "Quantized") -> Table:
+    table = _table("recipe", "before", "after", "")
+    table.columns[-1].justify = "left"
+    for step in result.steps:
+        table.add_row(escape(step.name), _db(step.before_db), _db(step.after_db) if step.kept else "", escape(step.what if step.kept else f"not kept: {step.what}"))
+    return table
+
+
+def _ledger(result: "Quantized") -> Table:
+    table = _table("stage", "SQNR", "steps", "same class")
+    for entry in result.ledger:
+        table.add_row(escape(entry.stage), _db(entry.sqnr_db), f"{entry.steps:.2f}", "" if entry.agreement is None else f"{entry.agreement:.2%}")
+    return table
+
+
+def _front(result: "Quantized") -> Table:
+    table = _table("tried (* nothing beats it)", "SQNR", "a pass", "size", "metric")
+    for point in result.front:
+        table.add_row(escape(f"{'*' if point.best else ' '} {point.name}"), _db(point.sqnr_db), _ms(point.latency_s), f"{point.size / 1e6:.3g} MB",
+                      "" if point.metric is None else f"{point.metric:.4g}")
+    return table
+
+
+def _db(value: float) -> str:
+    return f"{value:.1f} dB" if math.isfinite(value) else "exact" if value > 0 else "nothing left"
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms"
