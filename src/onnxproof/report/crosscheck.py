@@ -3,10 +3,10 @@
 import math
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from onnxproof.report.plain import safe
 from onnxproof.types import CrossCheck, Standing, Verdict
 
 
@@ -16,7 +16,7 @@ def show(cross: CrossCheck, out: Console, colours: dict[Verdict, str]) -> None:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("backend", no_wrap=True)
     for output in outputs:
-        table.add_column(escape(output if len(outputs) > 1 else f"{output}: x noise, worst case"), no_wrap=True)
+        table.add_column(safe(output if len(outputs) > 1 else f"{output}: x noise, worst case"), no_wrap=True)
     table.add_column("from truth", justify="right", no_wrap=True)
     table.add_column("from arbiter", justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
@@ -24,12 +24,12 @@ def show(cross: CrossCheck, out: Console, colours: dict[Verdict, str]) -> None:
         mine = {standing.output: standing for standing in cross.standings if standing.backend == backend}
         verdict = max((standing.verdict for standing in mine.values()), key=list(Verdict).index)
         far = [_far([getattr(standing, field) for standing in mine.values()]) for field in ("from_truth", "from_arbiter")]
-        table.add_row(escape(backend), *(escape(_cell(mine[output])) for output in outputs), *far, Text(verdict.value, style=colours[verdict]))
+        table.add_row(safe(backend), *(safe(_cell(mine[output])) for output in outputs), *far, Text(verdict.value, style=colours[verdict]))
     out.print(table)
-    out.print(escape(f"  on case `{cross.case}`: {cross.words}"), soft_wrap=True)
+    out.print(safe(f"  on case `{cross.case}`: {cross.words}"), soft_wrap=True)
     for one, other, apart in cross.disagree:
         words = "only one of them answers" if math.isinf(apart) else f"their answers are {apart:.2g} apart, relative to their size"
-        out.print(escape(f"  {one} and {other} disagree: {words}"), style="dim", soft_wrap=True)
+        out.print(safe(f"  {one} and {other} disagree: {words}"), style="dim", soft_wrap=True)
 
 
 def _cell(standing: Standing) -> str:

@@ -1,9 +1,9 @@
 """How a file was exported, for people: the dims, what was assumed, what was tried."""
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
+from onnxproof.report.plain import safe
 from onnxproof.types import ExportedDim, ExportRecord, Source
 
 
@@ -12,14 +12,14 @@ def show(record: ExportRecord, out: Console) -> None:
     if record.dims:
         out.print(_dims(record))
     for warning in record.warnings:
-        out.print(escape(f"warning: {warning}"), style="yellow", soft_wrap=True)
+        out.print(safe(f"warning: {warning}"), style="yellow", soft_wrap=True)
     for guard in record.guards:
-        out.print(escape(f"assumed: {guard.text}{_at(guard.source)}{f'; {guard.tested}' if guard.tested else ''}"), soft_wrap=True)
+        out.print(safe(f"assumed: {guard.text}{_at(guard.source)}{f'; {guard.tested}' if guard.tested else ''}"), soft_wrap=True)
     for attempt in record.attempts:
         word = "took" if attempt.worked else "tried"
-        out.print(escape(f"{word}: {attempt.name}: {attempt.what}"), style="green" if attempt.worked else "dim", soft_wrap=True)
+        out.print(safe(f"{word}: {attempt.name}: {attempt.what}"), style="green" if attempt.worked else "dim", soft_wrap=True)
     chosen = " · ".join(f"{name} {value}" for name, value in record.choices.items())
-    out.print(escape(f"exported in {record.seconds:.1f} s{f' · {chosen}' if chosen else ''}"), style="dim", soft_wrap=True)
+    out.print(safe(f"exported in {record.seconds:.1f} s{f' · {chosen}' if chosen else ''}"), style="dim", soft_wrap=True)
     out.print()
 
 
@@ -31,7 +31,7 @@ def _dims(record: ExportRecord) -> Table:
     for dim in record.dims:
         shown = dim.input if dim.input != last else ""
         last = dim.input
-        table.add_row(escape(shown), str(dim.axis), str(dim.size), escape(_name(dim)), escape(_why(dim)), style=None if dim.name else "yellow" if dim.baked else "dim")
+        table.add_row(safe(shown), str(dim.axis), str(dim.size), safe(_name(dim)), safe(_why(dim)), style=None if dim.name else "yellow" if dim.baked else "dim")
     return table
 
 

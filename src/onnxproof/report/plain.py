@@ -22,6 +22,13 @@ def visible(text: str) -> str:
     return _ODD.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
 
 
+def safe(text: str) -> str:
+    """The visible text for rich's console, whose markup it may not be."""
+    from rich.markup import escape
+
+    return escape(visible(text))
+
+
 def short(text: str, longest: int = LONGEST) -> str:
     """The visible text on one line, its middle left out where it is too long.
 

@@ -3,11 +3,11 @@
 import math
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from onnxproof import judge
 from onnxproof.proof import Proof
+from onnxproof.report.plain import safe
 
 _WORDS = {"quant-saturation": "biases that don't fit their integers", "runtime": "the runtime, beyond what the graph says", "unfused": "roundings between what should be one", "calibration": "ranges from other data",
           "outlier": "rare large values in the ranges", "quant-scheme": "symmetric ranges", "channel-imbalance": "one scale for unequal channels",
@@ -28,7 +28,7 @@ def show(proof: Proof, out: Console) -> None:
         clips = [gap.clipped for gap in mine if gap.clipped is not None]
         parts += [f"{sum(clips) / len(clips):.2%} of the inputs clipped"] if clips else []
         where = "your data" if mine[0].group == "data" else "the example inputs (give --data for an answer on real ones)"
-        out.print(escape(f"quality on {backend}, `{output}`: {', '.join(parts)}; on {where}"), soft_wrap=True)
+        out.print(safe(f"quality on {backend}, `{output}`: {', '.join(parts)}; on {where}"), soft_wrap=True)
 
 
 def waterfall(proof: Proof, out: Console) -> None:
@@ -40,7 +40,7 @@ def waterfall(proof: Proof, out: Console) -> None:
         table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
     for step in proof.waterfall:
         after = f"{step.after_db:.1f} dB" if math.isfinite(step.after_db) else "exact"
-        table.add_row(escape(_WORDS.get(step.code, step.code)), f"{step.share:.1%}", "" if step.code == "rest" else f"{step.db:+.1f} dB", after)
+        table.add_row(safe(_WORDS.get(step.code, step.code)), f"{step.share:.1%}", "" if step.code == "rest" else f"{step.db:+.1f} dB", after)
     table.add_row("all of it", f"{sum(step.share for step in proof.waterfall):.1%}", "", "")
     out.print()
     out.print(table)

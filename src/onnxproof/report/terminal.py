@@ -3,13 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from onnxproof.proof import Proof
 from onnxproof.report import crosscheck, export_table, quality
-from onnxproof.report.plain import ratio, short, visible
+from onnxproof.report.plain import ratio, safe, short, visible
 from onnxproof.report.rows import Row, facts, numbers, place, rows
 from onnxproof.types import Location, Verdict
 
@@ -40,7 +39,7 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
         export_table.show(proof.export, out)
     _headline(proof, out)
     if proof.gaps:
-        out.print(_safe("  " + " · ".join(facts(proof))), style="dim")
+        out.print(safe("  " + " · ".join(facts(proof))), style="dim")
         out.print()
         if proof.cross is None or verbose:
             out.print(_table(proof, out.width, verbose=verbose))
@@ -60,7 +59,7 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
     _findings(proof, out)
     if proof.replay:
         out.print()
-        out.print(f"replay the worst case:\n  {_safe(proof.replay)}", soft_wrap=True)
+        out.print(f"replay the worst case:\n  {safe(proof.replay)}", soft_wrap=True)
 
 
 def explain(proof: Proof, out: Console) -> None:
@@ -73,7 +72,7 @@ def explain(proof: Proof, out: Console) -> None:
     _causes(proof, out)
     quality.waterfall(proof, out)
     if proof.replay:
-        out.print(f"\nreplay the worst case:\n  {_safe(proof.replay)}", soft_wrap=True)
+        out.print(f"\nreplay the worst case:\n  {safe(proof.replay)}", soft_wrap=True)
 
 
 def summary(proof: Proof, out: Console) -> None:
@@ -83,7 +82,7 @@ def summary(proof: Proof, out: Console) -> None:
         if finding.fails:
             out.print(Text.assemble(("  fails", "bold red"), visible(f" {finding.code}: {finding.what}")), soft_wrap=True)
             if finding.help:
-                out.print(_safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
+                out.print(safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
 
 
 def headline(proof: Proof) -> Text:
@@ -115,7 +114,7 @@ def _table(proof: Proof, width: int, *, verbose: bool) -> Table:
         table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=True)
     for row, *cells in zip(made, *columns.values(), strict=True):
         shown = [short(cell, room) if name == "worst case" else cell for name, cell in zip(columns, cells, strict=True)]
-        table.add_row(*map(_safe, shown), Text(row.verdict.value + (" *" if row.note else ""), style=COLOURS[row.verdict]))
+        table.add_row(*map(safe, shown), Text(row.verdict.value + (" *" if row.note else ""), style=COLOURS[row.verdict]))
     return table
 
 
@@ -134,11 +133,6 @@ def _width(columns: Mapping[str, Sequence[str]]) -> int:
     return sum(widths) + len(widths) + len("faithful *")
 
 
-def _safe(text: str) -> str:
-    """Text that neither rich nor the terminal takes for a command."""
-    return escape(visible(text))
-
-
 def _signature(proof: Proof, out: Console) -> None:
     out.print()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -146,19 +140,19 @@ def _signature(proof: Proof, out: Console) -> None:
         table.add_column(name, overflow="fold")
     for info in proof.signature.inputs:
         filed = f"{info.onnx_name} {info.onnx_dtype}" if info.onnx_name else "absent"
-        table.add_row(*map(_safe, (f"  input {info.name}", f"{info.dtype}[{', '.join(map(str, info.dims))}]", filed, info.paired_by)))
+        table.add_row(*map(safe, (f"  input {info.name}", f"{info.dtype}[{', '.join(map(str, info.dims))}]", filed, info.paired_by)))
     for output in proof.signature.outputs:
         shape = f"{output.dtype}[{', '.join(map(str, output.shape))}]"
-        table.add_row(*map(_safe, (f"  output {output.name}", shape, output.onnx_name or "absent", output.paired_by)))
+        table.add_row(*map(safe, (f"  output {output.name}", shape, output.onnx_name or "absent", output.paired_by)))
     out.print(table)
     for dim in proof.signature.dims:
         limit = f"{dim.minimum} to {dim.maximum if dim.maximum is not None else 'any size'}"
-        out.print(_safe(f"  dim {dim.name}: {dim.example} in the example, {f'follows {dim.derived}' if dim.derived else limit}"
+        out.print(safe(f"  dim {dim.name}: {dim.example} in the example, {f'follows {dim.derived}' if dim.derived else limit}"
                          f"{'' if dim.declared else ' (left open by the file)'}"), soft_wrap=True)
     for name, version in proof.environment.items():
-        out.print(_safe(f"  {name} {version}"), style="dim", soft_wrap=True)
+        out.print(safe(f"  {name} {version}"), style="dim", soft_wrap=True)
     for dropped in proof.dropped:
-        out.print(_safe(f"  dropped {dropped.case}: {dropped.reason}"), style="dim", soft_wrap=True)
+        out.print(safe(f"  dropped {dropped.case}: {dropped.reason}"), style="dim", soft_wrap=True)
 
 
 def _notes(proof: Proof, out: Console, few: int) -> None:
@@ -168,8 +162,8 @@ def _notes(proof: Proof, out: Console, few: int) -> None:
     counts = "they count, since the policy is strict about domains" if proof.policy.strict_domains else "they do not change the verdict"
     out.print(Text.assemble(("notes (*)", "bold"), f": {len(proof.notes)} differences where runtimes differ by nature; {counts}"))
     for note in proof.notes[:few]:
-        out.print(_safe(f"  {note.domain.value}: case `{note.case}` on {note.backend}, output `{note.output}`: {note.what}"), soft_wrap=True)
-        out.print(_safe(f"    reference {note.reference}\n    candidate {note.candidate}"), style="dim", soft_wrap=True)
+        out.print(safe(f"  {note.domain.value}: case `{note.case}` on {note.backend}, output `{note.output}`: {note.what}"), soft_wrap=True)
+        out.print(safe(f"    reference {note.reference}\n    candidate {note.candidate}"), style="dim", soft_wrap=True)
     _more(len(proof.notes), out, shown=few)
 
 
@@ -180,9 +174,9 @@ def _findings(proof: Proof, out: Console) -> None:
     out.print()
     out.print("findings", style="bold")
     for finding in findings[:_FEW]:
-        out.print(_safe(f"  {finding.code}: {finding.what}"), soft_wrap=True)
+        out.print(safe(f"  {finding.code}: {finding.what}"), soft_wrap=True)
         if finding.help:
-            out.print(_safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
+            out.print(safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
     _more(len(findings), out)
 
 
@@ -190,11 +184,11 @@ def _location(location: Location, where: str, out: Console) -> None:
     out.print()
     out.print(Text.assemble(("where", "bold"), f": {visible(where)}"), soft_wrap=True)
     if location.source is not None:
-        out.print(_safe(f"  --> {location.source.file}:{location.source.line}\n      {location.source.text}"), soft_wrap=True)
+        out.print(safe(f"  --> {location.source.file}:{location.source.line}\n      {location.source.text}"), soft_wrap=True)
     if location.module:
-        out.print(_safe(f"  = note: in module {location.module}"), soft_wrap=True)
+        out.print(safe(f"  = note: in module {location.module}"), soft_wrap=True)
     if location.evidence:
-        out.print(_safe(f"  = note: {location.evidence}"), soft_wrap=True)
+        out.print(safe(f"  = note: {location.evidence}"), soft_wrap=True)
 
 
 def _causes(proof: Proof, out: Console) -> None:
@@ -205,10 +199,10 @@ def _causes(proof: Proof, out: Console) -> None:
         word = ("proven cause", "bold red") if cause.proven else ("possible cause", "bold yellow")
         out.print(Text.assemble(word, visible(f" {cause.code}: {cause.title}")), soft_wrap=True)
         moved = f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)" if cause.before else ""
-        out.print(_safe(f"  = note: {cause.evidence}{moved}"), soft_wrap=True)
+        out.print(safe(f"  = note: {cause.evidence}{moved}"), soft_wrap=True)
         if cause.fix is not None:
             tried = f" (tried: {cause.fix.verdict.value})" if cause.fix.verdict else ""
-            out.print(_safe(f"  = help: {cause.fix.what}{tried}"), soft_wrap=True)
+            out.print(safe(f"  = help: {cause.fix.what}{tried}"), soft_wrap=True)
 
 
 def _more(count: int, out: Console, *, shown: int = _FEW) -> None:
