@@ -197,6 +197,17 @@ def test_within_a_promised_range_that_the_assumption_covers_the_same_model_is_fa
     assert "your range for batch leaves them out" in proof.export.guards[0].tested
 
 
+def test_an_assumption_that_is_undefined_at_a_size_does_not_cover_it() -> None:
+    from sympy import Eq, Symbol
+    from torch.utils._sympy.functions import PythonMod
+
+    size = Symbol("s", integer=True, positive=True)
+    remainder = Eq(PythonMod(12, size - 3), 0)
+    assert kept_guards.holds(remainder, {size: 7})
+    assert not kept_guards.holds(remainder, {size: 8})
+    assert not kept_guards.holds(remainder, {size: 3})  # a division by zero, as a window of Swin that is as large as the image
+
+
 class Signed(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if x.sum() > 0:
