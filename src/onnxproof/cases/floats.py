@@ -78,15 +78,22 @@ _SMOOTH: dict[str, Make] = {
     "large": lambda s, r: 3e3 * r.standard_normal(s),
     "huge": lambda s, r: 1e7 * r.standard_normal(s),
 }
+_WIDE: dict[str, Make] = {
+    "seconds of today": lambda s, r: 1.7e9 + 1e5 * r.random(s),
+    "beyond float32": lambda s, r: 1e9 * (1 + r.random(s)),
+}
+"""For inputs in float64: whoever asks for it has numbers that float32 does not hold."""
 
 
 def generate(space: Space) -> Iterator[Case]:
     """Each kind for each float input while the others stay ordinary; then for all float inputs together."""
     slots = [slot for slot in space.of_role(Role.FLOAT) if slot.dtype.kind != "c"]
     sizes = space.roomy()
-    for kind, make in (_EXACT | _SMOOTH).items():
+    for kind, make in (_EXACT | _SMOOTH | _WIDE).items():
         groups = [[slot] for slot in slots[:4]] + ([slots] if len(slots) > 1 else [])
         for group in groups:
+            if kind in _WIDE and any(slot.dtype.itemsize < 8 for slot in group):
+                continue
             if kind in ("large", "huge") and any(slot.dtype.itemsize == 2 for slot in group):
                 continue
             label = group[0].name if len(group) == 1 else "all"

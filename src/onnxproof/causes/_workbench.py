@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from onnxproof.backends import ort
+from onnxproof.backends import ort, parse
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock, feed
 from onnxproof.locate import Scene
@@ -190,7 +190,7 @@ class Workbench:
         """The outputs of a graph on the witness's (or other) inputs, or None where the runtime refuses."""
         source: Any = self.scene.path if model is None else model.SerializeToString()
         try:
-            session = ort.open(source, self.scene.backend.partition(":")[2] if self.scene.backend.startswith("ort") else "", disabled_optimizers=disabled)
+            session = ort.open(source, parse(self.scene.backend)[1] if parse(self.scene.backend)[0] == "ort" else "", disabled_optimizers=disabled)
             return Candidate(self.scene.backend, self.scene.path, self.scene.signature, Clock(), session=session).run(
                 self.scene.case.inputs if inputs is None else inputs)
         except OnnxproofError:

@@ -7,7 +7,7 @@ from typing import Any
 import onnx
 import onnxruntime
 
-from onnxproof.backends import ort
+from onnxproof.backends import ort, parse
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock
 from onnxproof.locate._graph import Graph, source_of
@@ -51,7 +51,7 @@ def locate(scene: Any, limit: float) -> Location:
 
 def _gap(scene: Any, disabled: Any) -> float:
     try:
-        session = ort.open(scene.path, scene.backend.partition(":")[2], disabled_optimizers=list(disabled))
+        session = ort.open(scene.path, parse(scene.backend)[1], disabled_optimizers=list(disabled))
         found = Candidate(scene.backend, scene.path, scene.signature, Clock(), session=session).run(scene.case.inputs)
     except OnnxproofError:
         return float("inf")

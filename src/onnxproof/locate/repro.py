@@ -17,7 +17,7 @@ import onnx
 from onnx import external_data_helper, helper
 from safetensors.numpy import save_file
 
-from onnxproof.backends import ort
+from onnxproof.backends import ort, parse
 from onnxproof.backends import reference as standard
 from onnxproof.cases._space import as_dtype
 from onnxproof.errors import OnnxproofError, Refused, UsageError
@@ -105,7 +105,7 @@ class _Search:
 
     def smallest(self) -> Cut:
         """The first cut that shows it, then with every node left out that is not needed."""
-        own = self._scene.backend.partition(":")[2]
+        own = parse(self._scene.backend)[1]
         others = () if self._where.stage is Stage.OPTIMIZER else ("all", "disabled")
         levels = dict.fromkeys((own if own in ("basic", "extended", "disabled") else "all", *others))
         for places in self._regions():
