@@ -262,7 +262,8 @@ def test_the_plan_begins_with_ordinary_values_then_takes_turns() -> None:
     plain = [g for g in groups if g in ("ordinary", "data")]
     assert groups[: len(plain)] == plain and groups[0] == "ordinary"
     rest = groups[len(plain) :]
-    assert len(set(rest[:8])) == 8 == len(set(rest))  # each of the other generators has its turn in the first round
+    assert len(set(rest[:8])) == 8  # each of the other generators has its turn in the first round
+    assert set(rest) - set(rest[:8]) == {"lengths"} == set(rest[rest.index("lengths") :])  # but for the dearest, which come last
 
 
 def test_the_plan_names_every_case_once() -> None:

@@ -177,7 +177,7 @@ def test_raise_for_verdict_is_all_that_a_log_needs() -> None:
     assert "model.py:13" in words
     assert "cause proven: attribute" in words
     assert "replay: onnxproof verify build model.onnx --case 'float-x-zeros'" in words
-    replace(proof, policy=Policy()).raise_for_verdict()
+    replace(proof, policy=Policy(), findings=()).raise_for_verdict()
 
 
 def test_a_proof_has_no_truth_value() -> None:

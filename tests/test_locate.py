@@ -248,6 +248,11 @@ class BatchStatistics(nn.Module):
         return F.batch_norm(x, torch.zeros(2), torch.ones(2), training=True)
 
 
+class Scattered(nn.Module):
+    def forward(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(x).scatter_add(1, index, x * 2) + x
+
+
 class IntegerSum(nn.Module):
     def forward(self, keys: Tensor) -> Tensor:
         return (keys * (2**40 + 1)).sum(1)
@@ -331,6 +336,7 @@ MODELS: dict[str, Callable[[], Model]] = {
     "double-quantized": lambda: Model(module=seeded(DoubleQuantized()), example=(normal(2, 16),)),
     "quantized-pool": lambda: Model(module=QuantizedPool(), example=(torch.full((1, 2, 8, 8), 0.5),)),
     "batch-statistics": lambda: Model(module=BatchStatistics(), example=(normal(3, 2, 4) * 3 + 2,), shapes=None),
+    "scattered": lambda: Model(module=Scattered(), example=(normal(3, 6), torch.tensor([[0, 0, 1, 1, 2, 5]] * 3)), shapes=({0: "batch"}, {0: "batch"})),
     "integer-sum": lambda: Model(module=IntegerSum(), example=(torch.randint(0, 2**20, (2, 3)),)),
     "integer-remainder": lambda: Model(module=IntegerRemainder(), example=(torch.randint(0, 2**20, (6,)),)),
     "image": lambda: Model(module=ImageResize(), example=(torch.randint(0, 256, (1, 3, 6, 6), dtype=torch.uint8),)),
@@ -518,6 +524,8 @@ FAULTS: dict[str, Fault] = {
     "quantized-pool-fused": fault("quantized-pool", any_of("AveragePool", "QuantizeLinear", "DequantizeLinear"),
                                   Stage.OPTIMIZER, "optimizer", exporter="legacy", fixed=True),
     "batch-statistics-shared": fault("batch-statistics", named("BatchNormalization"), Stage.OPTIMIZER, "optimizer", exporter="legacy", fixed=True),
+    "scattered-last-wins": fault("scattered", attributes("ScatterElements", reduction="none"), Stage.EXPORT, "scatter", fixed=True),
+    "scattered-largest-wins": fault("scattered", attributes("ScatterElements", reduction="max"), Stage.EXPORT, "scatter", fixed=True),
     "integer-sum-in-double": fault("integer-sum", named("ReduceSum"), Stage.RUNTIME, "kernel"),
     "integer-remainder-in-double": fault("integer-remainder", named("Mod"), Stage.RUNTIME, "kernel"),
     "image-resize-truncates": fault("image", named("Resize"), Stage.RUNTIME, "kernel"),
@@ -592,7 +600,6 @@ KNOWN_BUGS = {
     "limits-age-exclusive": "engine: with `>` the graph subtracts nothing, so the Sub's value is the input itself and counts as right; the next node is blamed",
     "folded-untransposed": "engine: a Transpose that does nothing gives its input, which is one of the module's values, and counts as right",
     "batch-statistics-shared": "engine: ConstantSharing removes no node, so no node is named",
-    "integer-sum-in-double": "engine: sketches are float64, which can't see that int64 values differ",
 }
 
 

@@ -100,7 +100,8 @@ class Proof:
     def raise_for_verdict(self) -> None:
         """Raise `VerdictError`, with everything a CI log needs, unless the proof passed."""
         if not self.passed:
-            failed = next((finding for finding in self.findings if finding.fails), None) if self.verdict in (Verdict.FAITHFUL, Verdict.DRIFT) else None
+            stands = self.verdict is Verdict.FAITHFUL or (self.verdict is Verdict.DRIFT and not self.policy.strict)
+            failed = next((finding for finding in self.findings if finding.fails), None) if stands else None
             code, what = (failed.code, f"{failed.what}; {failed.help}") if failed is not None else (f"verdict-{self.verdict.value}", self.sentence())
             raise VerdictError(code, what, where=self.candidate, notes=self._facts(), help=self.replay and f"replay: {self.replay}")
 

@@ -242,7 +242,7 @@ class Run:
         if self._progress:
             self._progress(Progress(case=case.name, done=len(self.sizes), elapsed=self.clock.elapsed, budget=self.budget_s))
         elements, start = sum(array.size for array in case.inputs.values()), self.clock.elapsed
-        if self._too_dear(elements):
+        if case.group == "lengths" and self._too_dear(elements):
             self.dropped.append(Dropped(case=case.name, reason=f"{elements:,} elements would take too much of the budget"))
             return None
         try:

@@ -32,6 +32,8 @@ PRICE = 30
 _CODES = {"ScatterElements": "scatter", "ScatterND": "scatter", "Clip": "clipping", "Round": "rounding", "ArgMax": "tie-order", "ArgMin": "tie-order"}
 _CALL_CODES = {"clamp": "clipping", "clamp_min": "clipping", "clamp_max": "clipping", "hardtanh": "clipping", "tril": "masking", "triu": "masking",
                "scatter_reduce": "scatter", "index_put": "scatter", "native_batch_norm": "attribute"}
+_IDLE = (("mul", "other", 1), ("div", "other", 1), ("add", "other", 0), ("sub", "other", 0), ("add", "alpha", 0), ("sub", "alpha", 0))
+"""Arguments with which a call does nothing: then it is the call that is missing."""
 _CONV = {"stride": "strides", "dilation": "dilations"}
 _ACTIVATIONS = ("relu", "relu6", "gelu", "silu", "hardswish", "sigmoid", "hardsigmoid", "tanh", "mish", "elu", "celu", "selu", "softplus", "leaky_relu", "hardtanh")
 _FLOATS = {
@@ -75,7 +77,7 @@ def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
     for name, value in entry.arguments.items() if entry.op not in VIEWS else ():
         for other in _others(bench, name, value):
             if other != value or type(other) is not type(value):
-                idle = name == "other" and (entry.op, other) in (("mul", 1), ("div", 1), ("add", 0), ("sub", 0))
+                idle = (entry.op, name, other) in _IDLE
                 yield Variant(what=f"with {name}={other} instead of {value}", change=with_arguments(**{name: other}), code="missing-op" if idle else code)
 
 
