@@ -15,9 +15,11 @@ Example: `index_put(..., accumulate=True)` with an index that repeats.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
-from onnxproof.causes._workbench import Tried, Workbench
+from onnxproof.causes._workbench import Tried, Workbench, set_attribute
+from onnxproof.types import Fix
 
 if TYPE_CHECKING:
     from onnxproof.causes._whatif import Variant
@@ -30,7 +32,20 @@ _REDUCTIONS = ("sum", "prod", "amax", "amin", "mean")
 
 def test(bench: Workbench) -> Tried | str:
     """Every other reduction in the module's own scatter."""
-    return bench.whatif(_variants)
+    return bench.whatif(_variants, cure=lambda: _reduced(bench))
+
+
+def _reduced(bench: Workbench) -> Tried | str:
+    """Every other reduction in the located scatter nodes."""
+    for node in bench.nodes[:3]:
+        for reduction in ("add", "none", "mul", "max", "min") if node.op_type in ("ScatterElements", "ScatterND") else ():
+            model = bench.with_node(node, partial(set_attribute, name="reduction", value=reduction))
+            after = bench.distance(model)
+            if bench.cured(after):
+                name = node.name or node.output[0]
+                return Tried(proven=True, after=after, model=model, evidence=f"with reduction `{reduction}` at {name} the answers are right",
+                             fix=Fix(kind="graph", what=f"set `reduction` of {name} to `{reduction}`"))
+    return "no other reduction of a named node mends it"
 
 
 def _variants(entry: "Entry") -> "Iterator[Variant]":
