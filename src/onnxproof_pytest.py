@@ -43,7 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if path := config.getoption("--onnxproof-html"):
         _check(path)
         given = getattr(config, "workerinput", {}).get("onnxproof")  # a worker of pytest-xdist writes where the first process looks
-        _kept = Path(given or tempfile.mkdtemp(prefix="onnxproof-pytest-"))
+        if given is not None or _kept is None:  # named by `-p` as well as by its entry point, it is configured twice
+            _kept = Path(given or tempfile.mkdtemp(prefix="onnxproof-pytest-"))
 
 
 def _check(path: str) -> None:
@@ -69,7 +70,7 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Write the report of all proofs and say where it is."""
     path = config.getoption("--onnxproof-html")
-    if _kept is None or not path:
+    if _kept is None or not path or hasattr(config, "workerinput"):  # a worker leaves it to the first process
         return
     files = sorted(_kept.glob("*.json"))
     if not files:

@@ -9,8 +9,10 @@ from onnxproof.types import Fix
 
 
 def other_operator(bench: Workbench, families: Sequence[Sequence[str]]) -> Tried | str:
-    """The located nodes with each other operator of their family."""
-    for node in bench.nodes[:4]:
+    """The located nodes with each other operator of their family; then the few others of it, since a step that does nothing looks right."""
+    known = {name for family in families for name in family}
+    others = [node for node in bench.model.graph.node if node.op_type in known and node.output[0] not in {n.output[0] for n in bench.nodes[:4]}]
+    for node in [*bench.nodes[:4], *others[:4]]:
         for family in families:
             for other in family if node.op_type in family else ():
                 if other == node.op_type:
