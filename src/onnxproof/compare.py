@@ -96,6 +96,11 @@ def measure(*, case: str, group: str, backend: str, output: str, reference: Arra
     return Gap(**common, status=status, detail=detail, **_floats(reference, truth, candidate, noise, floor_scale, atol, rtol))
 
 
+def pair(one: Array, other: Array | None) -> Gap:
+    """Two answers to one question beside each other: no truth, no noise, no name."""
+    return measure(case="", group="", backend="", output="", reference=one, truth=None, candidate=other, noise=Noise())
+
+
 def _exact(reference: Array, candidate: Array, noise: Noise) -> dict[str, Any]:
     """Integers and booleans: no subtraction before the comparison, so 2**53 + 1 is not 2**53."""
     differ = (reference != candidate).reshape(-1)

@@ -30,6 +30,11 @@ def within_tolerance(gap: Gap, policy: Policy) -> bool:
     return gap.atol_needed[min(place, len(gap.atol_needed) - 1)] <= policy.atol
 
 
+def agrees(gap: Gap, policy: Policy) -> bool:
+    """The same shape, the same NaN and infinities, and the rest within the classical tolerance: the dtype alone may differ."""
+    return gap.status not in (Status.SHAPE, Status.MISSING) and not gap.lost and not gap.odd and within_tolerance(gap, policy)
+
+
 def judge_gap(gap: Gap, policy: Policy) -> Verdict:
     """One gap. A gap in an odd domain stays FAITHFUL here: it is a note, unless the policy makes notes count."""
     if gap.domain is not None and not policy.strict_domains:

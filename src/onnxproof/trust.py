@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof import onnxfile
+from onnxproof import judge, onnxfile
 from onnxproof.backends import current, parse
-from onnxproof.compare import is_float
+from onnxproof.compare import is_float, pair
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate
 from onnxproof.oracles import Oracle
@@ -70,7 +70,7 @@ class _Questions:
         if answer is None:
             return []
         truth = self._oracle.truth(inputs) or answer
-        return [_rms(a, t) if t.shape == a.shape else 0.0 for a, t in zip(answer, truth, strict=True)]
+        return [pair(a, t).rms for a, t in zip(answer, truth, strict=True)]
 
 
 class _Examination:
@@ -147,14 +147,15 @@ class _Examination:
                 yield self._finding(code, f"{words}: output `{name}` differs", counts=False)
                 continue
             if self._beyond(place, a, b):
-                yield self._finding(code, f"{words}: output `{name}` by up to {_worst(a, b):.3g}", counts=True)
+                yield self._finding(code, f"{words}: output `{name}` by up to {pair(a, b).max_abs:.3g}", counts=True)
 
     def _beyond(self, place: int, a: Array | None, b: Array | None) -> bool:
         """Farther apart than two honest answers to one question may be: beyond the noise of this output, and beyond the tolerance."""
         if a is None or b is None or a.shape != b.shape or not is_float(a):
             return not _same(a, b)
-        noise = max(self._ask.noise[place], float(np.finfo(np.float32).eps) * _scale(a))
-        return _rms(a, b) > 2 * self._policy.noise_limit * noise and not np.allclose(a, b, rtol=self._policy.rtol, atol=self._policy.atol, equal_nan=True)
+        gap = pair(a, b)
+        noise = max(self._ask.noise[place], float(np.finfo(np.float32).eps) * gap.scale)
+        return gap.rms > 2 * self._policy.noise_limit * noise and not judge.agrees(gap, self._policy)
 
     def _nan(self) -> Iterator[Finding]:
         if self._ask.poisoned_answer is None or time.perf_counter() > self._until:
@@ -202,19 +203,3 @@ def _poisoned(array: Array) -> Array:
 
 def _same(a: Array | None, b: Array | None) -> bool:
     return a is not None and b is not None and a.shape == b.shape and a.size > 0 and a.tobytes() == b.tobytes()
-
-
-def _rms(a: Array, b: Array) -> float:
-    with np.errstate(all="ignore"):
-        off = a.astype(np.float64) - b.astype(np.float64)
-        return float(np.sqrt(np.mean(np.square(off[np.isfinite(off)])))) if np.isfinite(off).any() else 0.0
-
-
-def _worst(a: Array, b: Array) -> float:
-    with np.errstate(all="ignore"):
-        return float(np.nanmax(np.abs(a.astype(np.float64) - b.astype(np.float64))))
-
-
-def _scale(a: Array) -> float:
-    wide = a.astype(np.float64)
-    return float(np.sqrt(np.mean(np.square(wide[np.isfinite(wide)])))) if np.isfinite(wide).any() else 0.0
