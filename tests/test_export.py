@@ -431,3 +431,11 @@ def test_an_export_alone_can_be_asked_for(tmp_path: Path) -> None:
     written = write(load(nn.Linear(3, 2), (torch.randn(1, 3),)), tmp_path / "m.onnx")
     assert [row.name for row in written.record.dims] == ["batch", ""]
     assert (tmp_path / "m.onnx").is_file()
+
+
+def test_a_module_without_a_line_of_its_own_blames_nobody_elses(tmp_path: Path) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU())
+    proof = onnxproof.export(module, (torch.randn(2, 8),), tmp_path / "m.onnx", budget_s=2, explain=False)
+    assert proof.export is not None
+    lines = [dim.source.file for dim in proof.export.dims if dim.source is not None]
+    assert [file for file in lines if file == __file__ or "pytest" in file] == []

@@ -127,7 +127,7 @@ def _user_lines() -> Iterator[None]:
 
     def with_line(self: Any, framework_loc: str | None = None) -> Any:
         found = original(self, framework_loc)
-        return SLoc(found.framework_loc, found.maybe_user_loc or _user_line())
+        return SLoc(found.framework_loc, _user_line())  # torch's own would be whoever called us, where the module has no line
 
     setattr(ShapeEnv, "_get_sloc", with_line)  # noqa: B010 - a method, for the length of one capture
     try:
@@ -137,8 +137,9 @@ def _user_lines() -> Iterator[None]:
 
 
 def _user_line() -> str | None:
+    """The innermost line of the module's author; None where there is only ours above torch's."""
     frame: Any = sys._getframe(2)
-    while frame is not None:
+    while frame is not None and not frame.f_code.co_filename.startswith(_HERE):
         if is_users(frame.f_code.co_filename):
             return f"{frame.f_code.co_filename}:{frame.f_lineno}"
         frame = frame.f_back

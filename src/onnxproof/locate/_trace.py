@@ -189,10 +189,12 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _user_line() -> Source | None:
-    """The innermost line that is neither torch's nor ours."""
+    """The innermost line that is neither torch's nor ours; None where the module has no line of its own, such as a bare Sequential."""
     frame: Any = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
+        if file.endswith("onnxproof/backends/torch.py"):  # we called the module here: whoever called us is not its author
+            return None
         if "/torch/" not in file and "/onnxproof/" not in file and not file.startswith("<") and "/contextlib" not in file:
             import linecache
 
