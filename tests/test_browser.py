@@ -68,6 +68,12 @@ def until(page: Any, script: str, argument: Any = None) -> None:
     pytest.fail(f"never came true: {script}")
 
 
+def open_cases(page: Any) -> None:
+    """Unfold the table of all cases: the browser tells the page a moment after the click, and only then are its rows written."""
+    page.locator("details.all > summary").click()
+    page.locator("table.long[data-from=gaps] tbody tr").first.wait_for()
+
+
 def cells(page: Any, chart: str = "heat", mark: str = "rect") -> Any:
     return page.locator(f"[data-chart={chart}] .mark-{mark}.role-mark path")
 
@@ -109,7 +115,7 @@ def test_the_filters_reach_the_charts_and_the_table(visit: Callable[..., Any]) -
     until(page, "document.querySelectorAll('[data-chart=heat] .mark-rect.role-mark path').length === 500")
     page.select_option("select[name=verdict]", "diverged")
     until(page, "document.querySelectorAll('[data-chart=heat] .mark-rect.role-mark path').length < 100")
-    page.locator("details.all > summary").click()
+    open_cases(page)
     assert set(page.locator("table.long[data-from=gaps] tbody td:last-child").all_inner_texts()) == {"diverged"}
     page.fill("input[name=text]", "number 418")
     assert page.locator("table.long[data-from=gaps] tbody tr").count() == 1
@@ -142,7 +148,7 @@ def test_tables_sort_by_mouse_and_by_keyboard_as_numbers(visit: Callable[..., An
 
 def test_a_long_table_shows_a_hundred_rows_until_all_are_asked_for(visit: Callable[..., Any]) -> None:
     page = visit("large")
-    page.locator("details.all > summary").click()
+    open_cases(page)
     rows = page.locator("table.long[data-from=gaps] tbody tr")
     assert rows.count() == 100
     page.get_by_text("show all 1500").click()
@@ -210,7 +216,7 @@ def test_hostile_names_stay_text(visit: Callable[..., Any]) -> None:
     assert "\u202e" not in page.content()
     assert "a<U+202E>b" in body
     assert "x" * 2000 not in body
-    page.locator("details.all > summary").click()
+    open_cases(page)
     assert HOSTILE[0] in page.locator("table.long[data-from=gaps]").inner_text()
     page.locator("[data-chart=heat]").scroll_into_view_if_needed()
     for number in range(cells(page).count()):
