@@ -37,7 +37,7 @@ _SEARCHED = ("shapes", "masks", "ids", "distinct", "search")
 """Groups from which a search may start: from extreme values it only climbs to more extreme ones."""
 _NATURAL = ("ordinary", "data", "shapes", "lengths")
 """Groups whose values are as they come: among equal or extreme values a wrong node may look right by accident."""
-_DOUBTFUL, _SHARE_FOR_GRAPH = 2.0, 0.1
+_DOUBTFUL, _SHARE_FOR_GRAPH = 2.0, 0.05
 """Times the noise from which on the graph is asked in float64, and the share of the budget that one answer may take."""
 _NOTES_A_GROUP = 3
 _WATCHED = 48
@@ -308,6 +308,8 @@ class Run:
             session.limit_s = self.budget_s * _SHARE_FOR_GRAPH
             graph = Candidate("reference:float64", self.path, self.signature, self.clock, session=session)
             for case in doubtful:
+                if self.clock.elapsed - self._opening > self.budget_s:
+                    break
                 biases = trial.bias(case, graph)
                 self.gaps = [replace(gap, bias=biases.get(gap.output)) if gap.case == case.name and gap.domain is None else gap for gap in self.gaps]
                 self._remember(case, [gap for gap in self.gaps if gap.case == case.name])
