@@ -74,7 +74,8 @@ def workbench(scene: Scene, where: Location, proof: "Proof", run: "Run") -> Work
             beyond = judge.judge_gap(gap, proof.policy) in (Verdict.DRIFT, Verdict.DIVERGED)
             bad[gap.case] = bad.get(gap.case, False) or beyond
             telling[gap.case] = gap.group in ("ordinary", "shapes") and not gap.case.startswith("scale-")
-    return Workbench(scene, where, bad_cases=bad, sizes=run.sizes, telling=telling, subject=run.subject, calibration=run.calibration)
+    return Workbench(scene, where, bad_cases=bad, sizes=run.sizes, telling=telling, subject=run.subject, calibration=run.calibration,
+                     others=[case for case in run.bad if case.name != scene.case.name])
 
 
 def _verify(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...]) -> Verdict | None:

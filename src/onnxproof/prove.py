@@ -39,6 +39,8 @@ _NATURAL = ("ordinary", "data", "shapes", "lengths")
 """Groups whose values are as they come: among equal or extreme values a wrong node may look right by accident."""
 _DOUBTFUL, _SHARE_FOR_GRAPH = 2.0, 0.05
 """Times the noise from which on the graph is asked in float64, and the share of the budget that one answer may take."""
+_OTHERS = 5
+"""Cases that differ and are kept, so that an explanation can be tried on more than one."""
 _NOTES_A_GROUP = 3
 _WATCHED = 48
 """Cases on which the graph's decision points are probed, and tries to steer towards a way that none of them took."""
@@ -133,6 +135,8 @@ class Run:
         self.witness: Case | None = None
         self.noted: Case | None = None
         """The first case with a note that an order of equals, NaN or infinity explains."""
+        self.bad: list[Case] = []
+        """A few plain cases that differ: what explains the witness must explain these."""
         self._witness_key: tuple[Any, ...] = ()
         self._best: list[tuple[float, Case]] = []
         self._bad: dict[str, Verdict] = {}
@@ -276,6 +280,8 @@ class Run:
         plain = case.domain is None
         small = _elements(case) < _LARGE
         key = (rank, plain and not worst.lost, worst.status.value == "compared", small, case.ordinary, case.group in _NATURAL, min(ratio, 1e6))
+        if rank > 0 and plain and small and len(self.bad) < _OTHERS:
+            self.bad.append(case)
         if rank > 0 and (self.witness is None or key > self._witness_key):
             self.witness, self._witness_key = case, key
         if plain and not rank and (case.ordinary or case.group in _SEARCHED):
