@@ -43,6 +43,8 @@ class Proof:
     findings: tuple[Finding, ...] = ()
     location: Location | None = None
     causes: tuple[Cause, ...] = ()
+    tried: tuple[str, ...] = ()
+    """The causes that were tried in vain, each with its reason."""
     waterfall: tuple[Share, ...] = ()
     """Of a quantized candidate: where its error comes from, step by step."""
     signature: Signature

@@ -192,9 +192,11 @@ def _location(location: Location, where: str, out: Console) -> None:
 
 
 def _causes(proof: Proof, out: Console) -> None:
-    if not proof.causes:
+    if not proof.causes and not proof.tried:
         return
     out.print()
+    if not any(cause.proven for cause in proof.causes) and proof.tried:
+        out.print(Text.assemble(("cause unknown", "bold yellow"), f": {len(proof.tried)} were tried in vain (`tried` in the JSON says how); `explain --repro DIR` makes a small case of it"), soft_wrap=True)
     for cause in proof.causes[:_FEW]:
         word = ("proven cause", "bold red") if cause.proven else ("possible cause", "bold yellow")
         out.print(Text.assemble(word, visible(f" {cause.code}: {cause.title}")), soft_wrap=True)
