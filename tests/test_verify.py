@@ -661,7 +661,7 @@ class Slow(nn.Module):
 def test_the_budget_is_kept(zoo: Zoo, budget: float) -> None:
     start = time.perf_counter()
     proof = prove.verify(Slow(), zoo.file("logs"), (normal(3, 6),), dynamic_shapes=BATCH, budget_s=budget, explain=False)
-    assert time.perf_counter() - start < budget * 1.2 + 2.0
+    assert time.perf_counter() - start < budget * 1.2 + 8.0  # all of the cases would take half a minute; a loaded machine opens the session slowly
     assert not proof.complete and proof.verdict is Verdict.FAITHFUL and {gap.case for gap in proof.gaps} >= {"example", "ordinary-0"}
 
 
