@@ -104,7 +104,7 @@ def test_the_help_of_a_command_loads_neither_torch_nor_onnx() -> None:
 
 
 def test_judging_a_stored_proof_loads_neither_torch_nor_onnx(tmp_path: Path) -> None:
-    from test_json import full
+    from made_proofs import full
 
     full().to_json(tmp_path / "p.json")
     assert not loaded(f"from onnxproof.cli import main\nmain(['verify', '-q', '--from', {str(tmp_path / 'p.json')!r}])") & {"torch", "onnx", "onnxruntime"}
