@@ -199,7 +199,7 @@ def _causes(proof: Proof, out: Console) -> None:
         word = ("proven cause", "bold red") if cause.proven else ("possible cause", "bold yellow")
         out.print(Text.assemble(word, visible(f" {cause.code}: {cause.title}")), soft_wrap=True)
         moved = f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)" if cause.before else ""
-        out.print(safe(f"  = note: {cause.evidence}{moved}"), soft_wrap=True)
+        out.print(safe(f"  = note: {brief(cause.evidence)}{moved}"), soft_wrap=True)
         if cause.fix is not None:
             tried = f" (tried: {cause.fix.verdict.value})" if cause.fix.verdict else ""
             out.print(safe(f"  = help: {cause.fix.what}{tried}"), soft_wrap=True)
