@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from onnxproof import prove
-from onnxproof.errors import Crashed
+from onnxproof.errors import Crashed, VerdictError
 from onnxproof.exporter import write
 from onnxproof.judge import judge
 from onnxproof.proof import Proof
@@ -167,7 +167,15 @@ def test_no_other_result_is_lost(proof: Proof) -> None:
         assert judge(mine, proof.policy) is Verdict.FAITHFUL
         assert len({gap.case for gap in mine}) > 30
     assert proof.verdict is Verdict.DIVERGED
-    assert not any(finding.counts for backend in ("ort", "ort:basic") for finding in proof.findings if f"`{backend}`" in finding.what)
+    assert not any(finding.counts or finding.fails for backend in ("ort", "ort:basic") for finding in proof.findings if f"`{backend}`" in finding.what)
+
+
+def test_one_that_writes_into_its_inputs_fails_the_run_though_its_answers_are_right(subject: tuple[Model, Path, tuple[Tensor, Tensor]]) -> None:
+    module, path, example = subject
+    proof = prove.verify(module, path, example, backends=("bad-overwrites",), serving=LIMITS, budget_s=60, explain=False, only=("example",))
+    assert proof.verdict is Verdict.FAITHFUL and not proof.passed
+    with pytest.raises(VerdictError, match=r"error\[input-overwritten\]: `bad-overwrites` wrote into its input `x` in 1 run;"):
+        proof.raise_for_verdict()
 
 
 def test_an_empty_batch_spoils_no_case_that_follows(proof: Proof) -> None:
