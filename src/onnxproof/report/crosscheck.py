@@ -10,8 +10,10 @@ from rich.text import Text
 from onnxproof.report.plain import ratio, safe, short
 from onnxproof.types import CrossCheck, Standing, Verdict
 
-_NARROW = 24
-"""Columns that a cell keeps on a narrow terminal."""
+_WIDE = 80
+"""From this width on the distances are shown."""
+_CELL = 16
+"""The least columns of a cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,16 +54,17 @@ def words(cross: CrossCheck) -> list[str]:
 def show(cross: CrossCheck, out: Console, colours: dict[Verdict, str]) -> None:
     """Print the table, and who disagrees with whom."""
     names, made = outputs(cross), lines(cross)
-    room = max(_NARROW, (out.width - 45) // max(len(names), 1))
+    distances = ("from truth", "from arbiter") if out.width >= _WIDE else ()
+    beside = [max(len(line.backend) for line in made), *map(len, distances), len("diverged")]
+    room = max(_CELL, (out.width - sum(beside) - 2 * len(beside)) // max(len(names), 1) - 2)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("backend", *(short(name if len(names) > 1 else f"{name}: x noise, worst case", room) for name in names)):
         table.add_column(safe(name), overflow="fold")
-    for name in ("from truth", "from arbiter") if out.width >= 80 else ():
+    for name in distances:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for line in made:
-        far = line.far if out.width >= 80 else ()
-        table.add_row(safe(line.backend), *(safe(short(cell, room)) for cell in line.cells), *far, Text(line.verdict.value, style=colours[line.verdict]))
+        table.add_row(safe(line.backend), *(safe(short(cell, room)) for cell in line.cells), *line.far[: len(distances)], Text(line.verdict.value, style=colours[line.verdict]))
     out.print(table)
     for place, said in enumerate(words(cross)):
         out.print(safe(f"  {said}"), style="dim" if place else "", soft_wrap=True)

@@ -39,7 +39,7 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
         export_table.show(proof.export, out)
     _headline(proof, out)
     if proof.gaps:
-        out.print(safe("  " + " · ".join(facts(proof))), style="dim")
+        out.print(safe("  " + " · ".join(facts(proof))), style="dim", soft_wrap=True)
         out.print()
         if proof.cross is None or verbose:
             out.print(_table(proof, out.width, verbose=verbose))
@@ -160,7 +160,7 @@ def _notes(proof: Proof, out: Console, few: int) -> None:
         return
     out.print()
     counts = "they count, since the policy is strict about domains" if proof.policy.strict_domains else "they do not change the verdict"
-    out.print(Text.assemble(("notes (*)", "bold"), f": {len(proof.notes)} differences where runtimes differ by nature; {counts}"))
+    out.print(Text.assemble(("notes (*)", "bold"), f": {len(proof.notes)} differences where runtimes differ by nature; {counts}"), soft_wrap=True)
     for note in proof.notes[:few]:
         out.print(safe(f"  {note.domain.value}: case `{note.case}` on {note.backend}, output `{note.output}`: {note.what}"), soft_wrap=True)
         out.print(safe(brief(f"    reference {note.reference}\n    candidate {note.candidate}")), style="dim", soft_wrap=True)
