@@ -27,8 +27,9 @@ def make(proof: Proof) -> dict[str, Any]:
     if proof.location is None:
         raise UsageError("nothing-located", "no fault was located, so there is nothing to show", where=proof.candidate)
     results: dict[str, dict[str, Any]] = {name: {"value": 0.0} for name in proof.location.nodes}
-    measured = (*(proof.profile.nodes if proof.profile is not None else ()), *proof.location.suspects)
-    results |= {found.node: {"value": min(found.ratio, _LARGEST) if found.ratio == found.ratio else _LARGEST} for found in measured}
+    measured = {node.node: node.ratio for node in (proof.profile.nodes if proof.profile is not None else ())}
+    measured |= {suspect.node: suspect.ratio for suspect in proof.location.suspects}
+    results |= {name: {"value": min(ratio, _LARGEST) if ratio == ratio else _LARGEST} for name, ratio in measured.items()}
     if proof.location.nodes:
         results[proof.location.nodes[0]] |= {"bgColor": "#d32f2f", "textColor": "#ffffff"}
     limit = proof.policy.noise_limit
