@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_cli import BIAS, linear
+from linear_files import BIAS, linear
 
 ROOT = Path(__file__).parent.parent
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())

@@ -9,7 +9,7 @@ import venv
 from pathlib import Path
 
 import pytest
-from test_cli import BIAS, FACTORIES, WEIGHT, linear
+from linear_files import BIAS, linear, reference
 
 ROOT = Path(__file__).parent.parent
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("wheel")]
@@ -52,11 +52,8 @@ def beside(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     site = next((folder / "venv/lib").glob("python3*")) / "site-packages"
     done(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel, cwd=folder)
     (site / "behind.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    import numpy as np
 
-    np.save(folder / "weight.npy", WEIGHT)
-    np.save(folder / "bias.npy", BIAS)
-    (folder / "model.py").write_text(FACTORIES)
+    reference(folder)
     linear(folder / "a.onnx")
     return folder
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from test_cli import BIAS, linear
+from linear_files import BIAS, linear
 
 from onnxproof import prove
 from onnxproof.cli import main

@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema
 import onnx
 import pytest
+from linear_files import linear
 from made_proofs import large
-from test_cli import linear
 
 from onnxproof.proof import Proof
 from onnxproof.report import overlay

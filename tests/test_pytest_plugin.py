@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cli import BIAS, FACTORIES, WEIGHT, linear
+from linear_files import candidates, reference
 
 pytest_plugins = ["pytester"]
 SOURCE = Path(__file__).parent.parent / "src"
@@ -15,16 +15,11 @@ ARGUMENTS = ("-p", "onnxproof_pytest", "-p", "no:cacheprovider", "-p", "no:xdist
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    import numpy as np
 
     monkeypatch.setenv("PYTHONPATH", str(SOURCE))
     monkeypatch.syspath_prepend(SOURCE)
-    np.save(pytester.path / "weight.npy", WEIGHT)
-    np.save(pytester.path / "bias.npy", BIAS)
-    (pytester.path / "model.py").write_text(FACTORIES)
-    linear(pytester.path / "good.onnx")
-    linear(pytester.path / "drift.onnx", bias=BIAS * np.float32(1 + 1e-4))
-    linear(pytester.path / "bad.onnx", bias=BIAS + np.float32(0.5))
+    reference(pytester.path)
+    candidates(pytester.path)
     return pytester
 
 
