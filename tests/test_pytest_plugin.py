@@ -20,7 +20,14 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Py
     monkeypatch.syspath_prepend(SOURCE)
     reference(pytester.path)
     candidates(pytester.path)
+    (pytester.path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(pytester.path / "scratch"))
     return pytester
+
+
+def left_behind(run: pytest.Pytester) -> list[Path]:
+    """What the plug-in kept and did not remove."""
+    return list((run.path / "scratch").glob("onnxproof-pytest-*"))
 
 
 def test_a_proof_in_one_line_and_a_failure_that_reads_well(run: pytest.Pytester) -> None:
@@ -104,6 +111,7 @@ def test_one_report_of_the_whole_run(run: pytest.Pytester, workers: tuple[str, .
     result = run.runpytest_subprocess(*arguments, "--onnxproof-html", "report.html")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["onnxproof: 2 proofs in report.html"])
+    assert left_behind(run) == []
     page = (run.path / "report.html").read_text(encoding="utf-8")
     assert "2 proofs" in page
     assert page.count("<article ") == 2
@@ -114,6 +122,7 @@ def test_no_proof_is_no_report(run: pytest.Pytester) -> None:
     result = run.runpytest_subprocess(*ARGUMENTS, "--onnxproof-html", "report.html")
     result.stdout.fnmatch_lines(["onnxproof: no test made a proof, so there is no report"])
     assert not (run.path / "report.html").exists()
+    assert left_behind(run) == []
 
 
 def test_a_report_that_cannot_be_written_is_told_before_the_run(run: pytest.Pytester) -> None:
