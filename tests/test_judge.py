@@ -32,7 +32,7 @@ def a_gap(**changed: Any) -> Gap:
 def gaps(draw: st.DrawFn) -> Gap:
     """Any gap that measuring could give."""
     return a_gap(status=draw(st.sampled_from(Status)), compared=draw(st.integers(0, 100)), noise_ratio=draw(POSITIVE), worst_ratio=draw(POSITIVE),
-                 allowance=draw(st.floats(0, 10)), lost=draw(st.integers(0, 2)), odd=draw(st.integers(0, 2)), domain=draw(st.none() | DOMAINS),
+                 allowance=draw(st.floats(0, 10)), bias=draw(st.none() | POSITIVE), lost=draw(st.integers(0, 2)), odd=draw(st.integers(0, 2)), domain=draw(st.none() | DOMAINS),
                  noise_kind=draw(st.sampled_from(NoiseKind)), mismatches=draw(st.integers(0, 2)), unstable=draw(st.integers(0, 2)))
 
 
@@ -78,6 +78,7 @@ def test_drift_is_beyond_noise_and_within_tolerance(found: Gap) -> None:
 @pytest.mark.parametrize(("changed", "verdict"), [
     ({}, "faithful"), ({"noise_ratio": 11.9}, "faithful"), ({"noise_ratio": 12.1}, "drift"), ({"worst_ratio": 24.1}, "drift"),
     ({"noise_ratio": 12.1, "allowance": 1.1}, "diverged"), ({"worst_ratio": 24.1, "allowance": 1.1}, "diverged"),
+    ({"noise_ratio": 4.0, "bias": 1.9}, "faithful"), ({"noise_ratio": 4.0, "bias": 2.1}, "drift"), ({"noise_ratio": 4.0, "bias": 2.1, "allowance": 1.1}, "diverged"),
     ({"noise_ratio": 2.0, "allowance": 1e6}, "faithful"),  # deep models exceed 1e-4 by rounding alone
     ({"lost": 1}, "diverged"), ({"odd": 1}, "faithful"), ({"status": Status.SHAPE}, "diverged"), ({"status": Status.MISSING}, "diverged"),
     ({"status": Status.REFUSED}, "diverged"), ({"status": Status.DTYPE}, "drift"), ({"status": Status.EMPTY, "compared": 0}, "vacuous"),

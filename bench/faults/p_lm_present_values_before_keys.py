@@ -9,7 +9,7 @@ from bench.architectures import CachedCausalLM
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
 META = Meta(kind="causal-lm", about="the returned cache holds values where keys belong in the last layer", cause="output-order",
-            stage="export")
+            stage="export", also=("cache",))
 
 
 def build(folder: Path) -> Built:

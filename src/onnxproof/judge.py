@@ -17,6 +17,8 @@ def beyond_noise(gap: Gap, policy: Policy) -> bool:
     """True when rounding does not explain the gap; for a quantized candidate, when its quantization does not."""
     if gap.noise_kind in QUANTIZED:
         return not gap.noise_ratio <= policy.runtime_limit
+    if gap.bias is not None and gap.bias > policy.bias_limit:
+        return True
     if gap.mismatches:
         return gap.mismatches > gap.unstable and gap.noise_ratio > policy.noise_limit / 4
     return not (gap.noise_ratio <= policy.noise_limit and gap.worst_ratio <= policy.worst_limit)  # an undefined ratio is beyond
@@ -111,7 +113,7 @@ def severity(gap: Gap, policy: Policy) -> tuple[int, float]:
     if _asked(gap) and verdict in _ORDER:
         verdict = max(verdict, quality([gap], policy), key=_ORDER.index)
     rank = _ORDER.index(verdict) if verdict in _ORDER else -1
-    ratio = max(gap.noise_ratio / policy.noise_limit, gap.worst_ratio / policy.worst_limit)
+    ratio = max(gap.noise_ratio / policy.noise_limit, gap.worst_ratio / policy.worst_limit, (gap.bias or 0.0) / policy.bias_limit)
     if gap.noise_kind in QUANTIZED:
         ratio = max(gap.noise_ratio / policy.runtime_limit, 10 ** ((policy.drift_db - (gap.sqnr_db or 0.0)) / 20) if _asked(gap) else 0.0)
     return rank, ratio if not math.isnan(ratio) else math.inf

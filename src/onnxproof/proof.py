@@ -189,4 +189,6 @@ def _size(gap: Gap) -> str:
     if gap.mismatches:
         return f"{gap.mismatches} of {gap.compared} integers differ"
     within = "passes" if gap.allowance <= 1 else "fails"
+    if gap.bias is not None and gap.bias >= gap.noise_ratio / 2:
+        return f"{gap.noise_ratio:.1f} times the rounding noise, and the graph itself, in float64, {gap.bias:.1f} times (max abs {gap.max_abs:.3g}; allclose {within})"
     return f"{gap.noise_ratio:,.0f} times the rounding noise (max abs {gap.max_abs:.3g}; allclose {within})"

@@ -37,6 +37,8 @@ _SEARCHED = ("shapes", "masks", "ids", "distinct", "search")
 """Groups from which a search may start: from extreme values it only climbs to more extreme ones."""
 _NATURAL = ("ordinary", "data", "shapes", "lengths")
 """Groups whose values are as they come: among equal or extreme values a wrong node may look right by accident."""
+_DOUBTFUL, _SHARE_FOR_GRAPH = 2.0, 0.05
+"""Times the noise from which on the graph is asked in float64, and the share of the budget that one answer may take."""
 _NOTES_A_GROUP = 3
 _WATCHED = 48
 """Cases on which the graph's decision points are probed, and tries to steer towards a way that none of them took."""
@@ -227,6 +229,8 @@ class Run:
         self.coverage = watch.coverage()
         if not self._only:
             self._search(trial)
+        if quantized is None and self.file.half is None and not self._bad:
+            self._settle(trial)
 
     def _planned(self, space: Space, watch: Watch) -> Iterator[Case]:
         """The generators' cases, then those that steer towards decisions which none of them took."""
@@ -249,7 +253,7 @@ class Run:
         """Run one case; returns how near it came to an alarm, or None where the reference refuses it."""
         if self._progress:
             self._progress(Progress(case=case.name, done=len(self.sizes), elapsed=self.clock.elapsed, budget=self.budget_s))
-        elements, start = sum(array.size for array in case.inputs.values()), self.clock.elapsed
+        elements, start = _elements(case), self.clock.elapsed
         if case.group == "lengths" and self._too_dear(elements):
             self.dropped.append(Dropped(case=case.name, reason=f"{elements:,} elements would take too much of the budget"))
             return None
@@ -278,7 +282,7 @@ class Run:
         if rank > 0:
             self._bad[case.name] = judge.judge_gap(worst, self.policy)
         plain = case.domain is None
-        small = sum(array.size for array in case.inputs.values()) < _LARGE
+        small = _elements(case) < _LARGE
         key = (rank, plain and not worst.lost, worst.status.value == "compared", small, case.ordinary, case.group in _NATURAL, min(ratio, 1e6))
         if rank > 0 and (self.witness is None or key > self._witness_key):
             self.witness, self._witness_key = case, key
@@ -298,6 +302,27 @@ class Run:
             case = walk.send(self._one(trial, case) or 0.0)
         if self.witness is not None and self.witness.group == "search":
             self._shrink(trial, self.witness)
+
+    def _settle(self, trial: Trial) -> None:
+        """Ask the graph itself about the cases that are neither noise nor a fault: in float64 a wrong epsilon has nothing to hide behind."""
+        doubtful = [case for ratio, case in self._best if ratio * self.policy.noise_limit > _DOUBTFUL and _elements(case) < _LARGE]
+        if not doubtful:
+            return
+        from onnxproof.backends import reference
+
+        self.tell("asking the graph in float64")
+        try:
+            session = reference.open(self.path, "float64")
+            session.limit_s = self.budget_s * _SHARE_FOR_GRAPH
+            graph = Candidate("reference:float64", self.path, self.signature, self.clock, session=session)
+            for case in doubtful:
+                if self.clock.elapsed - self._opening > self.budget_s:
+                    break
+                biases = trial.bias(case, graph)
+                self.gaps = [replace(gap, bias=biases.get(gap.output)) if gap.case == case.name and gap.domain is None else gap for gap in self.gaps]
+                self._remember(case, [gap for gap in self.gaps if gap.case == case.name])
+        except OnnxproofError as why:  # an operator that the evaluator lacks, or too slow: the gaps stand as they are
+            self.findings.append(Finding(code="graph-not-asked", what=f"the graph could not be evaluated in float64: {why.what}"))
 
     def _shrink(self, trial: Trial, found: Case) -> None:
         """Show a smaller case for one that the search found, if one is as bad."""
@@ -351,6 +376,10 @@ class Run:
             verb = "diff" if self.subject.onnx else "verify"
             return f"onnxproof {verb} {self.subject.origin} {self.path} --case '{worst.case}' --backend {worst.backend} --seed {self.seed}"
         return f"onnxproof.verify(model, {str(self.path)!r}, example_inputs, backends=({worst.backend!r},), seed={self.seed}, only=({worst.case!r},))"
+
+
+def _elements(case: Case) -> int:
+    return sum(array.size for array in case.inputs.values())
 
 
 def _few(notes: Sequence[Note]) -> Iterator[Note]:

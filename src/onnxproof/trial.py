@@ -6,7 +6,7 @@ lives only in a domain where runtimes differ by nature: exact ties, NaN, infinit
 """
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,14 +17,16 @@ from onnxproof.compare import Noise, is_float, measure, noise_of, pool
 from onnxproof.errors import BackendError
 from onnxproof.execute import Candidate
 from onnxproof.fidelity import Fidelity, Simulated
-from onnxproof.judge import beyond_noise
+from onnxproof.judge import beyond_noise, judge_gap, within_tolerance
 from onnxproof.oracles import Oracle
-from onnxproof.types import Case, Domain, Gap, NoiseKind, Note, Policy, Signature, Status
+from onnxproof.types import Case, Domain, Gap, NoiseKind, Note, Policy, Signature, Status, Verdict
 
 Array = np.ndarray[Any, Any]
 _RERUNS = 4
 _DOUBT = 0.4
 """Share of the limits from which on the noise is measured again: one comparison alone is a rough estimate."""
+_ENOUGH = 3
+"""Confirmed ordinary cases of one output after which the others are believed: the verdict stands."""
 _LOUD = (4.0, 4.0, 8.0, 8.0, 8.0, 16.0)
 """Amplitudes of the re-runs which ask whether a decision flips: noise that grows faster than they do says that one did."""
 _ROUGH = (NoiseKind.GRAPH, NoiseKind.PERTURBED)
@@ -78,6 +80,7 @@ class Trial:
         self._decides, self._orders = bool(op_types & DISCRETE), bool(op_types & ORDERING)
         self._half, self._seed, self._fidelity = half, seed, fidelity
         self._scales = Scales()
+        self._confirmed: Counter[tuple[str, str, Verdict]] = Counter()
 
     def run(self, case: Case) -> Outcome:
         """Compare all outputs on all backends."""
@@ -90,6 +93,15 @@ class Trial:
                 for gap in gaps:
                     self._scales.add(gap)
         return outcome
+
+    def bias(self, case: Case, graph: Candidate) -> dict[str, float]:
+        """How far the graph's own arithmetic, evaluated in float64, is from the truth: by output, in units of the noise."""
+        base = self._base(case)
+        base.confirm()
+        found = graph.run(case.inputs)
+        gaps = [self._measure(case, graph.backend, base, place, output) for place, output in enumerate(found) if base.truth[place] is not None]
+        wide = {o.name for o in self._signature.outputs if o.dtype == "float64"}  # no truth is wider than these
+        return {gap.output: gap.noise_ratio for gap in gaps if gap.compared and gap.noise_kind in (NoiseKind.DOUBLE, NoiseKind.PROMOTED) and gap.output not in wide}
 
     def _base(self, case: Case) -> "_Base":
         try:
@@ -120,11 +132,13 @@ class Trial:
         gaps = []
         for place, output in enumerate(found):
             gap = self._measure(case, candidate.backend, base, place, output)
-            if self._suspicious(gap, share=_DOUBT):
+            if self._suspicious(gap, share=_DOUBT) and not self._known_already(gap, case):
                 base.confirm()
                 gap = replace(self._measure(case, candidate.backend, base, place, output), confirmed=True)
-            if self._suspicious(gap):
-                gap = self._classify(gap, case, base, place, output)
+                if self._suspicious(gap):
+                    gap = self._classify(gap, case, base, place, output)
+                if case.ordinary:
+                    self._confirmed[gap.backend, gap.output, judge_gap(gap, self._policy)] += 1
             gaps.append(gap)
             if output is not None and (gap.domain is not None or gap.odd):
                 notes.append(_note(gap, base.reference[place], output))
@@ -155,6 +169,12 @@ class Trial:
         policy = replace(self._policy, noise_limit=self._policy.noise_limit * share, worst_limit=self._policy.worst_limit * share,
                          runtime_limit=self._policy.runtime_limit * share)
         return gap.status in (Status.SHAPE, Status.MISSING) or gap.lost > 0 or beyond_noise(gap, policy)
+
+    def _known_already(self, gap: Gap, case: Case) -> bool:
+        """True where a few ordinary cases, confirmed, said what this one would say: re-runs cost more than all other passes together."""
+        plain = case.domain is None and not gap.lost and gap.status is Status.COMPARED
+        worse = [verdict for verdict in (Verdict.DRIFT, Verdict.DIVERGED) if self._confirmed[gap.backend, gap.output, verdict] >= _ENOUGH]
+        return plain and (Verdict.DIVERGED in worse or (bool(worse) and within_tolerance(gap, self._policy)))
 
     def _classify(self, gap: Gap, case: Case, base: "_Base", place: int, output: Array | None) -> Gap:
         """Say in which odd domain the difference lives, if in one; otherwise leave it to count."""

@@ -182,6 +182,8 @@ class Gap:
     rank: float | None = None
     confirmed: bool = False
     """The noise was measured again by re-runs before this gap could raise an alarm."""
+    bias: float | None = None
+    """The graph itself, evaluated in float64, against the truth, in units of the noise: what no rounding explains. None where nobody asked."""
     domain: Domain | None = None
     """Set when the difference lives only in an odd domain; it is then a note."""
     sqnr_db: float | None = None
@@ -427,6 +429,8 @@ class Policy:
     """Beyond noise: the rms error is more than this many times the noise. Evidence: docs/verdict.md."""
     worst_limit: float = 24.0
     """The same for the worst element against the worst element of the noise."""
+    bias_limit: float = 2.0
+    """The same for the graph's own arithmetic in float64, where no rounding blurs it: asked where a gap is not plainly noise."""
     atol: float = 1e-4
     rtol: float = 1e-3
     strict: bool = False

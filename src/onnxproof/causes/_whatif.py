@@ -36,6 +36,8 @@ class Variant:
     """As a clause after the call's name: `with eps=1e-05`."""
     change: Change
     code: str = ""
+    more: tuple[tuple[int, Change], ...] = ()
+    """Further calls that go wrong with it."""
 
 
 class _Changed(Mode):
@@ -76,18 +78,33 @@ def suspects(bench: "Workbench", *, views: bool = False) -> list[Entry]:
     for e in entries:
         if e.op in VIEWS and e.inputs and all(i in known for i in e.inputs):
             known.add(e.place)
-    own = [bench.counterpart(node) for node in bench.nodes[:2]]
-    front = [e for e in entries if e.place not in known and all(i in known for i in e.inputs)]
-    lines = {e.source for e in own if e is not None and e.source is not None} | {bench.where.source}
+    own = [e for e in map(bench.counterpart, bench.nodes[:2]) if e is not None]
+    feeding = [entries[i] for e in own for i in _feeding(entries, e)]
+    lines = {e.source for e in own if e.source is not None} | {bench.where.source}
     beside = [e for e in entries if e.source is not None and e.source in lines and e.place not in known]
+    front = [e for e in entries if e.place not in known and all(i in known for i in e.inputs)]
+    here = own[0].place if own else 0
+    nearest = sorted([*beside, *front], key=lambda e: abs(e.place - here)) if own else [*front, *beside]
+    found = [*own, *feeding, *nearest]
     if views:
-        front = [e for start in [*own, *front] if start is not None for e in _behind(entries, start)]
+        found = [*own, *(e for start in found for e in _behind(entries, start)), *beside]
     chosen: dict[int, Entry] = {}
-    for e in [*own, *front, *beside]:
-        whole = e if e is None or e.outer is None else entries[e.outer]
-        if whole is not None and whole.call >= 0:
+    for e in found:
+        whole = e if e.outer is None else entries[e.outer]
+        if whole.call >= 0:
             chosen.setdefault(whole.call, whole)
     return list(chosen.values())[:_MOST_CALLS]
+
+
+def _feeding(entries: list[Entry], start: Entry) -> Iterator[int]:
+    """What a call reads, seen through views: a step that the file leaves out is one of these."""
+    waiting = list(start.inputs)
+    while waiting:
+        place = waiting.pop(0)
+        if entries[place].op in VIEWS:
+            waiting += entries[place].inputs
+        else:
+            yield place
 
 
 def _behind(entries: list[Entry], start: Entry) -> Iterator[Entry]:
@@ -114,7 +131,7 @@ def search(bench: "Workbench", variants: Callable[[Entry], Iterable[Variant]], *
             for calls in _scopes(bench, entry):
                 if bench.late or time.perf_counter() > until:
                     return None
-                after = distance(bench, dict.fromkeys(calls, variant.change))
+                after = distance(bench, dict.fromkeys(calls, variant.change) | dict(variant.more))
                 if after <= bench.limit and after < bench.before / 5:
                     return entry, variant, after
     return None
@@ -206,8 +223,8 @@ def _giving(number: Any) -> Change:
 
 
 def skipped(place: int = 0) -> Change:
-    """The call left out: one of its arguments goes through as it is."""
-    return lambda func, args, kwargs: args[place]
+    """The call left out: one of its arguments goes through as it is (as a tensor of its own, which a view must be)."""
+    return lambda func, args, kwargs: args[place].detach()
 
 
 def told(entry: Entry) -> str:

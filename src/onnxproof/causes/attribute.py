@@ -13,6 +13,7 @@ How to fix it: export again with a newer exporter, or take the mended file that 
 Example: LayerNorm trained with epsilon 1e-12, written with 1e-5: only rows of low variance show it.
 """
 
+import math
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,8 @@ _IDLE = (("mul", "other", 1), ("div", "other", 1), ("add", "other", 0), ("sub", 
 """Arguments with which a call does nothing: then it is the call that is missing."""
 _CONV = {"stride": "strides", "dilation": "dilations"}
 _ACTIVATIONS = ("relu", "relu6", "gelu", "silu", "hardswish", "sigmoid", "hardsigmoid", "tanh", "mish", "elu", "celu", "selu", "softplus", "leaky_relu", "hardtanh")
+_KNOWN = (2**0.5, 0.5**0.5, (2 / math.pi) ** 0.5, 0.044715, math.pi, 2 * math.pi, math.e, math.log(2), 1 / math.log(2), math.log(10), 1 / math.log(10), 0.5, 2.0, 1.702)
+"""Numbers inside activations and logarithms, which no argument of the module's call shows."""
 _FLOATS = {
     "epsilon": (1e-5, 1e-6, 1e-12, 1e-3, 1e-8, 1e-7, 1e-4, 1e-2), "alpha": (1.0, 0.01, 0.1, 0.2, 1 / 6, 0.3, 1.6732632423543772, 0.5, 1.702),
     "beta": (1.0, 0.5, 0.0), "gamma": (1.0507009873554805,), "cubic_coeff_a": (-0.75, -0.5), "extrapolation_value": (0.0,), "momentum": (0.9,), "scale": (1.0,),
@@ -137,14 +140,15 @@ def _operand(bench: Workbench) -> Tried | None:
         for place, _, value in bench.constants(node):
             if value.size != 1 or (value.dtype.kind != "f" and node.op_type in ("Reshape", "Gather", "Slice", "Unsqueeze", "Squeeze", "Expand")):
                 continue
-            for number in numbers:
-                if float(value.reshape(-1)[0]) != number:
+            present = float(value.reshape(-1)[0])
+            for number in sorted(numbers, key=lambda n: abs(n - present)):
+                if number != present:
                     model = bench.with_constant(node, place, np.full(value.shape, number, value.dtype))
                     after = bench.distance(model)
                     if bench.cured(after):
                         code = _CODES.get(node.op_type, "attribute")
                         return Tried(proven=True, after=after, code=code, model=model,
-                                     evidence=f"operand {place} of {node.name or node.output[0]} ({node.op_type}) is {float(value.reshape(-1)[0]):g}; the module has {number:g}",
+                                     evidence=f"operand {place} of {node.name or node.output[0]} ({node.op_type}) is {present:.9g}; the module has {number:.9g}",
                                      fix=Fix(kind="graph", what=f"set the constant operand {place} of {node.name or node.output[0]} to {number:g}"))
     return None
 
@@ -179,7 +183,7 @@ def _numbers(bench: Workbench, node: onnx.NodeProto) -> list[float]:
             several = [float(v) for v in (value if isinstance(value, list | tuple) else [value]) if isinstance(v, int | float) and not isinstance(v, bool)]
             found += [*several, float(np.prod(several))] if several else []
     more = [x for v in found for x in (v, -v, 1 / v if v else 0.0, v**0.5 if v > 0 else 0.0, 1 / v**0.5 if v > 0 else 0.0)]
-    return list(dict.fromkeys([*more, 1e-5, 1e-6, 1e-12, 1e-8]))[:60]
+    return list(dict.fromkeys([*more[:48], *_KNOWN, 1e-5, 1e-6, 1e-12, 1e-8]))
 
 
 def _options(bench: Workbench, node: onnx.NodeProto) -> Iterator[tuple[str, Any, Any]]:

@@ -45,6 +45,7 @@ def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
     entries = bench.scene.entries
     code = "nan-handling" if any(entries[i].op in ("isnan", "isinf", "isfinite") for i in entry.inputs) else "masking"
     if entry.op in ("masked_fill", "masked_fill_"):
+        yield from _after_softmax(bench, entry)
         yield Variant(what="left out", change=skipped(), code=code)
         yield Variant(what="with its mask inverted", change=instead(lambda x, mask, value: x.masked_fill(~mask, value)), code=code)
         for value in _hiding(bench):
@@ -73,6 +74,24 @@ def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
                 yield Variant(what="without its mask", change=skipped(place))
 
 
+def _after_softmax(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
+    """The mask put on the weights after the softmax instead of on the scores before it: rows no longer add up to one."""
+    from onnxproof.causes._whatif import Variant
+
+    softmax = next((e for e in bench.scene.entries[entry.place :] if "softmax" in e.op and e.outer is None and e.call > entry.call), None)
+    masks: list[Any] = []
+
+    def remember(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        masks[:] = [args[1]]
+        return args[0].detach()
+
+    def mask_late(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return func(*args, **kwargs).masked_fill(masks[0], 0.0)
+
+    if softmax is not None:
+        yield Variant(what="put after the softmax", change=remember, more=((softmax.call, mask_late),))
+
+
 def _is_flag(bench: Workbench, place: int) -> bool:
     value = bench.scene.fetch(place)
     return value is not None and value.size > 1 and bool(np.isin(value, (0, 1)).all())
@@ -94,7 +113,7 @@ def _by_input(bench: Workbench) -> Tried | str:
     answers = bench.answers()
     for name in masks:
         mask = case.inputs[name]
-        for word, other in (("ignored", _keep(mask)), ("inverted", _invert(mask))):
+        for word, other in (("ignored", _keep(mask)), ("inverted", _invert(mask))) if mask.ndim > 1 or mask.dtype.kind != "i" else [("ignored", _full(mask, case.inputs))]:
             if answers is not None and not np.array_equal(other, mask):
                 found = _run(oracle, {**case.inputs, name: other})
                 if found is not None and max(relative(a, f) for a, f in zip(answers, found, strict=True)) <= bench.limit:
@@ -125,7 +144,16 @@ def _run(oracle: Any, inputs: Any) -> Any:
 def _is_mask(name: str, array: Any) -> bool:
     if array.dtype.kind == "b":
         return True
+    if array.dtype.kind == "i" and array.ndim == 1 and "len" in name.lower():
+        return True
     return "mask" in name.lower() or (array.dtype.kind == "f" and bool(np.isneginf(array.astype(np.float64)).any()))
+
+
+def _full(lengths: Any, inputs: Any) -> Any:
+    """Every length at the most that the other inputs hold."""
+    longest = [array.shape[1] for array in inputs.values() if array.ndim > 1 and array.shape[0] == lengths.shape[0] and array.shape[1] >= lengths.max(initial=0)]
+    full = np.full_like(lengths, max(longest, default=lengths.max(initial=0)))
+    return full if (full - lengths).max(initial=0) > 1 else lengths  # one step short is also what a wrong comparison does
 
 
 def _keep(mask: Any) -> Any:

@@ -59,7 +59,54 @@ def test(bench: Workbench) -> Tried | str:
         after = bench.distance(model)
         if after < bench.before / 5:
             return Tried(proven=False, evidence="; ".join(told[:4]), after=after)
-    return bench.whatif(partial(_variants, bench))
+    return _exchanged(bench) or _gates(bench) or bench.whatif(partial(_variants, bench))
+
+
+def _exchanged(bench: Workbench) -> Tried | None:
+    """Two nodes of one kind that read each other's weights."""
+    for node in bench.nodes[:3]:
+        mine = {place: value.shape for place, _, value in bench.constants(node) if value.dtype.kind == "f" and value.size > 1}
+        for other in [n for n in bench.model.graph.node if mine and n.op_type == node.op_type and n.output[0] != node.output[0]]:
+            if {place: value.shape for place, _, value in bench.constants(other) if place in mine} != mine:
+                continue
+            for places in dict.fromkeys([tuple(mine), *((place,) for place in mine)]):
+                model = bench.edited(partial(_exchange, one=node.output[0], two=other.output[0], places=places))
+                after = bench.distance(model)
+                if bench.cured(after):
+                    names = f"{node.name or node.output[0]} and {other.name or other.output[0]}"
+                    return Tried(proven=True, after=after, model=model, evidence=f"{names} read each other's weights", fix=Fix(kind="graph", what=f"exchange the weights of {names}"))
+    return None
+
+
+def _exchange(graph: onnx.GraphProto, *, one: str, two: str, places: tuple[int, ...]) -> None:
+    a, b = (next(n for n in graph.node if n.output[0] == name) for name in (one, two))
+    for place in places:
+        a.input[place], b.input[place] = b.input[place], a.input[place]
+
+
+def _gates(bench: Workbench) -> Tried | None:
+    """A recurrent layer whose gates stand in another framework's order."""
+    for node in bench.nodes[:3]:
+        count = {"LSTM": 4, "GRU": 3}.get(node.op_type)
+        for places, order in itertools.product(((1, 2, 3), (1, 2)), list(itertools.permutations(range(count)))[1:]) if count else ():
+            model = bench.edited(partial(_permute_gates, output=node.output[0], order=order, places=places))
+            after = bench.distance(model)
+            if bench.cured(after):
+                return Tried(proven=True, after=after, model=model, code="weight-layout", evidence=f"the gates of {node.name or node.output[0]} ({node.op_type}) are right in the order {list(order)}",
+                             fix=Fix(kind="graph", what=f"put the gates of {node.name or node.output[0]} in the order {list(order)}"))
+    return None
+
+
+def _permute_gates(graph: onnx.GraphProto, *, output: str, order: tuple[int, ...], places: tuple[int, ...]) -> None:
+    """W and R hold a block of rows for each gate; B holds those of both, one after the other."""
+    node = next(n for n in graph.node if n.output[0] == output)
+    for place in [p for p in places if p < len(node.input)]:
+        weight = next((t for t in graph.initializer if t.name == node.input[place]), None)
+        if weight is not None:
+            value = onnx.numpy_helper.to_array(weight)
+            blocks = value.reshape(value.shape[0], -1, len(order), value.shape[1] // (len(order) * (2 if place == 3 else 1)), *value.shape[2:])
+            node.input[place] = f"{output}_gates_{place}"
+            graph.initializer.append(onnx.numpy_helper.from_array(np.ascontiguousarray(blocks[:, :, list(order)].reshape(value.shape)), node.input[place]))
 
 
 def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":

@@ -155,7 +155,7 @@ def policy(base: Policy, *, strict: bool = False, strict_domains: bool = False, 
         if value is not None:
             changes[name] = _positive(name, value)
     if noise_limit is not None:
-        changes["worst_limit"] = noise_limit * base.worst_limit / base.noise_limit
+        changes |= {name: noise_limit * getattr(base, name) / base.noise_limit for name in ("worst_limit", "bias_limit")}
     if domain not in (None, "finite", "all"):
         raise PolicyError("unknown-domain", f"`--domain {domain}` is not known", help="say `--domain finite` or `--domain all`")
     if domain is not None:

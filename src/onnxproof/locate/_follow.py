@@ -122,12 +122,13 @@ def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mappi
 
 
 def _counterparts(graph: Graph, place: int, found: Front, entries: Sequence[Entry]) -> list[Entry]:
-    """The module's values which this node should have made: those of its shape, nearest first."""
+    """The module's values which this node should have made: those of its shape but for dims of one, nearest first."""
     value = found.sketches.get(place)
     if value is None:
         return []
-    same = [e for e in entries if e.sketch.shape == value.shape and e.sketch.exact == value.exact]
-    return sorted(same, key=lambda e: distance(value, e.sketch))
+    shape = [n for n in value.shape if n != 1]
+    alike = [e for e in entries if [n for n in e.sketch.shape if n != 1] == shape and e.sketch.exact == value.exact]
+    return sorted(alike, key=lambda e: (e.sketch.shape != value.shape, distance(value, e.sketch)))
 
 
 def _entries(scene: Any) -> tuple[Any, list[Entry], Any]:

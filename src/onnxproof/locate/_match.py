@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 _TOLERANCE = 3e-7
 _NEAR = 0.5
+_SIZES = frozenset({"Shape", "Size"})
+"""They read no value: what follows from them excuses nothing."""
+_PARTS = frozenset({"Slice", "Split", "Gather", "GatherND"})
 
 
 @dataclass(slots=True)
@@ -91,8 +94,10 @@ def _nearest(value: Sketch, options: "Iterable[Entry]", tolerance: float) -> Mat
     best = Matched(value, None, float("inf"))
     turned: Entry | None = None
     moved: Matched | None = None
+    shaped = False
     for entry in options:
         gap = distance(value, entry.sketch)
+        shaped |= gap <= tolerance and value.shape == entry.sketch.shape
         if gap < best.gap or (gap <= tolerance and best.entry is not None and best.entry.outer is not None and entry.outer is None):
             best = Matched(value, entry, min(gap, best.gap))
         if gap > tolerance and not value.exact and distance(value, entry.sketch, any_order=True) <= tolerance:
@@ -100,7 +105,7 @@ def _nearest(value: Sketch, options: "Iterable[Entry]", tolerance: float) -> Mat
                 moved = Matched(value, entry, gap)
             else:
                 turned = entry
-    if best.gap <= tolerance:
+    if best.gap <= tolerance and (moved is None or shaped):
         return best
     if moved is not None:
         return moved
@@ -166,14 +171,20 @@ def _right(graph: Graph, matched: Mapping[str, Matched], tolerance: float) -> se
     """Values found among the module's, and what they were made from: a right result does not come from wrong parts."""
     right = {name for name, m in matched.items() if m.gap <= (0.0 if m.sketch.exact else tolerance)} | {port.name for port in graph.file.inputs}
     excused: set[str] = set()
-    waiting = [name for name in right if name in matched and matched[name].sketch.telling]
+    waiting = [name for name in right if name in matched and matched[name].sketch.telling and matched[name].same_layout]
     while waiting:
         place = graph.makers.get(waiting.pop())
-        for name in captured(graph.nodes[place]) if place is not None else ():
-            if name not in excused and name not in right:
+        for name in captured(graph.nodes[place]) if place is not None and graph.nodes[place].op_type not in _SIZES else ():
+            if name not in excused and name not in right and not _in_part(graph, place, name, right | excused):
                 excused.add(name)
                 waiting.append(name)
     return right | excused
+
+
+def _in_part(graph: Graph, place: int, name: str, right: set[str]) -> bool:
+    """True where a node takes a part of the value, and another part of it is not right: then neither is the whole."""
+    parts = [n for n in graph.consumers(name) if graph.nodes[n].op_type in _PARTS]
+    return graph.nodes[place].op_type in _PARTS and any(not set(graph.nodes[n].output) & right for n in parts)
 
 
 class Counterfactual:
