@@ -70,17 +70,21 @@ def exporting(folder: Path) -> dict[str, Any]:
 
 def quantizing(folder: Path) -> dict[str, Any]:
     """A conv net as a factory and as a file with its weights beside it, calibration and test data, a metric, and a file that was calibrated on another scale."""
+    (folder / "model.py").write_text(IMAGES)
+    names: dict[str, Any] = {}
+    exec(IMAGES, names)
+    return served(folder, *names["build"]())
+
+
+def served(folder: Path, module: Any, example: tuple[Any, ...]) -> dict[str, Any]:
+    """The data of a module with one input `x`, and what was made of it."""
     import numpy as np
     import torch
 
     import onnxproof
 
-    (folder / "model.py").write_text(IMAGES)
     (folder / "eval.py").write_text(ACCURACY)
-    names: dict[str, Any] = {}
-    exec(IMAGES, names)
-    module, example = names["build"]()
-    x = np.random.default_rng(0).standard_normal((96, 1, 8, 8)).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((96, *example[0].shape[1:])).astype(np.float32)
     labels = module(torch.from_numpy(x[64:])).argmax(1).numpy()
     (folder / "calib").mkdir()
     for place in range(4):
