@@ -10,6 +10,7 @@ It stands outside the package and imports onnxproof only when a test asks for a 
 
 import itertools
 import re
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -80,10 +81,15 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
     proofs = [json_writer.read(file) for file in files]
     json_writer.write_text(html_writer.page(proofs, title=f"onnxproof: {len(proofs)} proofs of a test run"), path)
-    for file in files:
-        file.unlink()
-    _kept.rmdir()
     terminalreporter.write_line(f"onnxproof: {len(proofs)} proofs in {path}")
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Leave nothing behind, also after a run that made no proof or was stopped."""
+    global _kept
+    if _kept is not None and not hasattr(config, "workerinput"):
+        shutil.rmtree(_kept, ignore_errors=True)
+        _kept = None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -1,15 +1,19 @@
-"""Proofs that no run makes: large ones, and ones whose every name is hostile."""
+"""Proofs that no run makes: one in which no field has its default, large ones, and ones whose every name is hostile."""
 
+import math
 import random
 from dataclasses import replace
 
-from test_json import full
+import numpy as np
 
 from onnxproof.proof import Proof
 from onnxproof.types import (
     CalibrationRange,
+    Case,
     Cause,
     Coverage,
+    CrossCheck,
+    DimInfo,
     Domain,
     Dropped,
     Finding,
@@ -27,6 +31,7 @@ from onnxproof.types import (
     Signature,
     Source,
     Stage,
+    Standing,
     Status,
     Suspect,
     Verdict,
@@ -36,6 +41,38 @@ HOSTILE = (
     "</script><script>document.title='owned'</script>", "<img src=x onerror=\"document.title='owned'\">", "'\"`${document.title='owned'}", "a\u202eb\u2066c\u200f",
     "\x1b[31mred\x1b]0;owned\x07", "x" * 10_000, "]]><!--", "{{ 7 * 7 }}{% raw %}", "| a | b |\n\n# owned @everyone", "::error file=x::owned\r\n%0A",
 )
+
+
+def full() -> Proof:
+    """A proof in which no field has its default."""
+    source = Source(file="model.py", line=13, text="return self.norm(x)")
+    gap = Gap(case="ordinary-1", group="ordinary", backend="ort", output="y", status=Status.COMPARED, compared=12, scale=0.5, max_abs=1e-4, max_rel=math.inf,
+              rms=1e-5, ulps=8.0, cosine=1.0, allowance=0.4, atol_needed=(1e-4, 0.0), noise=1e-8, noise_kind=NoiseKind.DOUBLE, noise_ratio=331.5,
+              worst_ratio=-math.inf, worst=(0, 3), top1=1.0, rank=0.9, confirmed=True, domain=Domain.TIES, sqnr_db=120.0, mismatches=1, unstable=2, lost=3,
+              odd=4, detail="both")
+    taken = InputInfo(name="x", dtype="float32", shape=(3, 8), dims=("batch", 8), onnx_name="x", onnx_dtype="float32", paired_by="name")
+    signature = Signature(inputs=(taken,), outputs=(OutputInfo(name="y", dtype="float32", shape=(3, 4), onnx_name="y_1"),),
+                          dims=(DimInfo(name="batch", example=3, minimum=1, maximum=64, declared=True, derived="seq", recorded=(None, 100)),))
+    return Proof(
+        verdict=Verdict.DRIFT, subject="build", candidate="model.onnx", backends=("ort", "reference"),
+        gaps=(gap, replace(gap, status=Status.SHAPE, worst=None, top1=None)),
+        notes=(Note(domain=Domain.NAN, case="c", backend="ort", output="y", what="NaN is handled otherwise", reference="nan", candidate="0"),),
+        findings=(Finding(code="dim-fixed", what="dim 0 is fixed", help="export again", counts=True, fails=True),),
+        location=Location(stage=Stage.EXPORT, nodes=("node_norm",), module="norm", source=source, evidence="wrong while its inputs are right", compared=4,
+                          suspects=(Suspect(node="node_norm", op_type="LayerNormalization", ratio=1e3, why="local", module="norm", source=source),),
+                          skipped=("If_0: a subgraph",), optimizer="GeluFusion"),
+        causes=(Cause(code="attribute", title="another epsilon", proven=True, evidence="1e-6", before=331.0, after=1.2,
+                      fix=Fix(kind="graph", what="set epsilon to 1e-5", verdict=Verdict.FAITHFUL)),),
+        signature=signature, policy=Policy(strict=True, domains=(Domain.INF,)), coverage=Coverage(points=3, exercised=2, missed=("Where_1",)),
+        sizes={"ordinary-1": {"batch": 3}}, waterfall=(Share(code="calibration", db=3.0, share=1.0, after_db=math.inf),),
+        profile=Profile(case="c", against="a", nodes=(NodeGap(node="node_norm", op_type="LayerNormalization", ratio=2.0, module="norm", source=source),)),
+        ranges=(CalibrationRange(tensor="relu", low=-1.0, high=2.0, chosen_low=0.0, chosen_high=1.0, clipped=0.1),),
+        dropped=(Dropped(case="batch=0", reason="RuntimeError"),), error="error[x]: y", seed=7, budget_s=10.0, complete=False, replay="onnxproof verify ...",
+        environment={"python": "3.11"}, hashes={"candidate": "00"}, seconds={"total": 1.5}, passes={"ort": 3},
+        cross=CrossCheck(case="c", right=("ort",), wrong=("tract",), arbiter="the standard", words="ort is right", disagree=(("ort", "tract", math.inf),),
+                         standings=(Standing(backend="ort", output="y", verdict=Verdict.DRIFT, cases=2, case="c", noise_ratio=3.5, max_abs=1e-4, from_truth=1e-7,
+                                             from_arbiter=None),)),
+        witness=Case(name="c", group="g", about="a", inputs={"x": np.zeros(3)}))
 
 
 def gap(case: str, group: str, backend: str, ratio: float, *, output: str = "y", **other: object) -> Gap:
@@ -64,6 +101,16 @@ def large(cases: int = 500, backends: tuple[str, ...] = ("ort", "ort:disabled", 
                    causes=(Cause(code="masking", title="the mask is too weak", proven=True, evidence="-inf gives what the module gives", before=812.0, after=1.3,
                                  fix=Fix(kind="graph", what="write -inf", verdict=Verdict.FAITHFUL)),
                            Cause(code="precision", title="a part runs in half precision", proven=False, evidence="no", before=812.0, after=790.0)))
+
+
+def crossed() -> Proof:
+    """Three backends, of which one is wrong and one gave no answer."""
+    standings = (Standing(backend="ort", output="y", verdict=Verdict.FAITHFUL, cases=9, case="example", noise_ratio=1.5, max_abs=1e-7, from_truth=1e-7, from_arbiter=2e-7),
+                 Standing(backend="wrong|one", output="y", verdict=Verdict.DIVERGED, cases=9, case="batch=2", noise_ratio=812.0, max_abs=0.5, from_truth=0.25, from_arbiter=0.25),
+                 Standing(backend="gone", output="y", verdict=Verdict.DIVERGED, cases=0, case="", noise_ratio=0.0, max_abs=0.0))
+    cross = CrossCheck(case="batch=2", standings=standings, right=("ort",), wrong=("wrong|one", "gone"), arbiter="the standard", words="ort agrees with the standard; the others are wrong",
+                       disagree=(("ort", "wrong|one", 0.25), ("ort", "gone", math.inf)))
+    return replace(large(20, ("ort", "wrong|one", "gone"), 10), cross=cross)
 
 
 def quantized() -> Proof:

@@ -1,23 +1,33 @@
 """Quantized models that went wrong, each in one known way: float module, quantized file, data as it is served."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 import torch
 from onnx import numpy_helper
 from torch import nn
 
-from onnxproof import exporter, subject
+from onnxproof import diagnose, exporter, subject
 from onnxproof.quantizing import bench as benches
 from onnxproof.quantizing.floatgraph import Index, prepare
 from onnxproof.quantizing.insert import HEAVY, Plan, choose, insert
 from onnxproof.quantizing.ranges import min_max
 
 Array = np.ndarray[Any, Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    """For the files that import it: one thread, and little time for a remedy that is tried."""
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(diagnose, "_FIX_BUDGET_S", 1.5)
+        yield
 
 
 @dataclass(frozen=True, kw_only=True)

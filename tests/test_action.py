@@ -1,6 +1,7 @@
-"""The GitHub action: its script is run as a workflow would run it, and no input can become a command."""
+"""The GitHub action: its script is run as a workflow would run it, and no input can become a command; and our own workflow."""
 
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from test_cli import BIAS, linear
+from linear_files import BIAS, linear
 
 ROOT = Path(__file__).parent.parent
 ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -60,3 +61,11 @@ def test_no_input_is_written_into_a_script() -> None:
     for step in STEPS.values():
         assert "${{" not in step.get("run", "")
     assert {"subject", "model"} == {name for name, about in ACTION["inputs"].items() if about.get("required")}
+
+
+def test_our_own_workflow_runs_every_target_that_tests() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"].values()
+    commands = {step["run"] for job in jobs for step in job["steps"] if "run" in step}
+    assert commands == {"make test", "make test-runtimes", "make docs"}
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
+    assert {command.removeprefix("make ") for command in commands} <= set(targets)

@@ -24,6 +24,23 @@ def test_every_backend_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert {name.replace("ort-at", "ort@VERSION") for name in OURS} <= rows
 
 
+def test_of_a_missing_one_it_is_told_what_it_is_what_it_lacks_and_how_to_install_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also on a narrow terminal: the command is in one piece, to be copied."""
+    monkeypatch.setattr("onnxproof.backends.tract.installed_version", lambda package: "")
+    monkeypatch.setenv("COLUMNS", "50")
+    assert main(["backends"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = next(place for place, line in enumerate(lines) if line.startswith("tract "))
+    assert lines[start].split(maxsplit=1)[1] == "not installed"
+    assert lines[start + 1] == "  a runtime in Rust, for small devices" and "one thread" in lines[start + 2]
+    assert "  = help: pip install 'onnxproof[tract]'" in lines[start:]
+
+
+def test_a_name_that_is_nearly_right() -> None:
+    with pytest.raises(UsageError, match=r"there is no backend `trct`[\s\S]*did you mean `tract`"):
+        backends.load("trct")
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_each_has_an_extra_of_its_name_and_the_command_is_right(name: str) -> None:
     """BackendMissing tells `pip install 'onnxproof[name]'`, so that the extra must be there."""

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from linear_files import BIAS, linear, reference
 from made_proofs import gap, large
-from test_cli import BIAS, FACTORIES, WEIGHT, linear
 
 from onnxproof import baseline
 from onnxproof.cli import main
@@ -87,11 +87,9 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     import numpy as np
 
     monkeypatch.chdir(tmp_path)
-    np.save(tmp_path / "weight.npy", WEIGHT)
-    np.save(tmp_path / "bias.npy", BIAS)
-    (tmp_path / "model.py").write_text(FACTORIES)
+    reference(tmp_path)
     linear(tmp_path / "m.onnx")
-    words = ["verify", "model.py:build", "m.onnx", "--budget", "2", "--baseline", "lock.json"]
+    words = ["verify", "model.py:build", "m.onnx", "--budget", "30", "--baseline", "lock.json"]
     assert main(words) == 2
     assert "error[no-baseline]: there is no baseline `lock.json` yet" in capsys.readouterr().err
     assert main([*words, "--update-baseline"]) == 0

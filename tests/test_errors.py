@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_json import full
+from made_proofs import full
 
 import onnxproof
 from onnxproof import data, errors, exporter, signature, subject

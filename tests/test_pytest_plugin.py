@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cli import BIAS, FACTORIES, WEIGHT, linear
+from linear_files import candidates, reference
 
 pytest_plugins = ["pytester"]
 SOURCE = Path(__file__).parent.parent / "src"
@@ -15,17 +15,19 @@ ARGUMENTS = ("-p", "onnxproof_pytest", "-p", "no:cacheprovider", "-p", "no:xdist
 
 @pytest.fixture
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    import numpy as np
 
     monkeypatch.setenv("PYTHONPATH", str(SOURCE))
     monkeypatch.syspath_prepend(SOURCE)
-    np.save(pytester.path / "weight.npy", WEIGHT)
-    np.save(pytester.path / "bias.npy", BIAS)
-    (pytester.path / "model.py").write_text(FACTORIES)
-    linear(pytester.path / "good.onnx")
-    linear(pytester.path / "drift.onnx", bias=BIAS * np.float32(1 + 1e-4))
-    linear(pytester.path / "bad.onnx", bias=BIAS + np.float32(0.5))
+    reference(pytester.path)
+    candidates(pytester.path)
+    (pytester.path / "scratch").mkdir()
+    monkeypatch.setenv("TMPDIR", str(pytester.path / "scratch"))
     return pytester
+
+
+def left_behind(run: pytest.Pytester) -> list[Path]:
+    """What the plug-in kept and did not remove."""
+    return list((run.path / "scratch").glob("onnxproof-pytest-*"))
 
 
 def test_a_proof_in_one_line_and_a_failure_that_reads_well(run: pytest.Pytester) -> None:
@@ -109,6 +111,7 @@ def test_one_report_of_the_whole_run(run: pytest.Pytester, workers: tuple[str, .
     result = run.runpytest_subprocess(*arguments, "--onnxproof-html", "report.html")
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["onnxproof: 2 proofs in report.html"])
+    assert left_behind(run) == []
     page = (run.path / "report.html").read_text(encoding="utf-8")
     assert "2 proofs" in page
     assert page.count("<article ") == 2
@@ -119,6 +122,7 @@ def test_no_proof_is_no_report(run: pytest.Pytester) -> None:
     result = run.runpytest_subprocess(*ARGUMENTS, "--onnxproof-html", "report.html")
     result.stdout.fnmatch_lines(["onnxproof: no test made a proof, so there is no report"])
     assert not (run.path / "report.html").exists()
+    assert left_behind(run) == []
 
 
 def test_a_report_that_cannot_be_written_is_told_before_the_run(run: pytest.Pytester) -> None:

@@ -9,22 +9,14 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from quantized_faults import convnet, imbalanced, mlp
+from quantized_faults import convnet, imbalanced, mlp, quick  # noqa: F401 quick works by being here
 from torch import nn
 
 import onnxproof
-from onnxproof import diagnose, exporter, subject
+from onnxproof import exporter, subject
 from onnxproof.types import NoiseKind, Policy, Verdict
 
 FINITE = Policy(domains=())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def quick() -> Any:
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(diagnose, "_FIX_BUDGET_S", 1.5)
-        yield
 
 
 def images(rows: int = 64, shape: tuple[int, ...] = (3, 8, 8)) -> Any:

@@ -272,9 +272,9 @@ def test_a_conv_net_is_evaluated_no_slower_than_by_onnx_itself() -> None:
     for run in (lambda: ours.run({"x0": x, "x1": w}), lambda: theirs.run(None, {"x0": x, "x1": w})):
         times = []
         for _ in range(3):
-            start = time.perf_counter()
+            start = time.process_time()  # not the clock: the machine may do much else
             run()
-            times.append(time.perf_counter() - start)
+            times.append(time.process_time() - start)
         seconds.append(min(times))
     assert seconds[0] < seconds[1] * 1.5, seconds
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from xml.etree import ElementTree as xml
 
 import pytest
+from linear_files import BIAS, linear
 from made_proofs import large
-from test_cli import BIAS, linear
 
 from onnxproof.cli import main
 

@@ -71,7 +71,7 @@ def test_a_session_apart_is_timed_there(linear: Path) -> None:
     session = open_session("ort", linear, Serving(isolate=True))
     watched = session.watched({"x": np.ones((2, 4), np.float32)})  # type: ignore[attr-defined]
     session.close()
-    assert 0 < watched.seconds < 5 and watched.spoiled == ()
+    assert watched.seconds > 0 and watched.spoiled == ()
 
 
 def test_a_fixed_batch_is_told(tmp_path: Path, linear: Path) -> None:

@@ -2,10 +2,11 @@
 
 import io
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from made_proofs import full
 from rich.console import Console
-from test_json import full
 
 from onnxproof.proof import Proof
 from onnxproof.report import terminal
@@ -161,6 +162,29 @@ def test_every_width_has_a_table_that_fits_and_keeps_what_matters(width: int) ->
         assert "x noise" in table[0]
         assert "verdict" in table[0]
         assert any(line.rstrip().endswith("diverged") for line in table)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+def test_backends_beside_each_other_fit_any_width(width: int) -> None:
+    from made_proofs import crossed
+
+    lines = printed(replace(crossed(), replay="", causes=(), location=None), width=width).splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("backend"))
+    table = lines[start : next(i for i, line in enumerate(lines) if line.startswith("  on case"))]
+    assert all(len(line.rstrip()) <= width for line in table)
+    assert sum("diverged" in line for line in table) == 2
+    assert "  ort and gone disagree: only one of them answers" in lines
+
+
+def test_numbers_of_notes_are_short_and_files_are_seen_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    location = full().location
+    assert location is not None and location.source is not None
+    near = replace(location, source=replace(location.source, file=str(tmp_path / "models" / "net.py")))
+    note = replace(full().notes[0], reference="[0,0]=-0.04864858463406563", candidate="[0,0]=1.5")
+    text = printed(proof(Verdict.DRIFT, gap("c", "g", 300.0), location=near, notes=(note,)))
+    assert "--> models/net.py:13" in text
+    assert "reference [0,0]=-0.0486486\n    candidate [0,0]=1.5" in text
 
 
 def test_a_bad_verdict_with_everything_is_one_screen() -> None:

@@ -8,13 +8,12 @@ from xml.etree import ElementTree as xml
 
 import pytest
 import xmlschema
-from made_proofs import HOSTILE, gap, hostile, large
+from made_proofs import HOSTILE, crossed, full, gap, hostile, large, quantized
 from sarif_pydantic import Sarif
-from test_json import full
 
 from onnxproof.proof import Proof
 from onnxproof.report import github, html_writer, junit_writer, markdown_writer, plain, sarif_writer
-from onnxproof.types import Finding, Policy, Source, Verdict
+from onnxproof.types import Finding, NoiseKind, Policy, Source, Verdict
 
 JUNIT = xmlschema.XMLSchema(Path(__file__).parent / "junit.xsd")
 HEALTHY = replace(large(12, ("ort", "reference"), 2), verdict=Verdict.FAITHFUL, location=None, causes=(), profile=None,
@@ -170,3 +169,28 @@ def test_every_kind_of_proof_has_a_page() -> None:
         assert f">{proof.verdict.value}<" in text
     assert "the runtime died" in text
     assert html_writer.dumps(VACUOUS).count('class="chart"') == 0
+
+
+def test_backends_stand_beside_each_other_in_every_form() -> None:
+    """Who is right, who is wrong and who gave no answer: on the page, in the summary and on the terminal."""
+    page, summary = html_writer.dumps(crossed()), markdown_writer.dumps(crossed())
+    table = page[page.index('class="sortable cross"'):]
+    table = table[:table.index("</table>")]
+    assert [word for word in ("1.5 (example)", "812 (batch=2)", "not compared", "2.5e-01", "no answer") if word not in table] == []
+    assert "<p class=\"facts\"><bdi>on case <code>batch=2</code>: ort agrees with the standard; the others are wrong" in page
+    assert r"| wrong\|one | 812 (batch=2) | 2.5e-01 | 2.5e-01 | diverged |" in summary
+    assert "- ort and gone disagree: only one of them answers" in summary
+
+
+def test_the_index_has_decibels_for_a_quantized_model() -> None:
+    proof = quantized()
+    made = replace(proof, gaps=tuple(replace(gap, group="data", noise_kind=NoiseKind.SIMULATED, sqnr_db=31.5, ordinary=True) for gap in proof.gaps))
+    page = html_writer.page([made, large(20, ("ort",), 10)])
+    assert ">31.5 dB</td>" in page and " × noise</td>" in page
+
+
+def test_names_in_backticks_are_code_and_nothing_else_is() -> None:
+    from onnxproof.report.html_writer import _said
+
+    assert _said("node `<b>` of `x`, <i>") == "node <code>&lt;b&gt;</code> of <code>x</code>, &lt;i&gt;"
+    assert _said("`</code><script>`") == "<code>&lt;/code&gt;&lt;script&gt;</code>"

@@ -12,9 +12,12 @@ OnnxproofError
 │   └── Crashed           the runtime's process died or ran out of time
 ├── ExportError           torch could not export the module
 └── VerdictError          raise_for_verdict: the proof is not good enough (also an AssertionError)
+
+Stopped                   Ctrl-C (a KeyboardInterrupt), with the proof of what was measured until then
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 
 class OnnxproofError(Exception):
@@ -78,6 +81,14 @@ class Crashed(BackendError):
 
 class ExportError(OnnxproofError):
     """torch could not export the module."""
+
+
+class Stopped(KeyboardInterrupt):
+    """The user stopped the run; `proof` holds what was measured until then, and is no verdict unless all cases had been run."""
+
+    def __init__(self, proof: Any) -> None:
+        self.proof = proof
+        super().__init__("stopped by the user")
 
 
 class VerdictError(OnnxproofError, AssertionError):

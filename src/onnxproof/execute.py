@@ -86,8 +86,8 @@ class Candidate:
             runs = f"{len(died)} run{'s' * (len(died) != 1)}{', on an empty tensor' if empty else ''}"
             yield Finding(code=code, what=f"{died[0].what} ({runs})", help="; ".join(died[0].notes[-2:]))
         for name, count in self._spoiled.items():
-            yield Finding(code="input-overwritten", what=f"`{self.backend}` wrote into its input `{name}` in {count} runs",
-                          help="a caller's arrays are not safe with it; each run here got a copy of its own")
+            yield Finding(code="input-overwritten", what=f"`{self.backend}` wrote into its input `{name}` in {count} run{'s' * (count != 1)}", fails=True,
+                          help="its answers were measured on copies, and stand; whoever serves with it loses the arrays that it is given")
 
     def close(self) -> None:
         """Let the sessions go."""

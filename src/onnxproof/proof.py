@@ -88,7 +88,7 @@ class Proof:
 
     @property
     def passed(self) -> bool:
-        """True for FAITHFUL, and for DRIFT unless the policy is strict; never when a baseline was left."""
+        """True for FAITHFUL, and for DRIFT unless the policy is strict; never when a baseline was left or an input was written to."""
         if any(finding.fails for finding in self.findings):
             return False
         return self.verdict is Verdict.FAITHFUL or (self.verdict is Verdict.DRIFT and not self.policy.strict)

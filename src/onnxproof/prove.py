@@ -17,7 +17,7 @@ from onnxproof.cases._climb import again, climb, origin
 from onnxproof.cases._shrink import shrink
 from onnxproof.cases._space import Space
 from onnxproof.decisions import Watch
-from onnxproof.errors import BackendError, InputError, ModelError, OnnxproofError
+from onnxproof.errors import BackendError, InputError, ModelError, OnnxproofError, Stopped
 from onnxproof.execute import Candidate, Clock
 from onnxproof.fidelity import open_fidelity
 from onnxproof.fleet import Fleet
@@ -101,6 +101,9 @@ def _explained(proof: Proof, run: "Run") -> Proof:
     run.tell("looking for the node and the cause")
     try:
         return diagnose(proof, run)
+    except KeyboardInterrupt as why:
+        stopped = Finding(code="unexplained", what="stopped by the user while the node and the cause were looked for", help="the verdict stands")
+        raise Stopped(replace(proof, findings=(*proof.findings, stopped))) from why
     except Exception as why:
         failed = Finding(code="unexplained", what=f"the fault could not be located: {type(why).__name__}: {why}", help="please report it, with the replay line")
         return replace(proof, findings=(*proof.findings, failed))
@@ -164,6 +167,11 @@ class Run:
             if isinstance(why, ImportError) or not self.gaps:
                 raise
             error = why.render()
+        except KeyboardInterrupt as why:
+            if not self.gaps:
+                raise
+            self.complete = False
+            raise Stopped(self._proof(f"error[interrupted]: stopped by the user after {len(self.sizes)} cases: there is no verdict")) from why
         finally:
             self.findings += self.fleet.findings()
             self.fleet.close()

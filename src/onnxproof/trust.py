@@ -102,10 +102,11 @@ class _Examination:
 
     def _other(self) -> Callable[[Mapping[str, Array]], Answer] | None:
         """The session that empty tensors get; where every dim is fixed there are none, and a second one will do, if the model is small enough for that."""
-        if not self._ask.varies:
-            if _weight(self._path) > _HELD_TWICE:
-                return None
-            self._candidate.open_other(isolate=current().isolate)
+        if not self._ask.varies and _weight(self._path) > _HELD_TWICE:
+            return None
+        start = time.perf_counter()
+        self._candidate.open_other(isolate=True if self._ask.varies else current().isolate)
+        self._until += time.perf_counter() - start  # a slow start leaves no question out
         return lambda inputs: self._candidate.run(inputs, apart=True)
 
     def _after_empty(self, first: Answer, ask: Callable[[Mapping[str, Array]], Answer]) -> Iterator[Finding]:

@@ -219,7 +219,7 @@ class Finding:
     counts: bool = False
     """True when it decides the verdict by itself."""
     fails: bool = False
-    """True when the run fails on it although the verdict stands: a baseline that was left."""
+    """True when the run fails on it although the verdict stands: a baseline that was left, an input that was written to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ option, `ort@1.23.2:basic` opens `ort-at` with all that stands behind the @. It 
 says `IN_PROCESS = True`. `onnxproof.testing.conformance` is the kit any backend must pass.
 """
 
+import difflib
 import importlib
 import importlib.metadata
 import pkgutil
@@ -99,8 +100,9 @@ def load(name: str) -> BackendModule:
         if point.name == key:
             return point.load()  # type: ignore[no-any-return]
     if key not in names():
+        near = difflib.get_close_matches(key, names(), n=1)
         raise UsageError("unknown-backend", f"there is no backend `{key}`", notes=[f"known are {', '.join(names())}"],
-                         help="`onnxproof backends` lists them; outsiders register one by an entry point")
+                         help=f"did you mean `{near[0]}`?" if near else "`onnxproof backends` lists them; outsiders register one by an entry point")
     try:
         return importlib.import_module(f"{__name__}.{key.replace('-', '_')}")
     except ImportError as why:

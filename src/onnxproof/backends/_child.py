@@ -33,6 +33,8 @@ MARK = "\x1eonnxproof "
 _POLL_S = 0.05
 _STARTS = 3
 """Times that a runtime is started again after it died: what kills it three times kills it always."""
+_DYING_S = 30.0
+"""A process that crashed may take a while to be gone: its memory is given back, or written down, first."""
 _TELLING = ("panicked", "error", "fatal", "terminate", "what()", "assert", "abort", "exception")
 _SIGNALS = {"SIGSEGV": ("crashed", "died of a segmentation fault"), "SIGBUS": ("crashed", "died of a bus error"), "SIGABRT": ("aborted", "aborted"),
             "SIGILL": ("crashed", "died of an illegal instruction"), "SIGFPE": ("crashed", "died of an arithmetic fault"),
@@ -185,7 +187,7 @@ class _Child:
 
     def _death(self) -> _Dead:
         try:
-            code = self._process.wait(timeout=10)
+            code = self._process.wait(timeout=_DYING_S)
         except subprocess.TimeoutExpired:
             self.end()
             return _Dead("hung", "closed its output and went on", self._last())

@@ -157,7 +157,8 @@ def _provider(option: str) -> str:
     known = {p.removesuffix("ExecutionProvider").lower(): p for p in onnxruntime.get_all_providers()}
     if wanted not in known:
         raise UsageError("unknown-provider", f"`ort:{option}` is neither a level nor a provider of onnxruntime",
-                         notes=[f"levels are {', '.join(_LEVELS)}", f"providers are {', '.join(sorted(known))}"])
+                         notes=[f"levels are {', '.join(_LEVELS)}", f"providers are {', '.join(sorted(known))}"],
+                         help="`ort` alone is the CPU with all optimisations, as most models are served")
     return str(known[wanted])
 
 

@@ -14,7 +14,7 @@ import typer
 from onnxproof.cli._dispatch import ERROR, internal
 from onnxproof.cli._options import Debug, Quiet, Verbose
 from onnxproof.cli._progress import Report, progress
-from onnxproof.errors import OnnxproofError, UsageError
+from onnxproof.errors import OnnxproofError, Stopped, UsageError
 from onnxproof.types import Verdict
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def load(writer: str) -> Any:
 
 
 def exit_code(proof: "Proof") -> int:
-    """The contract's table: drift fails only where the policy is strict, and a baseline that was left fails any verdict."""
+    """The contract's table: drift fails only where the policy is strict, and a finding that fails (a baseline that was left) does so under any verdict."""
     return _CODES[proof.verdict] or int(not proof.passed)
 
 
@@ -78,6 +78,8 @@ def deliver(run: Callable[[Report | None], "Proof"], where: Delivery) -> int:
     try:
         with _kept_for_writer(where.to_stdout), progress(quiet=where.quiet) as report:
             proof = run(report)
+    except Stopped as why:  # what was measured before Ctrl-C is written and shown
+        proof = why.proof
     except Exception as why:
         told = why if isinstance(why, OnnxproofError) else internal(why)  # a bug of ours or of a package is told as one, and never as a verdict
         _write(where, lambda writer: writer.failure(told.render()))

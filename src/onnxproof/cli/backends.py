@@ -1,37 +1,47 @@
 """List the runtimes that a model can be tried on, and how to install those that are missing."""
 
+import textwrap
+
 from onnxproof.cli import _options as option
 
 
 def command(debug: option.Debug = False) -> int:
-    """Describe every backend that is registered."""
-    from rich.markup import escape
-    from rich.table import Table
+    """Describe every backend that is registered: version and device, what it is, what it can't do, how to install it."""
+    from rich.text import Text
 
     from onnxproof import backends
+    from onnxproof.report.plain import safe
     from onnxproof.report.terminal import console
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("backend", "version", "device", "about"):
-        table.add_column(name, overflow="fold", no_wrap=name == "backend")
-    for name in backends.names():
-        table.add_row(*map(escape, _row(name)))
-    console().print(table)
+    out, names = console(), backends.names()
+    width = max(len(_shown(name)) for name in names)
+    for name in names:
+        state, words, install = _told(name)
+        out.print(Text.assemble((f"{_shown(name):{width}}", "bold"), "  ", (state, "yellow" if install else "green")), soft_wrap=True)
+        for line in words:
+            out.print(safe(textwrap.fill(line, max(out.width, 40), initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)), soft_wrap=True)
+        if install:
+            out.print(safe(f"  = help: {install}"), soft_wrap=True)  # never broken: it is there to be copied
     return 0
 
 
-def _row(name: str) -> tuple[str, str, str, str]:
-    """Version, device and what it is; for one that is missing the command that installs it."""
+def _shown(name: str) -> str:
+    """As it is asked for: what stands behind the @ is the reader's."""
+    return name.replace("-at", "@VERSION") if name.endswith("-at") else name
+
+
+def _told(name: str) -> tuple[str, list[str], str]:
+    """Whether it is there, in which version and on which devices; what it is and what it can't do; for one that is missing the command that installs it."""
     from onnxproof import backends
     from onnxproof.errors import BackendMissing
 
-    shown = name.replace("-at", "@VERSION") if name.endswith("-at") else name
     try:
         found = backends.load(name).describe()
     except BackendMissing as why:
-        return shown, "not installed", "", why.help
+        return "not installed", [], why.help
     except Exception as why:  # an outsider's file may raise anything, and the others are still to be listed
-        return shown, "broken", "", f"{type(why).__name__}: {why}"
+        return "broken", [f"{type(why).__name__}: {why}"], "mend it, or remove the package that registers it"
+    about = [words for words in (found.about, found.limits) if words]
     if not found.installed:
-        return shown, "not installed", "", found.install
-    return shown, found.version, found.device, f"{found.about}; {found.limits}" if found.limits else found.about
+        return "not installed", about, found.install
+    return " · ".join(filter(None, (found.version, found.device))), about, ""

@@ -17,6 +17,7 @@ def command(
     proofs: Annotated[list[str], typer.Argument(metavar="PROOF.json...", help="What `--json` wrote; a folder means every .json in it.")],
     output: Annotated[str, typer.Option("--output", "-o", metavar="PATH", help="Where it goes: .html, .md, .xml (JUnit) or .sarif; the ending decides.")],
     title: Annotated[str, typer.Option("--title", help="The title of the page.")] = "",
+    quiet: option.Quiet = False,
     debug: option.Debug = False,
 ) -> int:
     """Write the report; the exit code is that of the worst proof."""
@@ -35,7 +36,8 @@ def command(
     out = console()
     for proof in found:
         out.print(headline(proof), soft_wrap=True)
-    sys.stdout.write(f"report: {output}\n")
+    if not quiet:
+        sys.stdout.write(f"report: {output}\n")
     return max(map(exit_code, found), key=(0, 3, 1, 2).index)
 
 

@@ -46,7 +46,8 @@ def _simplified(path: Path) -> onnx.ModelProto:
         options.optimized_model_filepath = str(Path(folder) / "simple.onnx")
         try:
             onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-            model = onnx.load(options.optimized_model_filepath)
+            model = onnx.load(options.optimized_model_filepath, load_external_data=False)
+            onnx.load_external_data_for_model(model, str(path.parent))  # the runtime leaves untouched weights where the file had them
         except Exception as why:  # onnxruntime raises a dozen unrelated classes
             raise ModelError("model-refused", "onnxruntime can't open this model", where=str(path), notes=[" ".join(str(why).split())[:300]]) from why
     if model.ByteSize() >= _LARGEST:

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from onnxproof.proof import Proof
 from onnxproof.report import markdown_writer
-from onnxproof.report.plain import visible
+from onnxproof.report.plain import relative, visible
 from onnxproof.report.rows import place
-from onnxproof.report.sarif_writer import relative
 from onnxproof.types import Verdict
 
 

@@ -7,6 +7,7 @@ that were written here, by their hashes, and lets nothing be loaded.
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources, util
@@ -15,9 +16,9 @@ from typing import Any
 
 from onnxproof.errors import UsageError
 from onnxproof.proof import Proof
-from onnxproof.report import view
+from onnxproof.report import crosscheck, view
 from onnxproof.report.json_writer import write_text
-from onnxproof.report.plain import ratio, short, visible
+from onnxproof.report.plain import LONGEST, brief, ratio, relative, short, visible
 from onnxproof.report.rows import facts, numbers, place, rows
 from onnxproof.types import Verdict
 
@@ -55,9 +56,21 @@ def page(proofs: Sequence[Proof], *, title: str = "") -> str:
 def _article(proof: Proof, name: str) -> dict[str, Any]:
     """What the template needs of one proof."""
     data = view.data(proof)
-    return {"id": name, "proof": proof, "rows": [(row, numbers(row.worst)) for row in rows(proof)], "facts": facts(proof), "where": place(proof),
-            "dims": view.dims(proof), "choices": view.choices(proof), "data": data, "charts": _charts(proof, data),
+    return {"id": name, "proof": proof, "worst": _worst(proof), "rows": [(row, numbers(row.worst)) for row in rows(proof)], "facts": facts(proof), "where": place(proof),
+            "cross": _cross(proof), "dims": view.dims(proof), "choices": view.choices(proof), "data": data, "charts": _charts(proof, data),
             "level": "pass" if proof.passed and proof.verdict is Verdict.FAITHFUL else "warn" if proof.passed else "fail"}
+
+
+def _worst(proof: Proof) -> str:
+    """The number of a proof in the index: decibels for a quantized model, the noise ratio for others."""
+    level = proof.quality()
+    return f"{level:.1f} dB" if level is not None else f"{ratio(proof.worst.noise_ratio)} × noise" if proof.worst else ""
+
+
+def _cross(proof: Proof) -> dict[str, Any]:
+    """The backends beside each other; empty for a lone one."""
+    cross = proof.cross
+    return {"outputs": crosscheck.outputs(cross), "lines": crosscheck.lines(cross), "words": crosscheck.words(cross)} if cross is not None else {}
 
 
 def _charts(proof: Proof, data: dict[str, Any]) -> dict[str, Any]:
@@ -89,7 +102,8 @@ def _render(articles: Sequence[dict[str, Any]], *, title: str, error: str = "") 
     own = (folder / "report.js").read_text(encoding="utf-8")
     library = _library() if articles else ""
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.filters |= {"name": short, "ratio": ratio, "text": visible, "line": lambda source: view.source_line(source.file, source.line), "json": _json}
+    environment.filters |= {"name": short, "ratio": ratio, "text": visible, "line": lambda source: view.source_line(source.file, source.line), "json": _json,
+                            "said": _said, "brief": brief, "file": lambda path: str(relative(path))}
     template = environment.from_string((folder / "report.html.jinja").read_text(encoding="utf-8"))
     return template.render(articles=articles, title=title, error=error, css=Markup((folder / "report.css").read_text(encoding="utf-8")), own=Markup(own),
                            library=Markup(library), hashes=[_hash(text) for text in (library, own) if text])
@@ -100,6 +114,13 @@ def _json(value: Any) -> Any:
     from markupsafe import Markup
 
     return Markup(json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=True).replace("<", "\\u003c"))
+
+
+def _said(text: str, longest: int = LONGEST) -> Any:
+    """Words in which `names` stand as code; everything is escaped before that."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(short(text, longest)))))
 
 
 def _hash(script: str) -> str:

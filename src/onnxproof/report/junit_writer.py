@@ -6,7 +6,7 @@ from xml.etree import ElementTree as xml
 
 from onnxproof.proof import Proof
 from onnxproof.report.json_writer import write_text
-from onnxproof.report.plain import short, visible
+from onnxproof.report.plain import relative, short, visible
 from onnxproof.report.rows import Row, numbers, place, rows
 from onnxproof.types import Finding, Verdict
 
@@ -107,7 +107,7 @@ def _testcase(suite: xml.Element, proof: Proof, name: str, seconds: float) -> xm
     made = {"name": short(name), "classname": short(f"onnxproof.{Path(proof.candidate).stem}"), "time": f"{seconds:.3f}"}
     source = proof.location.source if proof.location else None
     if source is not None:
-        made |= {"file": visible(source.file), "line": str(source.line)}
+        made |= {"file": visible(str(relative(source.file))), "line": str(source.line)}
     return xml.SubElement(suite, "testcase", made)
 
 
@@ -115,7 +115,7 @@ def _story(proof: Proof) -> str:
     """What a reader of the log needs: where, why, and how to run it again."""
     lines = [f"where: {place(proof)}"] if proof.location else []
     if proof.location and proof.location.source:
-        lines.append(f"  {proof.location.source.file}:{proof.location.source.line}: {proof.location.source.text}")
+        lines.append(f"  {relative(proof.location.source.file)}:{proof.location.source.line}: {proof.location.source.text}")
     for cause in proof.causes[:3]:
         lines.append(f"{'proven' if cause.proven else 'possible'} cause {cause.code}: {cause.title}; {cause.evidence}")
         lines += [f"  fix: {cause.fix.what}"] if cause.fix else []

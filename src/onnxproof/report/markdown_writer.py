@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onnxproof.proof import Proof
+from onnxproof.report import crosscheck
 from onnxproof.report.json_writer import write_text
-from onnxproof.report.plain import ratio, short, visible
+from onnxproof.report.plain import ratio, relative, short, visible
 from onnxproof.report.rows import facts, numbers, place, rows
 from onnxproof.types import Verdict
 
@@ -25,7 +26,7 @@ def write(proof: Proof, path: str | Path) -> None:
 def dumps(proof: Proof) -> str:
     """The summary's text."""
     sign = _SIGNS[proof.verdict] if proof.passed or proof.verdict is not Verdict.FAITHFUL else "❌"
-    parts = [f"### {sign} {proof.verdict.value.upper()}: {words(proof.candidate)}", words(proof.sentence().partition("\n")[0]), _table(proof), *_where(proof),
+    parts = [f"### {sign} {proof.verdict.value.upper()}: {words(proof.candidate)}", words(proof.sentence().partition("\n")[0]), _table(proof), *_cross(proof), *_where(proof),
              *_causes(proof), *_lists(proof)]
     if proof.replay:
         parts.append("Replay the worst case:\n\n" + fenced(proof.replay, "console" if proof.replay.startswith("onnxproof ") else "python"))
@@ -73,11 +74,23 @@ def _table(proof: Proof) -> str:
     return "\n".join(lines) + more
 
 
+def _cross(proof: Proof) -> list[str]:
+    """The backends beside each other."""
+    if proof.cross is None:
+        return []
+    names = crosscheck.outputs(proof.cross)
+    rows = [["backend", *(f"{name}: × noise, worst case" for name in names), "from truth", "from arbiter", "verdict"]]
+    rows += [[line.backend, *(short(cell, 60) for cell in line.cells), *line.far, line.verdict.value] for line in crosscheck.lines(proof.cross)]
+    table = ["| " + " | ".join(map(words, row)) + " |" for row in rows]
+    rule = "|---" * (len(names) + 1) + "|--:|--:|---|"
+    return ["\n".join([table[0], rule, *table[1:]]), "\n".join(f"- {words(said)}" for said in crosscheck.words(proof.cross)[:_FEW])]
+
+
 def _where(proof: Proof) -> list[str]:
     if proof.location is None:
         return []
     source = proof.location.source
-    line = f"\n\n{words(f'{source.file}:{source.line}')}\n\n{fenced(source.text, 'python')}" if source else ""
+    line = f"\n\n{words(f'{relative(source.file)}:{source.line}')}\n\n{fenced(source.text, 'python')}" if source else ""
     return [f"**Where:** {words(place(proof))}{line}"]
 
 

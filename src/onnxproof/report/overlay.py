@@ -1,6 +1,7 @@
-"""The suspects' noise ratios as node data for Model Explorer: load the model there, then this file as custom node data.
+"""The nodes' noise ratios as node data for Model Explorer: load the model there, then this file as custom node data.
 
-Keys are those of its ONNX adapter: a graph goes by its name, a node by its own. A ratio beyond JSON's numbers is written as the largest one.
+Keys are those of its ONNX adapter: a graph goes by its name, a node by its own. A ratio beyond JSON's numbers is written as the largest one. A color of a
+threshold is that of the values up to it; a node's own color goes before it.
 """
 
 import json
@@ -26,12 +27,14 @@ def make(proof: Proof) -> dict[str, Any]:
     if proof.location is None:
         raise UsageError("nothing-located", "no fault was located, so there is nothing to show", where=proof.candidate)
     results: dict[str, dict[str, Any]] = {name: {"value": 0.0} for name in proof.location.nodes}
-    results |= {s.node: {"value": min(s.ratio, _LARGEST) if s.ratio == s.ratio else _LARGEST} for s in proof.location.suspects}
+    measured = {node.node: node.ratio for node in (proof.profile.nodes if proof.profile is not None else ())}
+    measured |= {suspect.node: suspect.ratio for suspect in proof.location.suspects}
+    results |= {name: {"value": min(ratio, _LARGEST) if ratio == ratio else _LARGEST} for name, ratio in measured.items()}
     if proof.location.nodes:
         results[proof.location.nodes[0]] |= {"bgColor": "#d32f2f", "textColor": "#ffffff"}
     limit = proof.policy.noise_limit
     bounds = (limit, 10 * limit, 100 * limit, _LARGEST)
-    return {_graph_name(proof): {"results": results, "thresholds": [{"value": b, "bgColor": c} for b, c in zip(bounds, _COLOURS, strict=True)]}}
+    return {_graph_name(proof): {"name": "times the rounding noise", "results": results, "thresholds": [{"value": b, "bgColor": c} for b, c in zip(bounds, _COLOURS, strict=True)]}}
 
 
 def _graph_name(proof: Proof) -> str:

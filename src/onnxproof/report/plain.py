@@ -6,9 +6,11 @@ such character is written out as its code.
 
 import math
 import re
+from pathlib import Path
 
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
 _ODD = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff{_BIDI}]")
+_DIGITS = re.compile(r"-?\d+\.\d{7,}(?:e[-+]?\d+)?")
 LONGEST = 300
 """Characters of a name that a report shows; the proof's JSON keeps all of it."""
 
@@ -40,6 +42,24 @@ def short(text: str, longest: int = LONGEST) -> str:
         return text
     head = longest - longest // 3 - 2
     return f"{text[:head]}...{text[-(longest // 3):]}"
+
+
+def brief(text: str) -> str:
+    """The text with six digits of each number.
+
+    >>> brief("[0,1]=-0.12345678901234, nan")
+    '[0,1]=-0.123457, nan'
+    """
+    return _DIGITS.sub(lambda found: f"{float(found[0]):.6g}", text)
+
+
+def relative(path: str) -> Path:
+    """The path as seen from the working folder, where it lies below: that is what people read, and what a code host can link to."""
+    found = Path(path)
+    try:
+        return found.resolve().relative_to(Path.cwd())
+    except (ValueError, OSError):
+        return found
 
 
 def ratio(value: float) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnxproof.proof import Proof
 from onnxproof.report.json_writer import write_text
-from onnxproof.report.plain import visible
+from onnxproof.report.plain import relative, visible
 from onnxproof.report.rows import place
 from onnxproof.types import Source, Verdict
 
@@ -74,15 +74,6 @@ def _location(proof: Proof, source: Source | None) -> dict[str, Any]:
         return {"physicalLocation": {"artifactLocation": {"uri": uri(proof.candidate)}}}
     region = {"startLine": max(source.line, 1), "snippet": {"text": visible(source.text)}}
     return {"physicalLocation": {"artifactLocation": {"uri": uri(source.file)}, "region": region}}
-
-
-def relative(path: str) -> Path:
-    """The path as seen from the working folder, where it lies below: that is what a code host can link to."""
-    found = Path(path)
-    try:
-        return found.resolve().relative_to(Path.cwd())
-    except (ValueError, OSError):
-        return found
 
 
 def uri(path: str) -> str:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from onnxproof.proof import Proof
 from onnxproof.report import crosscheck, export_table, quality
-from onnxproof.report.plain import ratio, safe, short, visible
+from onnxproof.report.plain import brief, ratio, relative, safe, short, visible
 from onnxproof.report.rows import Row, facts, numbers, place, rows
 from onnxproof.types import Location, Verdict
 
@@ -39,7 +39,7 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
         export_table.show(proof.export, out)
     _headline(proof, out)
     if proof.gaps:
-        out.print(safe("  " + " · ".join(facts(proof))), style="dim")
+        out.print(safe("  " + " · ".join(facts(proof))), style="dim", soft_wrap=True)
         out.print()
         if proof.cross is None or verbose:
             out.print(_table(proof, out.width, verbose=verbose))
@@ -160,10 +160,10 @@ def _notes(proof: Proof, out: Console, few: int) -> None:
         return
     out.print()
     counts = "they count, since the policy is strict about domains" if proof.policy.strict_domains else "they do not change the verdict"
-    out.print(Text.assemble(("notes (*)", "bold"), f": {len(proof.notes)} differences where runtimes differ by nature; {counts}"))
+    out.print(Text.assemble(("notes (*)", "bold"), f": {len(proof.notes)} differences where runtimes differ by nature; {counts}"), soft_wrap=True)
     for note in proof.notes[:few]:
         out.print(safe(f"  {note.domain.value}: case `{note.case}` on {note.backend}, output `{note.output}`: {note.what}"), soft_wrap=True)
-        out.print(safe(f"    reference {note.reference}\n    candidate {note.candidate}"), style="dim", soft_wrap=True)
+        out.print(safe(brief(f"    reference {note.reference}\n    candidate {note.candidate}")), style="dim", soft_wrap=True)
     _more(len(proof.notes), out, shown=few)
 
 
@@ -184,7 +184,7 @@ def _location(location: Location, where: str, out: Console) -> None:
     out.print()
     out.print(Text.assemble(("where", "bold"), f": {visible(where)}"), soft_wrap=True)
     if location.source is not None:
-        out.print(safe(f"  --> {location.source.file}:{location.source.line}\n      {location.source.text}"), soft_wrap=True)
+        out.print(safe(f"  --> {relative(location.source.file)}:{location.source.line}\n      {location.source.text}"), soft_wrap=True)
     if location.module:
         out.print(safe(f"  = note: in module {location.module}"), soft_wrap=True)
     if location.evidence:
@@ -201,7 +201,7 @@ def _causes(proof: Proof, out: Console) -> None:
         word = ("proven cause", "bold red") if cause.proven else ("possible cause", "bold yellow")
         out.print(Text.assemble(word, visible(f" {cause.code}: {cause.title}")), soft_wrap=True)
         moved = f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)" if cause.before else ""
-        out.print(safe(f"  = note: {cause.evidence}{moved}"), soft_wrap=True)
+        out.print(safe(f"  = note: {brief(cause.evidence)}{moved}"), soft_wrap=True)
         if cause.fix is not None:
             tried = f" (tried: {cause.fix.verdict.value})" if cause.fix.verdict else ""
             out.print(safe(f"  = help: {cause.fix.what}{tried}"), soft_wrap=True)

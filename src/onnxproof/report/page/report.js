@@ -31,9 +31,12 @@ class Report {
     article.querySelector(".copy")?.addEventListener("click", (event) => copy(event.target));
   }
 
-  async draw() {
-    if (this.drawn) return;
-    this.drawn = true;
+  /** Draw the charts, once: whoever asks again waits for the same drawing. */
+  draw() {
+    return this.drawn ??= this.drawAll();
+  }
+
+  async drawAll() {
     for (const place of this.article.querySelectorAll(".chart")) {
       await new Promise((done) => setTimeout(done)); // let the page be seen, and be scrolled, between two charts
       const name = place.dataset.chart;
@@ -86,13 +89,20 @@ class Report {
     const shown = table.all ? wanted : wanted.slice(0, FEW);
     table.tBodies[0].replaceChildren(...shown.map((row) => tableRow(table.cells.map((name) => [row[name], name]))));
     const count = details.querySelector(".count");
-    if (count) count.textContent = `${wanted.length} of ${rows.length} outputs of cases`;
+    const rest = shown.length < wanted.length ? `, the first ${shown.length} are shown` : "";
+    if (count) count.textContent = `${wanted.length} of ${rows.length} outputs of cases${rest}`;
     details.querySelector(".more")?.remove();
     if (shown.length < wanted.length) {
       const more = button(`show all ${wanted.length}`, () => { table.all = true; this.fill(table); });
       more.className = "more";
       details.append(more);
     }
+  }
+
+  /** Open all that is folded, with its rows, at once: before printing there is no time for the browser to tell us that it is open. */
+  unfold() {
+    this.article.querySelectorAll("details:not(.vega-embed details)").forEach((details) => { details.open = true; });
+    this.article.querySelectorAll("table.long").forEach((table) => this.fill(table));
   }
 
   /** Zooming for those without a mouse. */
@@ -180,7 +190,7 @@ async function start() {
   }
   const reveal = () => { const target = location.hash && document.getElementById(location.hash.slice(1))?.querySelector("details.proof"); if (target) target.open = true; };
   addEventListener("hashchange", reveal);
-  addEventListener("beforeprint", () => document.querySelectorAll("details:not(.vega-embed details)").forEach((details) => { details.open = true; }));
+  addEventListener("beforeprint", () => reports.forEach((report) => report.unfold()));
   reveal();
   for (const report of reports) if (report.article.querySelector("details.proof")?.open ?? true) await report.draw();
   document.documentElement.dataset.ready = "yes";
