@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.backends.torch64 import TruthSession
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import feed
 from onnxproof.locate import profile
 from onnxproof.locate._graph import Graph, source_of
 from onnxproof.locate._match import Counterfactual, Front, front, match, observe
+from onnxproof.locate._scene import Scene
 from onnxproof.locate._sketch import distance
+from onnxproof.locate._stages import Ideal
 from onnxproof.locate._trace import Entry, trace, values
 from onnxproof.types import Location, Profile, Stage, Suspect
 
@@ -22,9 +23,9 @@ _PATIENCE_S = 8.0
 _FAULTS = 4
 
 
-def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
+def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
     """Compare, find the front, confirm it by counterfactual, and look for further faults behind it."""
-    graph = Graph.of(scene.file)
+    graph, session, ideal = Graph.of(scene.file), told.session, told.gap
     wide, entries, fetch = _entries(scene)
     feeds = feed(scene.case.inputs, scene.signature)
     tolerance = float(np.clip(ideal / 1000, 3e-7, 1e-5))
@@ -37,7 +38,7 @@ def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
     first: Front | None = None
     left = ideal
     for _ in range(_FAULTS):
-        seen, _ = observe(session, feeds, cured)
+        seen = observe(session, feeds, cured)[0] if cured else told.seen
         matched = match(seen, entries, tolerance)
         found = front(graph, matched, tolerance)
         first = first or found
@@ -132,17 +133,19 @@ def _counterparts(graph: Graph, place: int, found: Front, entries: Sequence[Entr
 
 def _entries(scene: Any) -> tuple[Any, list[Entry], Any]:
     """The module in float64, its values, and a way to have one of them again."""
-    subject_session = TruthSession(scene.oracle.session.module, scene.oracle.session._args, scene.oracle.session._kwargs).session
-    entries = trace(subject_session, scene.case.inputs)
+    truth = scene.oracle.wide()
+    entries = trace(truth, scene.case.inputs)
     kept: dict[int, Array] = {}
 
     def fetch(place: int) -> Array | None:
+        if place < len(entries) and (held := entries[place].sketch.held) is not None:
+            return held
         if place not in kept:
             near = {place, *entries[place].inputs} if place < len(entries) else {place}
-            kept.update(values(subject_session, scene.case.inputs, near))
+            kept.update(values(truth, scene.case.inputs, near))
         return kept.get(place)
 
-    return subject_session, entries, fetch
+    return truth.session, entries, fetch
 
 
 def _name(graph: Graph, place: int, entry: Entry | None, ratio: float, why: str) -> Suspect:

@@ -7,7 +7,7 @@ put the true value in place of the suspect's output, and see whether the model's
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ import onnx
 
 from onnxproof.errors import BackendError, ModelError
 from onnxproof.locate._graph import Graph, captured
-from onnxproof.locate._sketch import Sketch, distance, sketch
+from onnxproof.locate._sketch import Pool, Shelf, Sketch, distance, sketch
 
 if TYPE_CHECKING:
     from onnxproof.locate._trace import Entry
@@ -55,6 +55,7 @@ class Front:
 def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Array] | None = None, *, sketching: bool = True) -> tuple[dict[str, Sketch], list[Array]]:
     """Sketches of every value while the graph is evaluated, and its outputs; `replace` puts values in the place of others."""
     seen: dict[str, Sketch] = {}
+    shelf = Shelf()
 
     def look(node: onnx.NodeProto, found: Any) -> Any:
         values = list(found)
@@ -62,7 +63,7 @@ def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Arra
             if replace and name in replace:
                 values[place] = _in_place_of(np.asarray(values[place]), replace[name])
             if sketching and isinstance(values[place], np.ndarray | np.generic):
-                seen[name] = sketch(np.asarray(values[place]))
+                seen[name] = sketch(np.asarray(values[place]), shelf)
         return tuple(values)
 
     session.observe(look)
@@ -80,31 +81,39 @@ def _in_place_of(old: Array, new: Array) -> Array:
 
 def match(values: Mapping[str, Sketch], entries: "Sequence[Entry]", tolerance: float = _TOLERANCE) -> dict[str, Matched]:
     """For every value the nearest of the module's: in the same order where it can be, in any order otherwise."""
-    pool: dict[int, list[Entry]] = defaultdict(list)
+    by_count: dict[int, list[Entry]] = defaultdict(list)
     for entry in entries:
-        pool[entry.sketch.count].append(entry)
-    return {name: _nearest(value, pool.get(value.count, ()), tolerance) for name, value in values.items()}
+        by_count[entry.sketch.count].append(entry)
+    pools = {count: Pool([e.sketch for e in alike]) for count, alike in by_count.items()}
+    return {name: _nearest(value, by_count[value.count], pools[value.count], tolerance) if value.count in pools else Matched(value, None, float("inf"))
+            for name, value in values.items()}
 
 
-def _nearest(value: Sketch, options: "Iterable[Entry]", tolerance: float) -> Matched:
-    """In order if possible. The same shape in another order is wrong; another shape in another order is a transposed copy."""
-    best = Matched(value, None, float("inf"))
-    turned: Entry | None = None
-    moved: Matched | None = None
-    for entry in options:
-        gap = distance(value, entry.sketch)
-        if gap < best.gap or (gap <= tolerance and best.entry is not None and best.entry.outer is not None and entry.outer is None):
-            best = Matched(value, entry, min(gap, best.gap))
-        if gap > tolerance and not value.exact and distance(value, entry.sketch, any_order=True) <= tolerance:
+def _nearest(value: Sketch, options: "Sequence[Entry]", pool: Pool, tolerance: float) -> Matched:
+    """In order if possible, a whole operation's value before that of a step in one."""
+    gaps = pool.distances(value)
+    best = int(np.argmin(gaps))
+    if gaps[best] <= tolerance:
+        whole = [place for place in np.flatnonzero(gaps <= tolerance).tolist() if options[place].outer is None]
+        return Matched(value, options[min(whole, key=lambda place: gaps[place], default=best)], float(gaps[best]))
+    found = None if value.exact else _rearranged(value, options, pool, gaps, tolerance)
+    return found or Matched(value, options[best], float(gaps[best]))
+
+
+def _rearranged(value: Sketch, options: "Sequence[Entry]", pool: Pool, gaps: Array, tolerance: float) -> Matched | None:
+    """The same values in another order: in the same shape that is wrong, in another shape it is a transposed copy.
+
+    Sorting is dear, and two tensors of the same values have the same rms: only those are sorted.
+    """
+    alike = np.abs(pool.rms - value.rms) <= 4 * tolerance * np.maximum(pool.rms, value.rms)
+    turned: Matched | None = None
+    for place in reversed(np.flatnonzero(alike).tolist()):
+        entry = options[place]
+        if (turned is None or value.shape == entry.sketch.shape) and distance(value, entry.sketch, any_order=True) <= tolerance:
             if value.shape == entry.sketch.shape:
-                moved = Matched(value, entry, gap)
-            else:
-                turned = entry
-    if best.gap <= tolerance:
-        return best
-    if moved is not None:
-        return moved
-    return Matched(value, turned, 0.0, same_layout=False) if turned is not None else best
+                return Matched(value, entry, float(gaps[place]))
+            turned = Matched(value, entry, 0.0, same_layout=False)
+    return turned
 
 
 def front(graph: Graph, matched: Mapping[str, Matched], tolerance: float) -> Front:

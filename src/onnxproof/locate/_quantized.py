@@ -18,7 +18,7 @@ from onnxproof.quantizing.surgery import Pair, without_rounding
 from onnxproof.types import Location, Policy, Stage, Suspect
 
 if TYPE_CHECKING:
-    from onnxproof.locate import Scene
+    from onnxproof.locate._scene import Scene
 
 _ASKED = 12
 _MOST = 4

@@ -39,10 +39,10 @@ def of_values(graph: Graph, gaps: Mapping[str, float], noise: float) -> tuple[No
 
 def measure(scene: Any) -> Profile | None:
     """The profile of a file on one case, for a file that need not be wrong; None where its inner values can't be read."""
-    from onnxproof.locate import _ideal, inner_gaps
+    from onnxproof.locate._stages import ideal, inner_gaps
 
-    session, _ = _ideal(scene)
-    inner = inner_gaps(scene, session) if session is not None else None
+    told = ideal(scene)
+    inner = inner_gaps(scene, told) if told is not None else None
     if inner is None:
         return None
     return Profile(case=scene.case.name, against=RUNTIME, nodes=of_values(Graph.of(scene.file), inner[0], scene.noise))

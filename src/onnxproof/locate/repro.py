@@ -22,9 +22,9 @@ from onnxproof.backends import reference as standard
 from onnxproof.cases._space import as_dtype
 from onnxproof.errors import OnnxproofError, Refused, UsageError
 from onnxproof.execute import feed
-from onnxproof.locate import Scene
 from onnxproof.locate._graph import Graph, captured
 from onnxproof.locate._match import relative
+from onnxproof.locate._scene import Scene
 from onnxproof.proof import Proof
 from onnxproof.types import Location, Stage, Status
 
