@@ -71,10 +71,10 @@ class ReferenceSession:
     def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
         """The outputs for these arrays, which stay as they are."""
         fed = self._checked(inputs)
+        given = {id(array) for array in fed.values()}
         self._evaluator.deadline = time.perf_counter() + self.limit_s if self.limit_s else None
         with np.errstate(all="ignore"):
-            found = self._evaluator.run(list(self.output_names), fed)
-        given = {id(array) for array in fed.values()}
+            found = self._evaluator.run(list(self.output_names), _Handed(fed))
         return [np.array(value) if id(value) in given else value for value in found]
 
     def observe(self, observer: Callable[[onnx.NodeProto, Any], Any] | None) -> None:
@@ -112,6 +112,10 @@ class ReferenceSession:
         return array
 
 
+class _Handed(dict[str, Any]):
+    """Inputs that the evaluator may let go of after their last use: nobody else holds them."""
+
+
 class _Evaluator(ReferenceEvaluator):
     """onnx's evaluator with our operators, in subgraphs and functions too (its own `new_ops` does not reach those)."""
 
@@ -142,6 +146,8 @@ class _Evaluator(ReferenceEvaluator):
         """Evaluate node by node, letting go of each value after its last use, and name the node that can't be evaluated."""
         wanted = self.output_names if output_names is None else output_names
         results: dict[str, Any] = {"": None, **self.rt_inits_, **feed_inputs}
+        if isinstance(feed_inputs, _Handed):
+            feed_inputs.clear()
         keep = set(wanted)
         for place, node in enumerate(self.rt_nodes_):
             if self.deadline is not None and time.perf_counter() > self.deadline:

@@ -11,6 +11,7 @@ import re
 from onnxproof.backends import parse
 from onnxproof.locate import _optimizers, _runtime
 from onnxproof.locate._graph import Graph, suspect
+from onnxproof.locate._room import give_back
 from onnxproof.locate._scene import Scene
 from onnxproof.locate._stages import Ideal, Served, ideal
 from onnxproof.types import Domain, Gap, Location, NoiseKind, Stage, Status
@@ -26,6 +27,7 @@ def locate(scene: Scene) -> Location | None:
         from onnxproof.locate import _quantized
 
         return _quantized.locate(scene, locate)
+    give_back()
     served = Served(scene)
     try:
         return _by_stage(scene, served)

@@ -7,27 +7,28 @@ from typing import Any
 import numpy as np
 
 from onnxproof.errors import OnnxproofError
-from onnxproof.execute import feed
 from onnxproof.locate import profile
-from onnxproof.locate._graph import Graph, source_of
+from onnxproof.locate._graph import Graph, captured, source_of
 from onnxproof.locate._match import Counterfactual, Front, front, match, observe
 from onnxproof.locate._scene import Scene
 from onnxproof.locate._sketch import distance
-from onnxproof.locate._stages import Ideal
+from onnxproof.locate._stages import Ideal, given
 from onnxproof.locate._trace import Entry, trace, values
 from onnxproof.types import Location, Profile, Stage, Suspect
 
 Array = np.ndarray[Any, Any]
 _TRIED = 10
 _PATIENCE_S = 8.0
+_KEPT_BYTES = 64 << 20
 _FAULTS = 4
+_SAME = 1e-6
 
 
 def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
     """Compare, find the front, confirm it by counterfactual, and look for further faults behind it."""
     graph, session, ideal = Graph.of(scene.file), told.session, told.gap
     wide, entries, fetch = _entries(scene)
-    feeds = feed(scene.case.inputs, scene.signature)
+    feeds = given(scene)
     tolerance = float(np.clip(ideal / 1000, 3e-7, 1e-5))
     names = list(session.output_names)
     order = [names.index(o.onnx_name) if o.onnx_name in names else -1 for o in scene.signature.outputs]
@@ -93,13 +94,16 @@ def _confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counter
     until = time.perf_counter() + _PATIENCE_S
     for place, options in [(p, 2) for p in behind[:_TRIED]] if later else [(p, 12) for p in begin[:6]]:
         for entry in _counterparts(graph, place, found, entries)[:options]:
+            value = None  # the last one is let go before the next is made
             value = fetch(entry.place)
-            if value is None or time.perf_counter() > until:
+            if value is None:
                 continue
             after = test.distance({**cured, found.values[place]: value})
             if after < before / 20:
                 truths[place] = entry
                 return place, value, after
+            if time.perf_counter() > until:
+                break
     tried = begin or behind
     return (tried[0], None, before) if tried else (None, None, before)
 
@@ -109,8 +113,8 @@ def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mappi
     """Where several faults stand one behind the other: the true value that mends what follows at once, if not the outputs."""
     until = time.perf_counter() + _PATIENCE_S
     for entry in _counterparts(graph, place, found, entries)[:8]:
-        value: Array | None = fetch(entry.place)
-        if value is None or time.perf_counter() > until:
+        value: Array | None = fetch(entry.place) if time.perf_counter() < until else None
+        if value is None:
             continue
         try:
             seen, _ = observe(session, feeds, {**cured, found.values[place]: value})
@@ -123,12 +127,14 @@ def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mappi
 
 
 def _counterparts(graph: Graph, place: int, found: Front, entries: Sequence[Entry]) -> list[Entry]:
-    """The module's values which this node should have made: those of its shape, nearest first."""
+    """The module's values which this node should have made: those of its shape, made of what the node is given first, then the nearest."""
     value = found.sketches.get(place)
     if value is None:
         return []
+    given = [found.right[name] for name in captured(graph.nodes[place]) if name in found.right]
+    known = {e.place for e in entries if any(e.sketch.count == g.count and distance(g, e.sketch) <= _SAME for g in given)}
     same = [e for e in entries if e.sketch.shape == value.shape and e.sketch.exact == value.exact]
-    return sorted(same, key=lambda e: distance(value, e.sketch))
+    return sorted(same, key=lambda e: (known.isdisjoint(e.inputs), distance(value, e.sketch)))
 
 
 def _entries(scene: Any) -> tuple[Any, list[Entry], Any]:
@@ -141,8 +147,9 @@ def _entries(scene: Any) -> tuple[Any, list[Entry], Any]:
         if place < len(entries) and (held := entries[place].sketch.held) is not None:
             return held
         if place not in kept:
-            near = {place, *entries[place].inputs} if place < len(entries) else {place}
-            kept.update(values(truth, scene.case.inputs, near))
+            if sum(value.nbytes for value in kept.values()) > _KEPT_BYTES:
+                kept.clear()
+            kept.update(values(truth, scene.case.inputs, {place}))
         return kept.get(place)
 
     return truth.session, entries, fetch

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 _TOLERANCE = 3e-7
-_NEAR = 0.5
+_PIECE = 1 << 20
 
 
 @dataclass(slots=True)
@@ -46,6 +46,8 @@ class Front:
     sketches: dict[int, Sketch] = field(default_factory=dict)
     values: dict[int, str] = field(default_factory=dict)
     """For each suspect the value of it that is wrong."""
+    right: dict[str, Sketch] = field(default_factory=dict)
+    """Values that were found among the module's."""
     fronts: int = 0
     """How many of the suspects have only right inputs; they come first."""
     compared: int = 0
@@ -120,6 +122,7 @@ def front(graph: Graph, matched: Mapping[str, Matched], tolerance: float) -> Fro
     """The nodes with a value that is not right and inputs that are."""
     result = Front()
     right = _right(graph, matched, tolerance)
+    result.right = {name: matched[name].sketch for name in right if name in matched and matched[name].sketch.telling}
     region: list[int] = []
     for place, node in enumerate(graph.nodes):
         outputs = [name for name in node.output if name and name not in graph.static]
@@ -205,13 +208,17 @@ class Counterfactual:
 
 
 def relative(found: Array | None, truth: Array) -> float:
-    """rms of the difference over the rms of the truth; infinite for another shape."""
+    """rms of the difference over the rms of the truth; infinite for another shape. In pieces: neither is copied whole."""
     if found is None or found.shape != truth.shape:
         return float("inf")
-    f, t = found.astype(np.float64), truth.astype(np.float64)
-    odd = ~(np.isfinite(f) & np.isfinite(t))
-    differ = float((odd & ~((f == t) | (np.isnan(f) & np.isnan(t)))).mean()) if f.size else 0.0
-    f, t = np.where(odd, 0, f), np.where(odd, 0, t)
-    scale = float(np.sqrt(np.mean(t**2))) if t.size else 0.0
-    gap = float(np.sqrt(np.mean((f - t) ** 2))) if f.size else 0.0
-    return float((gap / scale if scale else gap) + differ**0.5)
+    flat, true = found.reshape(-1), truth.reshape(-1)
+    differ, power, scale = 0, 0.0, 0.0
+    for start in range(0, flat.size, _PIECE):
+        f, t = (side[start : start + _PIECE].astype(np.float64) for side in (flat, true))
+        odd = ~(np.isfinite(f) & np.isfinite(t))
+        if odd.any():
+            differ += int((odd & ~((f == t) | (np.isnan(f) & np.isnan(t)))).sum())
+            f[odd] = t[odd] = 0.0
+        f -= t
+        power, scale = power + float(np.dot(f, f)), scale + float(np.dot(t, t))
+    return float((power / scale if scale else power / max(flat.size, 1)) ** 0.5 + (differ / max(flat.size, 1)) ** 0.5)

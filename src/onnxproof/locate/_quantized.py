@@ -31,7 +31,7 @@ def locate(scene: "Scene", by_truth: Callable[["Scene"], Location | None]) -> Lo
     if scene.gap.noise_ratio > Policy().runtime_limit:
         said = _simulated(scene)
         if said is not None:
-            return by_truth(replace(scene, truth=said, reference=said, gap=None))
+            return by_truth(replace(scene, truth=said, dtypes=[answer.dtype for answer in said], gap=None))
     return _costly(scene)
 
 

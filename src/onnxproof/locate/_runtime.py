@@ -2,11 +2,10 @@
 
 from onnxproof.backends import reference as standard
 from onnxproof.errors import OnnxproofError
-from onnxproof.execute import feed
 from onnxproof.locate import profile
 from onnxproof.locate._graph import Graph, suspect
 from onnxproof.locate._scene import Scene
-from onnxproof.locate._stages import SLOW_S, Ideal, by_name, inner_gaps
+from onnxproof.locate._stages import SLOW_S, Ideal, by_name, given, inner_gaps
 from onnxproof.types import Location, Profile, Stage
 
 _MOST_SUSPECTS = 8
@@ -46,6 +45,6 @@ def _loses_digits(scene: Scene, limit: float) -> bool:
     try:
         session = standard.open(scene.path)
         session.limit_s = SLOW_S
-        return by_name(scene, session.output_names, session.run(feed(scene.case.inputs, scene.signature))) > limit
+        return by_name(scene, session.output_names, session.run(given(scene))) > limit
     except OnnxproofError:
         return False

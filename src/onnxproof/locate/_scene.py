@@ -24,7 +24,8 @@ class Scene:
     case: Case
     backend: str
     truth: list[Array]
-    reference: list[Array]
+    dtypes: list[np.dtype[Any]]
+    """In which the reference answers."""
     noise: float
     """The relative error that rounding explains for this case."""
     gap: Gap | None = None

@@ -2,7 +2,8 @@
 
 Random projections give the distance of two tensors in the same order; projections of the sorted values give it
 whatever the layout, since exporters transpose and reshape freely. Sorting is the dearest part by far and seldom asked
-for, so small tensors wait on a shelf until it is; a tensor that finds no room there is sorted at once and let go.
+for, so small tensors wait on a shelf until it is; a tensor that finds no room there is sorted at once and let go. Of a
+large one a few means, the least and the largest value take the place of the sorted values.
 """
 
 import functools
@@ -18,7 +19,7 @@ _WIDTH = 16
 _BLOCK = 4096
 _PIECE = 256 * _BLOCK
 """Numbers that are widened at a time: a sketch of a tensor of any size needs some megabytes."""
-_SORTED_MOST = 1 << 22
+_SORTED_MOST = 1 << 19
 _SHELF_BYTES = 96 << 20
 _BOUND = 1e30
 """Masks are -inf on one side and the lowest float on the other: beyond this they are the same."""
@@ -69,9 +70,9 @@ class Sketch:
 
     @property
     def unordered(self) -> Array | None:
-        """The projection of the sorted values; None for a tensor that is too large to be sorted."""
-        if self._unordered is None and self.held is not None and self.count <= _SORTED_MOST:
-            self._unordered = _project_sorted(self.held.reshape(-1), self)
+        """What does not depend on the order of the values, in their own unit."""
+        if self._unordered is None and self.held is not None:
+            self._unordered = _without_order(self.held.reshape(-1), self)
         return self._unordered
 
 
@@ -83,8 +84,8 @@ def sketch(array: Array, shelf: Shelf | None = None) -> Sketch:
     made = Sketch(shape=tuple(array.shape), count=flat.size, rms=rms, reach=reach, nans=nans, bound=bound, exact=exact,
                   digest=zlib.crc32(flat.astype(np.int64, copy=False).data) if exact else 0, held=shelf.take(array) if shelf is not None else None)
     made.ordered = _project(_clean(flat, made), flat.size)
-    if made.held is None and flat.size <= _SORTED_MOST:
-        made._unordered = _project_sorted(flat, made)
+    if made.held is None:
+        made._unordered = _without_order(flat, made)
     return made
 
 
@@ -159,10 +160,17 @@ def _clean(flat: Array, made: Sketch) -> Iterator[Array]:
         yield piece if made.bound == np.inf else np.clip(piece, -made.bound, made.bound, out=piece)
 
 
-def _project_sorted(flat: Array, made: Sketch) -> Array:
-    whole = np.concatenate([*_clean(flat, made), np.zeros(0)])
-    whole.sort()
-    return _project([whole], flat.size)
+def _without_order(flat: Array, made: Sketch) -> Array:
+    """The projection of the sorted values, or for many of them their means and limits."""
+    if flat.size <= _SORTED_MOST:
+        whole = np.concatenate([*_clean(flat, made), np.zeros(0)])
+        whole.sort()
+        return _project([whole], flat.size)
+    sums, low, high = np.zeros(3), np.inf, -np.inf
+    for piece in _clean(flat, made):
+        low, high = min(low, float(piece.min())), max(high, float(piece.max()))
+        sums += [piece.sum(), np.abs(piece).sum(), float(np.dot(piece, piece * piece)) / max(made.rms, 1e-300) ** 2]
+    return np.array([*(sums / flat.size), low, high])
 
 
 def _project(pieces: Iterable[Array], count: int) -> Array:

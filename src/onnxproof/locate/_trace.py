@@ -2,6 +2,7 @@
 
 import functools
 import sys
+import traceback
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,11 +16,14 @@ from onnxproof.backends._mode import Mode, named_arguments
 from onnxproof.backends._rounding import Promote
 from onnxproof.backends.torch import TorchSession, from_numpy, to_numpy
 from onnxproof.backends.torch64 import TruthSession
+from onnxproof.locate._room import give_back
 from onnxproof.locate._sketch import Shelf, Sketch, sketch
 from onnxproof.types import Source
 
 Array = np.ndarray[Any, Any]
 _BLANK = sketch(np.zeros(0))
+_LARGE = 64 << 20
+"""Operations on more bytes are not taken apart: their steps would need several times the memory of the model."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,6 +44,10 @@ class Entry:
     """Which call of the forward pass made it, counted from 0: the same in every pass that takes the same way."""
 
 
+class _Enough(BaseException):
+    """Every value that was asked for is there: the rest of the forward pass need not be run."""
+
+
 class Recorder(Mode):
     """Sketches the result of every operation and of the steps it can be taken apart into."""
 
@@ -55,12 +63,21 @@ class Recorder(Mode):
         self._calls = -1
         self._shelf = Shelf()
 
+    def begin(self, inputs: Mapping[str, Array]) -> dict[str, torch.Tensor]:
+        """The inputs in float64, each with its entry."""
+        tensors = _widened(inputs)
+        for name, tensor in tensors.items():
+            self.entries.append(Entry(place=len(self.entries), op=f"input {name}", sketch=self._sketch(tensor), dtype=str(inputs[name].dtype), inputs=(),
+                                      module="", source=None))
+            tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
+        return tensors
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run, record, and record the steps inside."""
         kwargs = kwargs or {}
         begin = len(self.entries)
         self._calls += self._depth == 0
-        if self._depth == 0 and (parts := _parts(func)) is not None:
+        if self._depth == 0 and (parts := _parts(func)) is not None and all(t.nbytes <= _LARGE for t in _tensors((args, kwargs))):
             self._take_apart(parts, args, kwargs)
         end = len(self.entries)
         inputs = tuple(e for a in _tensors((args, kwargs)) if (e := self._entry(a)) is not None)
@@ -97,6 +114,8 @@ class Recorder(Mode):
         """Keep the value of the entry just made, if it was asked for."""
         if len(self.entries) - 1 in self._wanted:
             self.kept[len(self.entries) - 1] = np.array(to_numpy(tensor))
+            if len(self.kept) == len(self._wanted):
+                raise _Enough
 
     def _take_apart(self, parts: Any, args: Any, kwargs: Any) -> None:
         self._depth += 1
@@ -180,15 +199,17 @@ def _widened(inputs: Mapping[str, Array]) -> dict[str, torch.Tensor]:
 def _traced(truth: TruthSession, inputs: Mapping[str, Array], wanted: Collection[int]) -> Recorder:
     session = truth.session
     recorder = Recorder({id(m): name for name, m in session.module.named_modules()} if hasattr(session.module, "named_modules") else {}, wanted)
-    tensors = _widened(inputs)
-    for name, tensor in tensors.items():
-        recorder.entries.append(Entry(place=len(recorder.entries), op=f"input {name}", sketch=sketch(to_numpy(tensor)), dtype=str(inputs[name].dtype),
-                                      inputs=(), module="", source=None))
-        tensor._onnxproof_entry = len(recorder.entries) - 1  # type: ignore[attr-defined]
+    tensors = recorder.begin(inputs)
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    with sdpa_kernel(SDPBackend.MATH), recorder.modules(), _widening(truth), recorder:
-        session.call(tensors)
+    try:
+        with sdpa_kernel(SDPBackend.MATH), recorder.modules(), _widening(truth), recorder:
+            session.call(tensors)
+    except _Enough as enough:
+        traceback.clear_frames(enough.__traceback__)  # they hold the tensors on the way
+    finally:
+        tensors.clear()
+        give_back()
     return recorder
 
 

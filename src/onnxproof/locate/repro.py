@@ -237,8 +237,8 @@ class _Search:
         """What the module says: for outputs of the model and for nodes whose counterpart is known; behind those, by evaluating on in float64."""
         kinds = {} if self._refused else self._values.get(cut.outputs)
         if self._scene.gap is not None and self._scene.gap.status is Status.DTYPE and self._where.suspects:
-            by_name = {o.onnx_name: r for o, r in zip(self._scene.signature.outputs, self._scene.reference, strict=True)}
-            return {n: kinds[n].astype(by_name[n].dtype) for n in cut.outputs if n in by_name}
+            by_name = {o.onnx_name: dtype for o, dtype in zip(self._scene.signature.outputs, self._scene.dtypes, strict=True)}
+            return {n: kinds[n].astype(by_name[n]) for n in cut.outputs if n in by_name}
         truths = {n: self._final(n, kinds.get(n)) for n in cut.outputs if n in self._outputs}
         rest = [n for n in cut.outputs if n not in truths and n in kinds]
         behind = self._behind(rest) if rest else {}
@@ -247,9 +247,8 @@ class _Search:
     def _final(self, name: str, like: Array | None) -> Array:
         """The truth of an output of the model, rounded to the type in which the file gives it."""
         truth = self._outputs[name]
-        if like is None:
-            like = next(r for o, r in zip(self._scene.signature.outputs, self._scene.reference, strict=True) if o.onnx_name == name)
-        return as_dtype(truth, like.dtype)
+        own = next(dtype for o, dtype in zip(self._scene.signature.outputs, self._scene.dtypes, strict=True) if o.onnx_name == name)
+        return as_dtype(truth, own if like is None else like.dtype)
 
     def _behind(self, names: Sequence[str]) -> dict[str, Array]:
         """True inner values: the module's own where the guilty node's counterpart is known, and what follows from them."""
