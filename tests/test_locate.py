@@ -642,8 +642,7 @@ def test_between_two_files_the_stage_is_the_graph(name: str) -> None:
     assert proof.location is not None and proof.location.stage is Stage.GRAPH, told(proof)
 
 
-@pytest.mark.xfail(strict=True, reason="engine: the values of a reference that is a graph are not followed, so no node is named")
-@pytest.mark.parametrize("name", ["conv-batchnorm-epsilon", "encoder-layernorm-epsilon", "mlp-bias-dropped"])
+@pytest.mark.parametrize("name", ["conv-batchnorm-epsilon", "encoder-layernorm-epsilon", "mlp-bias-dropped", "conv-leaky-slope", "mlp-relu6-to-relu"])
 def test_between_two_files_the_node_is_named(name: str) -> None:
     found = examine(name)
     proof = prove.diff(exported(FAULTS[name].model, "dynamo"), found.path, found.model.example, budget_s=BUDGET_S, only=("example", "ordinary-0"))

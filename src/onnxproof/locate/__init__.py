@@ -9,6 +9,7 @@ without optimisation: `runtime`, or `precision` where the graph itself narrows. 
 import re
 
 from onnxproof.backends import parse
+from onnxproof.errors import OnnxproofError
 from onnxproof.locate import _optimizers, _runtime
 from onnxproof.locate._graph import Graph, suspect
 from onnxproof.locate._room import give_back
@@ -103,11 +104,14 @@ def _signature_fault(scene: Scene, served: Served, limit: float) -> Location | N
 def _file(scene: Scene, told: Ideal | None, plain: float) -> Location:
     """The file itself is wrong: find the node in it."""
     stage = Stage.EXPORT if scene.oracle.tree is not None else Stage.GRAPH
-    if told is None or scene.oracle.tree is None:
+    if told is None:
         return Location(stage=stage, evidence="the file differs from the reference; its values could not be followed")
     from onnxproof.locate import _follow
 
-    return _follow.follow(scene, told, stage)
+    try:
+        return _follow.follow(scene, told, stage)
+    except OnnxproofError as why:  # the evaluator takes the candidate and refuses the reference
+        return Location(stage=stage, evidence=f"the file differs from the reference, whose values could not be followed: {why.what}")
 
 
 __all__ = ["Scene", "locate"]

@@ -8,18 +8,17 @@ import numpy as np
 
 from onnxproof.errors import OnnxproofError
 from onnxproof.locate import profile
+from onnxproof.locate._entry import Entry, Fetch
 from onnxproof.locate._graph import Graph, captured, source_of
 from onnxproof.locate._match import Counterfactual, Front, front, match, observe
 from onnxproof.locate._scene import Scene
 from onnxproof.locate._sketch import distance
 from onnxproof.locate._stages import Ideal, given
-from onnxproof.locate._trace import Entry, trace, values
 from onnxproof.types import Location, Profile, Stage, Suspect
 
 Array = np.ndarray[Any, Any]
 _TRIED = 10
 _PATIENCE_S = 8.0
-_KEPT_BYTES = 64 << 20
 _FAULTS = 4
 _SAME = 1e-6
 
@@ -27,7 +26,7 @@ _SAME = 1e-6
 def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
     """Compare, find the front, confirm it by counterfactual, and look for further faults behind it."""
     graph, session, ideal = Graph.of(scene.file), told.session, told.gap
-    wide, entries, fetch = _entries(scene)
+    entries, fetch = _entries(scene)
     feeds = given(scene)
     tolerance = float(np.clip(ideal / 1000, 3e-7, 1e-5))
     names = list(session.output_names)
@@ -43,7 +42,7 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
         matched = match(seen, entries, tolerance)
         found = front(graph, matched, tolerance)
         first = first or found
-        scene.profile = scene.profile or Profile(case=scene.case.name, against=profile.MODULE, nodes=profile.of_matched(graph, matched, found.gaps, scene.noise))
+        scene.profile = scene.profile or Profile(case=scene.case.name, against=profile.MODULE if scene.oracle.tree is not None else profile.GRAPH, nodes=profile.of_matched(graph, matched, found.gaps, scene.noise))
         scene.matched = scene.matched or {m.entry.place for m in matched.values() if m.entry is not None and m.gap <= tolerance}
         place, value, after = _confirm(graph, found, entries, test, cured, left, fetch, guilty, truths)
         if place is not None and value is None:
@@ -59,11 +58,10 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
             break
         cured[found.values[place]] = value
     assert first is not None
-    scene.entries, scene.fetch, scene.wide = entries, fetch, wide
     ranked = list(dict.fromkeys([*guilty, *first.suspects]))[:12] or _makers(graph, scene)
     confirmed = set(guilty)
     for place in ranked:
-        if place in truths or place in first.entries:
+        if scene.oracle.tree is not None and (place in truths or place in first.entries):
             scene.counterparts[graph.name(place)] = truths.get(place, first.entries.get(place))
     suspects = [_name(graph, p, truths.get(p) or first.entries.get(p), first.gaps.get(p, 0.0) / max(scene.noise, 1e-12), "putting the true value in its place mends the outputs" if p in confirmed and left < ideal / 20 else "")
                 for p in ranked]
@@ -137,22 +135,18 @@ def _counterparts(graph: Graph, place: int, found: Front, entries: Sequence[Entr
     return sorted(same, key=lambda e: (known.isdisjoint(e.inputs), distance(value, e.sketch)))
 
 
-def _entries(scene: Any) -> tuple[Any, list[Entry], Any]:
-    """The module in float64, its values, and a way to have one of them again."""
-    truth = scene.oracle.wide()
-    entries = trace(truth, scene.case.inputs)
-    kept: dict[int, Array] = {}
+def _entries(scene: Scene) -> tuple[list[Entry], Fetch]:
+    """The reference's own values; for causes and remedies the scene remembers those of a module."""
+    if scene.oracle.tree is None:
+        from onnxproof.locate import _twin
 
-    def fetch(place: int) -> Array | None:
-        if place < len(entries) and (held := entries[place].sketch.held) is not None:
-            return held
-        if place not in kept:
-            if sum(value.nbytes for value in kept.values()) > _KEPT_BYTES:
-                kept.clear()
-            kept.update(values(truth, scene.case.inputs, {place}))
-        return kept.get(place)
+        return _twin.followed(scene)
+    from onnxproof.locate import _trace
 
-    return truth.session, entries, fetch
+    truth = scene.oracle.wide()  # type: ignore[attr-defined]
+    scene.entries, scene.fetch = _trace.followed(truth, scene.case.inputs)
+    scene.wide = truth.session
+    return scene.entries, scene.fetch
 
 
 def _name(graph: Graph, place: int, entry: Entry | None, ratio: float, why: str) -> Suspect:

@@ -19,7 +19,7 @@ from onnxproof.locate._graph import Graph, captured
 from onnxproof.locate._sketch import Pool, Shelf, Sketch, distance, sketch
 
 if TYPE_CHECKING:
-    from onnxproof.locate._trace import Entry
+    from onnxproof.locate._entry import Entry
 
 Array = np.ndarray[Any, Any]
 _TOLERANCE = 3e-7

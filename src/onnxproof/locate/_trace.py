@@ -6,7 +6,6 @@ import traceback
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from onnxproof.backends._mode import Mode, named_arguments
 from onnxproof.backends._rounding import Promote
 from onnxproof.backends.torch import TorchSession, from_numpy, to_numpy
 from onnxproof.backends.torch64 import TruthSession
+from onnxproof.locate._entry import Entry, Fetch, remembering
 from onnxproof.locate._room import give_back
 from onnxproof.locate._sketch import Shelf, Sketch, sketch
 from onnxproof.types import Source
@@ -24,24 +24,6 @@ Array = np.ndarray[Any, Any]
 _BLANK = sketch(np.zeros(0))
 _LARGE = 64 << 20
 """Operations on more bytes are not taken apart: their steps would need several times the memory of the model."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Entry:
-    """One result of one operation."""
-
-    place: int
-    op: str
-    sketch: Sketch
-    dtype: str
-    inputs: tuple[int, ...]
-    module: str
-    source: Source | None
-    arguments: dict[str, Any] = field(default_factory=dict)
-    outer: int | None = None
-    """Where it stems from taking an operation apart: the entry of that whole operation."""
-    call: int = -1
-    """Which call of the forward pass made it, counted from 0: the same in every pass that takes the same way."""
 
 
 class _Enough(BaseException):
@@ -156,6 +138,12 @@ class Recorder(Mode):
                 hook.remove()
 
 
+def followed(truth: TruthSession, inputs: Mapping[str, Array]) -> tuple[list[Entry], Fetch]:
+    """The module's values on these inputs, and a way to have one of them again."""
+    entries = trace(truth, inputs)
+    return entries, remembering(entries, lambda place: values(truth, inputs, {place}).get(place))
+
+
 def trace(truth: TruthSession, inputs: Mapping[str, Array]) -> list[Entry]:
     """All entries of one forward pass in float64, the inputs' own first."""
     return _traced(truth, inputs, ()).entries
@@ -256,3 +244,6 @@ def _user_line() -> Source | None:
             return Source(file=file, line=frame.f_lineno, text=linecache.getline(file, frame.f_lineno).strip())
         frame = frame.f_back
     return None
+
+
+__all__ = ["Entry", "Recorder", "followed", "run_under", "trace", "values"]

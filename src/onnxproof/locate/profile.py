@@ -11,6 +11,7 @@ from onnxproof.locate._graph import Graph, source_of
 from onnxproof.types import NodeGap, Profile
 
 MODULE = "the file's values in float64 against the module's own"
+GRAPH = "the file's values in float64 against the reference file's own"
 RUNTIME = "the runtime's values against the file evaluated in float64"
 _TINY = 1e-12
 
