@@ -597,8 +597,6 @@ def told(proof: Proof) -> str:
 # --- the tests -----------------------------------------------------------------------------------------------------
 
 KNOWN_BUGS = {
-    "limits-age-exclusive": "engine: with `>` the graph subtracts nothing, so the Sub's value is the input itself and counts as right; the next node is blamed",
-    "folded-untransposed": "engine: a Transpose that does nothing gives its input, which is one of the module's values, and counts as right",
     "batch-statistics-shared": "engine: ConstantSharing removes no node, so no node is named",
 }
 

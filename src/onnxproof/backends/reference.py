@@ -77,9 +77,20 @@ class ReferenceSession:
             found = self._evaluator.run(list(self.output_names), _Handed(fed))
         return [np.array(value) if id(value) in given else value for value in found]
 
-    def observe(self, observer: Callable[[onnx.NodeProto, Any], Any] | None) -> None:
-        """Let `observer` see (and replace) the outputs of every node of the main graph while it runs."""
+    def observe(self, observer: Callable[[onnx.NodeProto, Any], Any] | None, *, inner: bool = False) -> None:
+        """Let `observer` see (and replace) the outputs of every node of the main graph while it runs; `inner` also inside subgraphs and functions."""
         self._evaluator.observer = observer
+        for evaluator in _all_inside(self._evaluator) if inner else ():
+            evaluator.observer = observer
+
+    @property
+    def nodes(self) -> Sequence[Any]:
+        """The nodes of the main graph as the evaluator runs them."""
+        return list(self._evaluator.rt_nodes_)
+
+    def node(self, place: int) -> Any:
+        """One of them: the evaluators of its subgraphs are its attributes."""
+        return self.nodes[place]
 
     def close(self) -> None:
         """Let the weights go."""
@@ -187,6 +198,23 @@ class _WideEvaluator(_Evaluator):
         for name, value in self.rt_inits_.items():
             if isinstance(value, np.ndarray) and _is_float(value.dtype):
                 self.rt_inits_[name] = value.astype(np.float64, copy=False)
+
+
+def inside(node: Any) -> Iterator[tuple[str, Any]]:
+    """The evaluators of a node's own subgraphs by their attribute's name, or that of the local function which it calls by its name."""
+    for attribute in node.onnx_node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.name, getattr(node, attribute.name)
+    body = getattr(node, "impl_", None)
+    if body is not None and body is not node and node.onnx_node.domain not in ("", "ai.onnx"):
+        yield node.onnx_node.op_type, body
+
+
+def _all_inside(evaluator: Any) -> Iterator[Any]:
+    for node in evaluator.rt_nodes_:
+        for _, inner in inside(node):
+            yield inner
+            yield from _all_inside(inner)
 
 
 def promote(model: onnx.ModelProto) -> onnx.ModelProto:

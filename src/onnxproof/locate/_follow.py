@@ -5,14 +5,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 
 from onnxproof.errors import OnnxproofError
 from onnxproof.locate import profile
 from onnxproof.locate._entry import Entry, Fetch
 from onnxproof.locate._graph import Graph, captured, source_of
-from onnxproof.locate._match import Counterfactual, Front, front, match, observe
+from onnxproof.locate._inner import Inside
+from onnxproof.locate._match import Counterfactual, Front, Matched, counterparts, front, match, observe
 from onnxproof.locate._scene import Scene
-from onnxproof.locate._sketch import distance
+from onnxproof.locate._sketch import Sketch, distance, sketch
 from onnxproof.locate._stages import Ideal, given
 from onnxproof.types import Location, Profile, Stage, Suspect
 
@@ -20,7 +22,8 @@ Array = np.ndarray[Any, Any]
 _TRIED = 10
 _PATIENCE_S = 8.0
 _FAULTS = 4
-_SAME = 1e-6
+_TINY = 1e-12
+_MENDS = "putting the true value in its place mends what follows"
 
 
 def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
@@ -50,6 +53,8 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
             if value is None:  # the front is a step that the module never made; the fault shows behind it
                 further = _confirm(graph, found, entries, test, cured, left, fetch, guilty, truths, later=True)
                 place, value, after = further if further[1] is not None else (place, None, after)
+        elif place is not None:
+            place, value, after = _idle_before(graph, found, place, matched, feeds, entries, test, cured, left, fetch, truths, tolerance) or (place, value, after)
         if place is None:
             break
         guilty.append(place)
@@ -63,13 +68,19 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
     for place in ranked:
         if scene.oracle.tree is not None and (place in truths or place in first.entries):
             scene.counterparts[graph.name(place)] = truths.get(place, first.entries.get(place))
-    suspects = [_name(graph, p, truths.get(p) or first.entries.get(p), first.gaps.get(p, 0.0) / max(scene.noise, 1e-12), "putting the true value in its place mends the outputs" if p in confirmed and left < ideal / 20 else "")
-                for p in ranked]
+    inside = Inside(session, test, entries, fetch, tolerance)
+    suspects: list[Suspect] = []
+    for p in ranked:
+        inner = inside.find(graph, p, {}, ideal) if p in confirmed else None
+        if inner is not None:
+            suspects.append(_named(inner.path, inner.node, inner.entry, inner.gap / max(scene.noise, _TINY), _MENDS if inner.confirmed else ""))
+        suspects.append(_named(graph.name(p), graph.nodes[p], truths.get(p) or first.entries.get(p), first.gaps.get(p, 0.0) / max(scene.noise, _TINY),
+                               _MENDS if p in confirmed and left < ideal / 20 else ""))
     head = suspects[0] if suspects else None
     total = len([n for n in graph.nodes if any(o not in graph.static for o in n.output)])
     return Location(stage=stage, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), module=head.module if head else None,
                     source=head.source if head else None, compared=first.compared,
-                    skipped=tuple(f"{name}: {why}" for name, why in first.skipped.items()),
+                    skipped=tuple(f"{name}: {why}" for name, why in (first.skipped | inside.skipped).items()),
                     evidence=f"{first.compared} of {total} nodes compared in float64"
                     + (f"; {head.node} is wrong while its inputs are right" if head else "; no node stands out: something may be missing"))
 
@@ -91,7 +102,7 @@ def _confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counter
     behind = [p for p in found.suspects[found.fronts :] if p not in known]
     until = time.perf_counter() + _PATIENCE_S
     for place, options in [(p, 2) for p in behind[:_TRIED]] if later else [(p, 12) for p in begin[:6]]:
-        for entry in _counterparts(graph, place, found, entries)[:options]:
+        for entry in counterparts(graph, place, found, entries)[:options]:
             value = None  # the last one is let go before the next is made
             value = fetch(entry.place)
             if value is None:
@@ -106,11 +117,38 @@ def _confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counter
     return (tried[0], None, before) if tried else (None, None, before)
 
 
+def _idle_before(graph: Graph, found: Front, place: int, matched: Mapping[str, Matched], feeds: Mapping[str, Array], entries: Sequence[Entry], test: Counterfactual,
+                 cured: Mapping[str, Array], before: float, fetch: Fetch, truths: dict[int, Entry], tolerance: float) -> tuple[int, Array, float] | None:
+    """The node in front of the suspect, where it does nothing and should do something.
+
+    A transposition that keeps the order gives its input, which is one of the reference's values and looks right; the next
+    node is the first whose value is not. So a node that only passes its input on is asked, too, what its true value mends.
+    """
+    for name in captured(graph.nodes[place]):
+        maker, made = graph.makers.get(name), matched.get(name)
+        if maker is None or made is None or not made.sketch.telling or not any(
+                distance(made.sketch, passed) <= tolerance for passed in _given_to(graph, maker, matched, feeds)):
+            continue
+        found.sketches[maker], found.values[maker] = made.sketch, name
+        for entry in [e for e in counterparts(graph, maker, found, entries) if distance(e.sketch, made.sketch) > tolerance][:_TRIED]:
+            value = fetch(entry.place)
+            after = test.distance({**cured, name: value}) if value is not None else before
+            if value is not None and after < before / 20:
+                truths[maker] = entry
+                return maker, value, after
+    return None
+
+
+def _given_to(graph: Graph, place: int, matched: Mapping[str, Matched], feeds: Mapping[str, Array]) -> list[Sketch]:
+    read = list(captured(graph.nodes[place]))
+    return [matched[name].sketch for name in read if name in matched] + [sketch(feeds[name]) for name in read if name in feeds]
+
+
 def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mapping[str, Array], cured: Mapping[str, Array], entries: Sequence[Entry],
               tolerance: float, fetch: Any) -> Array | None:
     """Where several faults stand one behind the other: the true value that mends what follows at once, if not the outputs."""
     until = time.perf_counter() + _PATIENCE_S
-    for entry in _counterparts(graph, place, found, entries)[:8]:
+    for entry in counterparts(graph, place, found, entries)[:8]:
         value: Array | None = fetch(entry.place) if time.perf_counter() < until else None
         if value is None:
             continue
@@ -122,17 +160,6 @@ def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mappi
         if len(after.suspects) < 0.9 * len(found.suspects) and place not in after.suspects:
             return value
     return None
-
-
-def _counterparts(graph: Graph, place: int, found: Front, entries: Sequence[Entry]) -> list[Entry]:
-    """The module's values which this node should have made: those of its shape, made of what the node is given first, then the nearest."""
-    value = found.sketches.get(place)
-    if value is None:
-        return []
-    given = [found.right[name] for name in captured(graph.nodes[place]) if name in found.right]
-    known = {e.place for e in entries if any(e.sketch.count == g.count and distance(g, e.sketch) <= _SAME for g in given)}
-    same = [e for e in entries if e.sketch.shape == value.shape and e.sketch.exact == value.exact]
-    return sorted(same, key=lambda e: (known.isdisjoint(e.inputs), distance(value, e.sketch)))
 
 
 def _entries(scene: Scene) -> tuple[list[Entry], Fetch]:
@@ -149,9 +176,9 @@ def _entries(scene: Scene) -> tuple[list[Entry], Fetch]:
     return scene.entries, scene.fetch
 
 
-def _name(graph: Graph, place: int, entry: Entry | None, ratio: float, why: str) -> Suspect:
-    """A suspect with its module and line: the exporter's word first, then that of the module's own operation."""
-    module, source = source_of(graph.nodes[place])
+def _named(name: str, node: onnx.NodeProto, entry: Entry | None, ratio: float, why: str) -> Suspect:
+    """A suspect with its module and line: the exporter's word first, then that of the reference's own operation."""
+    module, source = source_of(node)
     if entry is not None:
         module, source = module or entry.module or None, source or entry.source
-    return Suspect(node=graph.name(place), op_type=graph.nodes[place].op_type, ratio=ratio, why=why, module=module, source=source)
+    return Suspect(node=name, op_type=node.op_type, ratio=ratio, why=why, module=module, source=source)

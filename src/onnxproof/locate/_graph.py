@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,9 +16,10 @@ _SHAPE_ONLY = frozenset({"Shape", "Size", "ConstantOfShape"})
 
 @dataclass(slots=True)
 class Graph:
-    """The main graph: nodes in order, with names for those that have none."""
+    """The main graph, or one inside it: nodes in order, with names for those that have none."""
 
-    file: OnnxFile
+    inputs: frozenset[str]
+    outputs: frozenset[str]
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     makers: dict[str, int] = field(default_factory=dict)
     readers: dict[str, list[int]] = field(default_factory=dict)
@@ -27,10 +28,16 @@ class Graph:
 
     @classmethod
     def of(cls, file: OnnxFile) -> "Graph":
+        """The main graph of a file."""
+        return cls.of_nodes(file.model.graph.node, static=(t.name for t in file.model.graph.initializer), inputs=(port.name for port in file.inputs),
+                            outputs=(port.name for port in file.outputs))
+
+    @classmethod
+    def of_nodes(cls, nodes: Iterable[onnx.NodeProto], *, static: Iterable[str], inputs: Iterable[str], outputs: Iterable[str]) -> "Graph":
         """Read the nodes and find what depends on the inputs."""
-        graph = cls(file=file)
-        graph.static = {t.name for t in file.model.graph.initializer} | {""}
-        for place, node in enumerate(file.model.graph.node):
+        graph = cls(inputs=frozenset(inputs), outputs=frozenset(outputs))
+        graph.static = {*static, ""}
+        for place, node in enumerate(nodes):
             graph.nodes.append(node)
             graph.makers.update(dict.fromkeys(node.output, place))
             read = dict.fromkeys(captured(node))

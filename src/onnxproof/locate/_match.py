@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 _TOLERANCE = 3e-7
 _PIECE = 1 << 20
+_SAME = 1e-6
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Arra
         values = list(found)
         for place, name in enumerate(node.output[: len(values)]):
             if replace and name in replace:
-                values[place] = _in_place_of(np.asarray(values[place]), replace[name])
+                values[place] = in_place_of(np.asarray(values[place]), replace[name])
             if sketching and isinstance(values[place], np.ndarray | np.generic):
                 seen[name] = sketch(np.asarray(values[place]), shelf)
         return tuple(values)
@@ -76,7 +77,7 @@ def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Arra
     return seen, outputs
 
 
-def _in_place_of(old: Array, new: Array) -> Array:
+def in_place_of(old: Array, new: Array) -> Array:
     """A value for another's place, in its shape; its dtype stays, since a narrower one may be the fault."""
     return new.reshape(old.shape) if old.size == new.size else old
 
@@ -128,7 +129,7 @@ def front(graph: Graph, matched: Mapping[str, Matched], tolerance: float) -> Fro
         outputs = [name for name in node.output if name and name not in graph.static]
         if not outputs:
             continue
-        known = [name for name in outputs if name in matched and (graph.consumers(name) or _is_output(graph, name))]
+        known = [name for name in outputs if name in matched and (graph.consumers(name) or name in graph.outputs)]
         if not known and any(name in matched for name in outputs):
             continue  # nobody reads what it makes
         if not known:
@@ -170,13 +171,9 @@ def _unfinished(graph: Graph, matched: Mapping[str, Matched], region: Sequence[i
     return found
 
 
-def _is_output(graph: Graph, name: str) -> bool:
-    return any(port.name == name for port in graph.file.outputs)
-
-
 def _right(graph: Graph, matched: Mapping[str, Matched], tolerance: float) -> set[str]:
     """Values found among the module's, and what they were made from: a right result does not come from wrong parts."""
-    right = {name for name, m in matched.items() if m.gap <= (0.0 if m.sketch.exact else tolerance)} | {port.name for port in graph.file.inputs}
+    right = {name for name, m in matched.items() if m.gap <= (0.0 if m.sketch.exact else tolerance)} | graph.inputs
     excused: set[str] = set()
     waiting = [name for name in right if name in matched and matched[name].sketch.telling]
     while waiting:
@@ -186,6 +183,17 @@ def _right(graph: Graph, matched: Mapping[str, Matched], tolerance: float) -> se
                 excused.add(name)
                 waiting.append(name)
     return right | excused
+
+
+def counterparts(graph: Graph, place: int, found: Front, entries: "Sequence[Entry]") -> "list[Entry]":
+    """The module's values which this node should have made: those of its shape, made of what the node is given first, then the nearest."""
+    value = found.sketches.get(place)
+    if value is None:
+        return []
+    given = [found.right[name] for name in captured(graph.nodes[place]) if name in found.right]
+    known = {e.place for e in entries if any(e.sketch.count == g.count and distance(g, e.sketch) <= _SAME for g in given)}
+    same = [e for e in entries if e.sketch.shape == value.shape and e.sketch.exact == value.exact]
+    return sorted(same, key=lambda e: (known.isdisjoint(e.inputs), distance(value, e.sketch)))
 
 
 class Counterfactual:

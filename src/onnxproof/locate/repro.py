@@ -139,7 +139,8 @@ class _Search:
 
     def _seeds(self) -> list[int]:
         """The guilty node; all that the optimizer took."""
-        names = self._where.nodes if self._where.stage is Stage.OPTIMIZER else self._where.nodes[:1]
+        main = [name for name in self._where.nodes if name in {self._graph.name(place) for place in range(len(self._graph.nodes))}]
+        names = main if self._where.stage is Stage.OPTIMIZER else main[:1]  # a node inside another goes with that one
         return [place for place in range(len(self._graph.nodes)) if self._graph.name(place) in names]
 
     def _consumers(self, region: set[int]) -> set[int]:
