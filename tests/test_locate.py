@@ -597,7 +597,6 @@ def told(proof: Proof) -> str:
 # --- the tests -----------------------------------------------------------------------------------------------------
 
 KNOWN_BUGS = {
-    "batch-statistics-shared": "engine: ConstantSharing removes no node, so no node is named",
 }
 
 

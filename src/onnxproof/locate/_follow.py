@@ -135,7 +135,10 @@ def _idle_before(graph: Graph, found: Front, place: int, matched: Mapping[str, M
             after = test.distance({**cured, name: value}) if value is not None else before
             if value is not None and after < before / 20:
                 truths[maker] = entry
-                return maker, value, after
+                sooner = front(graph, matched, tolerance, {name})  # what it was made from is no longer excused by it
+                sooner.suspects = [p for p in sooner.suspects[: sooner.fronts] if p < maker]
+                further = _confirm(graph, sooner, entries, test, cured, before, fetch, (), truths)
+                return (further[0], further[1], further[2]) if further[0] is not None and further[1] is not None else (maker, value, after)
     return None
 
 

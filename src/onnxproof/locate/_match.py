@@ -7,7 +7,7 @@ put the true value in place of the suspect's output, and see whether the model's
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -119,10 +119,10 @@ def _rearranged(value: Sketch, options: "Sequence[Entry]", pool: Pool, gaps: Arr
     return turned
 
 
-def front(graph: Graph, matched: Mapping[str, Matched], tolerance: float) -> Front:
-    """The nodes with a value that is not right and inputs that are."""
+def front(graph: Graph, matched: Mapping[str, Matched], tolerance: float, wrong: Collection[str] = ()) -> Front:
+    """The nodes with a value that is not right and inputs that are; `wrong` are values that only look right."""
     result = Front()
-    right = _right(graph, matched, tolerance)
+    right = _right(graph, matched, tolerance, wrong)
     result.right = {name: matched[name].sketch for name in right if name in matched and matched[name].sketch.telling}
     region: list[int] = []
     for place, node in enumerate(graph.nodes):
@@ -171,15 +171,15 @@ def _unfinished(graph: Graph, matched: Mapping[str, Matched], region: Sequence[i
     return found
 
 
-def _right(graph: Graph, matched: Mapping[str, Matched], tolerance: float) -> set[str]:
+def _right(graph: Graph, matched: Mapping[str, Matched], tolerance: float, wrong: Collection[str]) -> set[str]:
     """Values found among the module's, and what they were made from: a right result does not come from wrong parts."""
-    right = {name for name, m in matched.items() if m.gap <= (0.0 if m.sketch.exact else tolerance)} | graph.inputs
+    right = {name for name, m in matched.items() if m.gap <= (0.0 if m.sketch.exact else tolerance) and name not in wrong} | graph.inputs
     excused: set[str] = set()
     waiting = [name for name in right if name in matched and matched[name].sketch.telling]
     while waiting:
         place = graph.makers.get(waiting.pop())
         for name in captured(graph.nodes[place]) if place is not None else ():
-            if name not in excused and name not in right:
+            if name not in excused and name not in right and name not in wrong:
                 excused.add(name)
                 waiting.append(name)
     return right | excused

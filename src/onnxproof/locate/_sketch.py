@@ -116,6 +116,8 @@ class Pool:
         if value.exact:
             other = self._exact & (self._digest != value.digest)
             gaps = np.where(other, np.maximum(gaps, _OTHER), gaps)
+        if value.reach == 0:  # all false is not the same as a float that is zero everywhere
+            gaps = np.where(self._exact != value.exact, np.maximum(gaps, _OTHER), gaps)
         return np.asarray(gaps + np.abs(self._nans - value.nans) ** 0.5)
 
 
