@@ -4,12 +4,14 @@ The models are in planted_models, the faults in planted_faults; test_causes, tes
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import onnx
 import planted_models
 import pytest
 import torch
-from planted_faults import BUDGET_S, FAULTS, Examined, attributes, examine, exported, model, nodes, told
+from planted_faults import BUDGET_S, FAULTS, Examined, attributes, constant, examine, exported, model, nodes, told
 from planted_models import MODELS
 
 from onnxproof import prove
@@ -28,10 +30,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-KNOWN_BUGS = {
-}
-
-
 def planted(bugs: dict[str, str]) -> list[Any]:
     """Every fault; those that the engine gets wrong for a known reason are expected to fail."""
     return [pytest.param(name, marks=[pytest.mark.xfail(strict=True, reason=bugs[name])] if name in bugs else []) for name in FAULTS]
@@ -48,7 +46,7 @@ def test_the_stage_is_named(name: str) -> None:
     assert proof.location is not None and proof.location.stage is FAULTS[name].stage, told(proof)
 
 
-@pytest.mark.parametrize("name", planted(KNOWN_BUGS))
+@pytest.mark.parametrize("name", FAULTS)
 def test_the_guilty_node_is_named_first(name: str) -> None:
     found = examine(name)
     assert found.proof.location is not None
@@ -76,6 +74,22 @@ def test_between_two_files_the_node_is_named(name: str) -> None:
     found = examine(name)
     proof = prove.diff(exported(FAULTS[name].model, "dynamo"), found.path, found.model.example, budget_s=BUDGET_S, only=("example", "ordinary-0"))
     assert proof.location is not None and proof.location.nodes[:1] == (found.guilty,), told(proof)
+
+
+@pytest.mark.parametrize("kind", ["Gemm", "LayerNormalization"])
+def test_where_the_evaluator_lacks_an_operator_the_runtime_is_probed(kind: str, tmp_path: Path) -> None:
+    """With an operator of the runtime's own, the standard has no say; the node is named all the same."""
+    right, loaded = model("encoder"), onnx.load(exported("encoder", "dynamo"))
+    gelu = nodes(loaded.graph, "Gelu")[0]
+    gelu.domain = "com.microsoft"
+    del gelu.attribute[:]
+    loaded.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    guilty = (attributes("LayerNormalization", 1, epsilon=1e-2) if kind == "LayerNormalization" else constant("Add", 1, lambda b: b + 0.5))(loaded.graph)
+    del loaded.graph.value_info[:]
+    onnx.save(loaded, tmp_path / "model.onnx")
+    proof = prove.verify(right.module, tmp_path / "model.onnx", right.example, dynamic_shapes=right.shapes, budget_s=BUDGET_S)
+    assert proof.location is not None and proof.location.nodes[:1] == (guilty,), told(proof)
+    assert "as the runtime computes them" in proof.location.evidence
 
 
 @pytest.mark.parametrize("name", ["conv-leaky-slope", "mlp-bias-dropped", "encoder-gelu-form"])

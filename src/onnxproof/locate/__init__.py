@@ -14,7 +14,7 @@ from onnxproof.locate import _optimizers, _runtime
 from onnxproof.locate._graph import Graph, suspect
 from onnxproof.locate._room import give_back
 from onnxproof.locate._scene import Scene
-from onnxproof.locate._stages import Ideal, Served, ideal
+from onnxproof.locate._stages import Ideal, Served, ideal, probed
 from onnxproof.types import Domain, Gap, Location, NoiseKind, Stage, Status
 
 
@@ -104,6 +104,7 @@ def _signature_fault(scene: Scene, served: Served, limit: float) -> Location | N
 def _file(scene: Scene, told: Ideal | None, plain: float) -> Location:
     """The file itself is wrong: find the node in it."""
     stage = Stage.EXPORT if scene.oracle.tree is not None else Stage.GRAPH
+    told = told or probed(scene)
     if told is None:
         return Location(stage=stage, evidence="the file differs from the reference; its values could not be followed")
     from onnxproof.locate import _follow

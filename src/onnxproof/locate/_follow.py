@@ -31,7 +31,7 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
     graph, session, ideal = Graph.of(scene.file), told.session, told.gap
     entries, fetch = _entries(scene)
     feeds = given(scene)
-    tolerance = float(np.clip(ideal / 1000, 3e-7, 1e-5))
+    tolerance = float(np.clip(ideal / 1000, told.finest, max(told.finest, 1e-5)))
     names = list(session.output_names)
     order = [names.index(o.onnx_name) if o.onnx_name in names else -1 for o in scene.signature.outputs]
     test = Counterfactual(session, feeds, scene.truth, order, fetch)
@@ -81,7 +81,7 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
     return Location(stage=stage, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), module=head.module if head else None,
                     source=head.source if head else None, compared=first.compared,
                     skipped=tuple(f"{name}: {why}" for name, why in (first.skipped | inside.skipped).items()),
-                    evidence=f"{first.compared} of {total} nodes compared in float64"
+                    evidence=f"{first.compared} of {total} nodes compared {told.means}"
                     + (f"; {head.node} is wrong while its inputs are right" if head else "; no node stands out: something may be missing"))
 
 
