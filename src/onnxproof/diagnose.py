@@ -14,6 +14,7 @@ from onnxproof.causes._workbench import Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.locate import Scene, locate
 from onnxproof.locate._match import relative
+from onnxproof.locate._room import give_back
 from onnxproof.types import Case, Domain, Finding, Location, Verdict
 
 if TYPE_CHECKING:
@@ -26,10 +27,11 @@ _FIX_BUDGET_S = 12.0
 def scene_of(run: "Run", case: Case, backend: str) -> Scene:
     """Everything that locating needs, for one case."""
     reference = run.oracle.run(case.inputs)
+    give_back()
     truth = run.oracle.truth(case.inputs) or reference
     noise = max((relative(r, t) for r, t in zip(reference, truth, strict=True) if np.isfinite(relative(r, t))), default=0.0)
-    return Scene(oracle=run.oracle, path=run.path, file=run.file, signature=run.signature, case=case, backend=backend, truth=truth, reference=reference,
-                 noise=max(noise, 1e-7))
+    return Scene(oracle=run.oracle, path=run.path, file=run.file, signature=run.signature, case=case, backend=backend, truth=truth, noise=max(noise, 1e-7),
+                 dtypes=[answer.dtype for answer in reference])
 
 
 def diagnose(proof: "Proof", run: "Run") -> "Proof":

@@ -127,7 +127,7 @@ def _at_the_front(run: "Run", proof: Proof, scene: Scene, where: Location, folde
         path = folder / f"front-{order[suspect.node]}.onnx"
         onnx.save(model, path)
         port = OutputInfo(name=value, dtype=str(true.dtype), shape=true.shape, onnx_name=value)
-        narrowed = replace(scene, path=path, file=onnxfile.read(path), signature=replace(scene.signature, outputs=(port,)), truth=[true], reference=[true])
+        narrowed = replace(scene, path=path, file=onnxfile.read(path), signature=replace(scene.signature, outputs=(port,)), truth=[true], dtypes=[true.dtype])
         alone = replace(where, nodes=(suspect.node,), suspects=(suspect,), module=suspect.module, source=suspect.source)
         found = _first(workbench(narrowed, alone, proof, run))
         if found is not None and found[1].model is not None:

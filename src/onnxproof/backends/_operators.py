@@ -51,6 +51,15 @@ class Gelu(OpRun):
         return ((0.5 * wide * (1.0 + inner)).astype(x.dtype),)
 
 
+class LeakyRelu(OpRun):
+    """The evaluator needs five times the memory of its input."""
+
+    def _run(self, x: Array, alpha: float = 0.01, **_: Any) -> tuple[Array]:
+        found = (x * alpha).astype(x.dtype, copy=False)
+        np.copyto(found, x, where=x > 0)
+        return (found,)
+
+
 class GatherElements(OpRun):
     """The evaluator goes through `np.choose`, which takes 64 rows at the most."""
 
@@ -254,6 +263,6 @@ _BEFORE: dict[str, tuple[int, type[OpRun]]] = {name: (13, kind) for name, kind i
 """Operators whose meaning changed: the opset that changed it, and what they meant before."""
 _SINCE = {"Pad": 11, "Upsample": 9}
 _KINDS: tuple[type[OpRun], ...] = (
-    Erf, GatherElements, Gelu, HardSwish, LogSoftmax, LayerNormalization, InstanceNormalization, GroupNormalization, LRN, Pad, QuantizeLinear, DequantizeLinear,
+    Erf, GatherElements, LeakyRelu, Gelu, HardSwish, LogSoftmax, LayerNormalization, InstanceNormalization, GroupNormalization, LRN, Pad, QuantizeLinear, DequantizeLinear,
     DynamicQuantizeLinear, QLinearConv, *_windows.OPERATORS, _recurrent.RNN, _recurrent.GRU, _recurrent.LSTM)
 _OPERATORS: dict[str, type[OpRun]] = {kind.__name__: kind for kind in _KINDS} | {"Upsample": _windows.ScaledResize}

@@ -29,9 +29,12 @@ def convolve(x: Array, w: Array, bias: Array | None, *, auto_pad: str = "NOTSET"
     for place, view in _places(padded, w.shape[2:], sizes, strides, dilations):
         columns = view.reshape(x.shape[0], group, x.shape[1] // group, math.prod(sizes))
         at = _at(weights, place)
-        out += at * columns if columns.shape[2] == 1 else at @ columns
+        for one in range(group):  # group by group: the product of a whole depthwise layer is as large as its output
+            out[:, one] += at[one] * columns[:, one] if columns.shape[2] == 1 else at[one] @ columns[:, one]
     shaped = out.reshape(x.shape[0], w.shape[0], *sizes)
-    return shaped if bias is None else shaped + bias.reshape(-1, *(1,) * rank)
+    if bias is not None:
+        shaped += bias.reshape(-1, *(1,) * rank)
+    return shaped
 
 
 class Conv(OpRun):

@@ -71,15 +71,26 @@ class ReferenceSession:
     def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
         """The outputs for these arrays, which stay as they are."""
         fed = self._checked(inputs)
+        given = {id(array) for array in fed.values()}
         self._evaluator.deadline = time.perf_counter() + self.limit_s if self.limit_s else None
         with np.errstate(all="ignore"):
-            found = self._evaluator.run(list(self.output_names), fed)
-        given = {id(array) for array in fed.values()}
+            found = self._evaluator.run(list(self.output_names), _Handed(fed))
         return [np.array(value) if id(value) in given else value for value in found]
 
-    def observe(self, observer: Callable[[onnx.NodeProto, Any], Any] | None) -> None:
-        """Let `observer` see (and replace) the outputs of every node of the main graph while it runs."""
+    def observe(self, observer: Callable[[onnx.NodeProto, Any], Any] | None, *, inner: bool = False) -> None:
+        """Let `observer` see (and replace) the outputs of every node of the main graph while it runs; `inner` also inside subgraphs and functions."""
         self._evaluator.observer = observer
+        for evaluator in _all_inside(self._evaluator) if inner else ():
+            evaluator.observer = observer
+
+    @property
+    def nodes(self) -> Sequence[Any]:
+        """The nodes of the main graph as the evaluator runs them."""
+        return list(self._evaluator.rt_nodes_)
+
+    def node(self, place: int) -> Any:
+        """One of them: the evaluators of its subgraphs are its attributes."""
+        return self.nodes[place]
 
     def close(self) -> None:
         """Let the weights go."""
@@ -112,6 +123,10 @@ class ReferenceSession:
         return array
 
 
+class _Handed(dict[str, Any]):
+    """Inputs that the evaluator may let go of after their last use: nobody else holds them."""
+
+
 class _Evaluator(ReferenceEvaluator):
     """onnx's evaluator with our operators, in subgraphs and functions too (its own `new_ops` does not reach those)."""
 
@@ -142,6 +157,8 @@ class _Evaluator(ReferenceEvaluator):
         """Evaluate node by node, letting go of each value after its last use, and name the node that can't be evaluated."""
         wanted = self.output_names if output_names is None else output_names
         results: dict[str, Any] = {"": None, **self.rt_inits_, **feed_inputs}
+        if isinstance(feed_inputs, _Handed):
+            feed_inputs.clear()
         keep = set(wanted)
         for place, node in enumerate(self.rt_nodes_):
             if self.deadline is not None and time.perf_counter() > self.deadline:
@@ -181,6 +198,23 @@ class _WideEvaluator(_Evaluator):
         for name, value in self.rt_inits_.items():
             if isinstance(value, np.ndarray) and _is_float(value.dtype):
                 self.rt_inits_[name] = value.astype(np.float64, copy=False)
+
+
+def inside(node: Any) -> Iterator[tuple[str, Any]]:
+    """The evaluators of a node's own subgraphs by their attribute's name, or that of the local function which it calls by its name."""
+    for attribute in node.onnx_node.attribute:
+        if attribute.type == onnx.AttributeProto.GRAPH:
+            yield attribute.name, getattr(node, attribute.name)
+    body = getattr(node, "impl_", None)
+    if body is not None and body is not node and node.onnx_node.domain not in ("", "ai.onnx"):
+        yield node.onnx_node.op_type, body
+
+
+def _all_inside(evaluator: Any) -> Iterator[Any]:
+    for node in evaluator.rt_nodes_:
+        for _, inner in inside(node):
+            yield inner
+            yield from _all_inside(inner)
 
 
 def promote(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -37,6 +37,11 @@ class TruthSession:
         self._plain: bool | None = None if wide is not None else False
         self.kind = NoiseKind.DOUBLE if wide is not None else NoiseKind.PROMOTED
 
+    @property
+    def plain(self) -> bool:
+        """True once a watched call has shown that the module asks for no narrower dtype."""
+        return bool(self._plain)
+
     def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
         """The outputs in float64 (integers and booleans in their own dtype)."""
         wide = {name: from_numpy(array) for name, array in inputs.items()}

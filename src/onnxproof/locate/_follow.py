@@ -5,29 +5,33 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 
-from onnxproof.backends.torch64 import TruthSession
 from onnxproof.errors import OnnxproofError
-from onnxproof.execute import feed
 from onnxproof.locate import profile
-from onnxproof.locate._graph import Graph, source_of
-from onnxproof.locate._match import Counterfactual, Front, front, match, observe
-from onnxproof.locate._sketch import distance
-from onnxproof.locate._trace import Entry, trace, values
+from onnxproof.locate._entry import Entry, Fetch
+from onnxproof.locate._graph import Graph, captured, source_of
+from onnxproof.locate._inner import Inside
+from onnxproof.locate._match import Counterfactual, Front, Matched, counterparts, front, match, observe
+from onnxproof.locate._scene import Scene
+from onnxproof.locate._sketch import Sketch, distance, sketch
+from onnxproof.locate._stages import Ideal, given
 from onnxproof.types import Location, Profile, Stage, Suspect
 
 Array = np.ndarray[Any, Any]
 _TRIED = 10
 _PATIENCE_S = 8.0
 _FAULTS = 4
+_TINY = 1e-12
+_MENDS = "putting the true value in its place mends what follows"
 
 
-def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
+def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
     """Compare, find the front, confirm it by counterfactual, and look for further faults behind it."""
-    graph = Graph.of(scene.file)
-    wide, entries, fetch = _entries(scene)
-    feeds = feed(scene.case.inputs, scene.signature)
-    tolerance = float(np.clip(ideal / 1000, 3e-7, 1e-5))
+    graph, session, ideal = Graph.of(scene.file), told.session, told.gap
+    entries, fetch = _entries(scene)
+    feeds = given(scene)
+    tolerance = float(np.clip(ideal / 1000, told.finest, max(told.finest, 1e-5)))
     names = list(session.output_names)
     order = [names.index(o.onnx_name) if o.onnx_name in names else -1 for o in scene.signature.outputs]
     test = Counterfactual(session, feeds, scene.truth, order, fetch)
@@ -37,11 +41,11 @@ def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
     first: Front | None = None
     left = ideal
     for _ in range(_FAULTS):
-        seen, _ = observe(session, feeds, cured)
+        seen = observe(session, feeds, cured)[0] if cured else told.seen
         matched = match(seen, entries, tolerance)
         found = front(graph, matched, tolerance)
         first = first or found
-        scene.profile = scene.profile or Profile(case=scene.case.name, against=profile.MODULE, nodes=profile.of_matched(graph, matched, found.gaps, scene.noise))
+        scene.profile = scene.profile or Profile(case=scene.case.name, against=profile.MODULE if scene.oracle.tree is not None else profile.GRAPH, nodes=profile.of_matched(graph, matched, found.gaps, scene.noise))
         scene.matched = scene.matched or {m.entry.place for m in matched.values() if m.entry is not None and m.gap <= tolerance}
         place, value, after = _confirm(graph, found, entries, test, cured, left, fetch, guilty, truths)
         if place is not None and value is None:
@@ -49,6 +53,8 @@ def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
             if value is None:  # the front is a step that the module never made; the fault shows behind it
                 further = _confirm(graph, found, entries, test, cured, left, fetch, guilty, truths, later=True)
                 place, value, after = further if further[1] is not None else (place, None, after)
+        elif place is not None:
+            place, value, after = _idle_before(graph, found, place, matched, feeds, entries, test, cured, left, fetch, truths, tolerance) or (place, value, after)
         if place is None:
             break
         guilty.append(place)
@@ -57,20 +63,25 @@ def follow(scene: Any, session: Any, stage: Stage, ideal: float) -> Location:
             break
         cured[found.values[place]] = value
     assert first is not None
-    scene.entries, scene.fetch, scene.wide = entries, fetch, wide
     ranked = list(dict.fromkeys([*guilty, *first.suspects]))[:12] or _makers(graph, scene)
     confirmed = set(guilty)
     for place in ranked:
-        if place in truths or place in first.entries:
+        if scene.oracle.tree is not None and (place in truths or place in first.entries):
             scene.counterparts[graph.name(place)] = truths.get(place, first.entries.get(place))
-    suspects = [_name(graph, p, truths.get(p) or first.entries.get(p), first.gaps.get(p, 0.0) / max(scene.noise, 1e-12), "putting the true value in its place mends the outputs" if p in confirmed and left < ideal / 20 else "")
-                for p in ranked]
+    inside = Inside(session, test, entries, fetch, tolerance)
+    suspects: list[Suspect] = []
+    for p in ranked:
+        inner = inside.find(graph, p, {}, ideal) if p in confirmed else None
+        if inner is not None:
+            suspects.append(_named(inner.path, inner.node, inner.entry, inner.gap / max(scene.noise, _TINY), _MENDS if inner.confirmed else ""))
+        suspects.append(_named(graph.name(p), graph.nodes[p], truths.get(p) or first.entries.get(p), first.gaps.get(p, 0.0) / max(scene.noise, _TINY),
+                               _MENDS if p in confirmed and left < ideal / 20 else ""))
     head = suspects[0] if suspects else None
     total = len([n for n in graph.nodes if any(o not in graph.static for o in n.output)])
     return Location(stage=stage, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), module=head.module if head else None,
                     source=head.source if head else None, compared=first.compared,
-                    skipped=tuple(f"{name}: {why}" for name, why in first.skipped.items()),
-                    evidence=f"{first.compared} of {total} nodes compared in float64"
+                    skipped=tuple(f"{name}: {why}" for name, why in (first.skipped | inside.skipped).items()),
+                    evidence=f"{first.compared} of {total} nodes compared {told.means}"
                     + (f"; {head.node} is wrong while its inputs are right" if head else "; no node stands out: something may be missing"))
 
 
@@ -91,25 +102,58 @@ def _confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counter
     behind = [p for p in found.suspects[found.fronts :] if p not in known]
     until = time.perf_counter() + _PATIENCE_S
     for place, options in [(p, 2) for p in behind[:_TRIED]] if later else [(p, 12) for p in begin[:6]]:
-        for entry in _counterparts(graph, place, found, entries)[:options]:
+        for entry in counterparts(graph, place, found, entries)[:options]:
+            value = None  # the last one is let go before the next is made
             value = fetch(entry.place)
-            if value is None or time.perf_counter() > until:
+            if value is None:
                 continue
             after = test.distance({**cured, found.values[place]: value})
             if after < before / 20:
                 truths[place] = entry
                 return place, value, after
+            if time.perf_counter() > until:
+                break
     tried = begin or behind
     return (tried[0], None, before) if tried else (None, None, before)
+
+
+def _idle_before(graph: Graph, found: Front, place: int, matched: Mapping[str, Matched], feeds: Mapping[str, Array], entries: Sequence[Entry], test: Counterfactual,
+                 cured: Mapping[str, Array], before: float, fetch: Fetch, truths: dict[int, Entry], tolerance: float) -> tuple[int, Array, float] | None:
+    """The node in front of the suspect, where it does nothing and should do something.
+
+    A transposition that keeps the order gives its input, which is one of the reference's values and looks right; the next
+    node is the first whose value is not. So a node that only passes its input on is asked, too, what its true value mends.
+    """
+    for name in captured(graph.nodes[place]):
+        maker, made = graph.makers.get(name), matched.get(name)
+        if maker is None or made is None or not made.sketch.telling or not any(
+                distance(made.sketch, passed) <= tolerance for passed in _given_to(graph, maker, matched, feeds)):
+            continue
+        found.sketches[maker], found.values[maker] = made.sketch, name
+        for entry in [e for e in counterparts(graph, maker, found, entries) if distance(e.sketch, made.sketch) > tolerance][:_TRIED]:
+            value = fetch(entry.place)
+            after = test.distance({**cured, name: value}) if value is not None else before
+            if value is not None and after < before / 20:
+                truths[maker] = entry
+                sooner = front(graph, matched, tolerance, {name})  # what it was made from is no longer excused by it
+                sooner.suspects = [p for p in sooner.suspects[: sooner.fronts] if p < maker]
+                further = _confirm(graph, sooner, entries, test, cured, before, fetch, (), truths)
+                return (further[0], further[1], further[2]) if further[0] is not None and further[1] is not None else (maker, value, after)
+    return None
+
+
+def _given_to(graph: Graph, place: int, matched: Mapping[str, Matched], feeds: Mapping[str, Array]) -> list[Sketch]:
+    read = list(captured(graph.nodes[place]))
+    return [matched[name].sketch for name in read if name in matched] + [sketch(feeds[name]) for name in read if name in feeds]
 
 
 def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mapping[str, Array], cured: Mapping[str, Array], entries: Sequence[Entry],
               tolerance: float, fetch: Any) -> Array | None:
     """Where several faults stand one behind the other: the true value that mends what follows at once, if not the outputs."""
     until = time.perf_counter() + _PATIENCE_S
-    for entry in _counterparts(graph, place, found, entries)[:8]:
-        value: Array | None = fetch(entry.place)
-        if value is None or time.perf_counter() > until:
+    for entry in counterparts(graph, place, found, entries)[:8]:
+        value: Array | None = fetch(entry.place) if time.perf_counter() < until else None
+        if value is None:
             continue
         try:
             seen, _ = observe(session, feeds, {**cured, found.values[place]: value})
@@ -121,34 +165,23 @@ def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mappi
     return None
 
 
-def _counterparts(graph: Graph, place: int, found: Front, entries: Sequence[Entry]) -> list[Entry]:
-    """The module's values which this node should have made: those of its shape but for dims of one, nearest first."""
-    value = found.sketches.get(place)
-    if value is None:
-        return []
-    shape = [n for n in value.shape if n != 1]
-    alike = [e for e in entries if [n for n in e.sketch.shape if n != 1] == shape and e.sketch.exact == value.exact]
-    return sorted(alike, key=lambda e: (e.sketch.shape != value.shape, distance(value, e.sketch)))
+def _entries(scene: Scene) -> tuple[list[Entry], Fetch]:
+    """The reference's own values; for causes and remedies the scene remembers those of a module."""
+    if scene.oracle.tree is None:
+        from onnxproof.locate import _twin
+
+        return _twin.followed(scene)
+    from onnxproof.locate import _trace
+
+    truth = scene.oracle.wide()  # type: ignore[attr-defined]
+    scene.entries, scene.fetch = _trace.followed(truth, scene.case.inputs)
+    scene.wide = truth.session
+    return scene.entries, scene.fetch
 
 
-def _entries(scene: Any) -> tuple[Any, list[Entry], Any]:
-    """The module in float64, its values, and a way to have one of them again."""
-    subject_session = TruthSession(scene.oracle.session.module, scene.oracle.session._args, scene.oracle.session._kwargs).session
-    entries = trace(subject_session, scene.case.inputs)
-    kept: dict[int, Array] = {}
-
-    def fetch(place: int) -> Array | None:
-        if place not in kept:
-            near = {place, *entries[place].inputs} if place < len(entries) else {place}
-            kept.update(values(subject_session, scene.case.inputs, near))
-        return kept.get(place)
-
-    return subject_session, entries, fetch
-
-
-def _name(graph: Graph, place: int, entry: Entry | None, ratio: float, why: str) -> Suspect:
-    """A suspect with its module and line: the exporter's word first, then that of the module's own operation."""
-    module, source = source_of(graph.nodes[place])
+def _named(name: str, node: onnx.NodeProto, entry: Entry | None, ratio: float, why: str) -> Suspect:
+    """A suspect with its module and line: the exporter's word first, then that of the reference's own operation."""
+    module, source = source_of(node)
     if entry is not None:
         module, source = module or entry.module or None, source or entry.source
-    return Suspect(node=graph.name(place), op_type=graph.nodes[place].op_type, ratio=ratio, why=why, module=module, source=source)
+    return Suspect(node=name, op_type=node.op_type, ratio=ratio, why=why, module=module, source=source)

@@ -2,37 +2,48 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx
 
 from onnxproof.onnxfile import OnnxFile
-from onnxproof.types import Source
+from onnxproof.types import Source, Suspect
 
 _SHAPE_ONLY = frozenset({"Shape", "Size", "ConstantOfShape"})
 
 
 @dataclass(slots=True)
 class Graph:
-    """The main graph: nodes in order, with names for those that have none."""
+    """The main graph, or one inside it: nodes in order, with names for those that have none."""
 
-    file: OnnxFile
+    inputs: frozenset[str]
+    outputs: frozenset[str]
     nodes: list[onnx.NodeProto] = field(default_factory=list)
     makers: dict[str, int] = field(default_factory=dict)
+    readers: dict[str, list[int]] = field(default_factory=dict)
     static: set[str] = field(default_factory=set)
     """Values that depend on weights and shapes alone."""
 
     @classmethod
     def of(cls, file: OnnxFile) -> "Graph":
+        """The main graph of a file."""
+        return cls.of_nodes(file.model.graph.node, static=(t.name for t in file.model.graph.initializer), inputs=(port.name for port in file.inputs),
+                            outputs=(port.name for port in file.outputs))
+
+    @classmethod
+    def of_nodes(cls, nodes: Iterable[onnx.NodeProto], *, static: Iterable[str], inputs: Iterable[str], outputs: Iterable[str]) -> "Graph":
         """Read the nodes and find what depends on the inputs."""
-        graph = cls(file=file)
-        graph.static = {t.name for t in file.model.graph.initializer} | {""}
-        for place, node in enumerate(file.model.graph.node):
+        graph = cls(inputs=frozenset(inputs), outputs=frozenset(outputs))
+        graph.static = {*static, ""}
+        for place, node in enumerate(nodes):
             graph.nodes.append(node)
             graph.makers.update(dict.fromkeys(node.output, place))
-            if node.op_type in _SHAPE_ONLY or all(name in graph.static for name in captured(node)):
+            read = dict.fromkeys(captured(node))
+            for name in read:
+                graph.readers.setdefault(name, []).append(place)
+            if node.op_type in _SHAPE_ONLY or all(name in graph.static for name in read):
                 graph.static.update(node.output)
         return graph
 
@@ -43,7 +54,7 @@ class Graph:
 
     def consumers(self, value: str) -> list[int]:
         """The places of the nodes that read a value."""
-        return [place for place, node in enumerate(self.nodes) if value in captured(node)]
+        return self.readers.get(value, [])
 
 
 def captured(node: onnx.NodeProto) -> Iterator[str]:
@@ -55,6 +66,12 @@ def captured(node: onnx.NodeProto) -> Iterator[str]:
             for child in graph.node:
                 yield from (name for name in captured(child) if name not in inner)
             yield from (o.name for o in graph.output if o.name not in inner)
+
+
+def suspect(graph: Graph, place: int, ratio: float, why: str = "") -> Suspect:
+    """A node with what its metadata says of it."""
+    module, source = source_of(graph.nodes[place])
+    return Suspect(node=graph.name(place), op_type=graph.nodes[place].op_type, ratio=ratio, why=why, module=module, source=source)
 
 
 def source_of(node: onnx.NodeProto) -> tuple[str | None, Source | None]:

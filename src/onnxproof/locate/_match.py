@@ -7,7 +7,7 @@ put the true value in place of the suspect's output, and see whether the model's
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,15 @@ import onnx
 
 from onnxproof.errors import BackendError, ModelError
 from onnxproof.locate._graph import Graph, captured
-from onnxproof.locate._sketch import Sketch, distance, sketch
+from onnxproof.locate._sketch import Pool, Shelf, Sketch, distance, sketch
 
 if TYPE_CHECKING:
-    from onnxproof.locate._trace import Entry
+    from onnxproof.locate._entry import Entry
 
 Array = np.ndarray[Any, Any]
 _TOLERANCE = 3e-7
-_NEAR = 0.5
+_PIECE = 1 << 20
+_SAME = 1e-6
 _SIZES = frozenset({"Shape", "Size"})
 """They read no value: what follows from them excuses nothing."""
 _PARTS = frozenset({"Slice", "Split", "Gather", "GatherND"})
@@ -49,6 +50,8 @@ class Front:
     sketches: dict[int, Sketch] = field(default_factory=dict)
     values: dict[int, str] = field(default_factory=dict)
     """For each suspect the value of it that is wrong."""
+    right: dict[str, Sketch] = field(default_factory=dict)
+    """Values that were found among the module's."""
     fronts: int = 0
     """How many of the suspects have only right inputs; they come first."""
     compared: int = 0
@@ -57,15 +60,18 @@ class Front:
 
 def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Array] | None = None, *, sketching: bool = True) -> tuple[dict[str, Sketch], list[Array]]:
     """Sketches of every value while the graph is evaluated, and its outputs; `replace` puts values in the place of others."""
+    if hasattr(session, "observed"):
+        return session.observed(feeds, replace or {}, sketching=sketching)  # type: ignore[no-any-return]
     seen: dict[str, Sketch] = {}
+    shelf = Shelf()
 
     def look(node: onnx.NodeProto, found: Any) -> Any:
         values = list(found)
         for place, name in enumerate(node.output[: len(values)]):
             if replace and name in replace:
-                values[place] = _in_place_of(np.asarray(values[place]), replace[name])
+                values[place] = in_place_of(np.asarray(values[place]), replace[name])
             if sketching and isinstance(values[place], np.ndarray | np.generic):
-                seen[name] = sketch(np.asarray(values[place]))
+                seen[name] = sketch(np.asarray(values[place]), shelf)
         return tuple(values)
 
     session.observe(look)
@@ -76,52 +82,62 @@ def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Arra
     return seen, outputs
 
 
-def _in_place_of(old: Array, new: Array) -> Array:
+def in_place_of(old: Array, new: Array) -> Array:
     """A value for another's place, in its shape; its dtype stays, since a narrower one may be the fault."""
     return new.reshape(old.shape) if old.size == new.size else old
 
 
 def match(values: Mapping[str, Sketch], entries: "Sequence[Entry]", tolerance: float = _TOLERANCE) -> dict[str, Matched]:
     """For every value the nearest of the module's: in the same order where it can be, in any order otherwise."""
-    pool: dict[int, list[Entry]] = defaultdict(list)
+    by_count: dict[int, list[Entry]] = defaultdict(list)
     for entry in entries:
-        pool[entry.sketch.count].append(entry)
-    return {name: _nearest(value, pool.get(value.count, ()), tolerance) for name, value in values.items()}
+        by_count[entry.sketch.count].append(entry)
+    pools = {count: Pool([e.sketch for e in alike]) for count, alike in by_count.items()}
+    return {name: _nearest(value, by_count[value.count], pools[value.count], tolerance) if value.count in pools else Matched(value, None, float("inf"))
+            for name, value in values.items()}
 
 
-def _nearest(value: Sketch, options: "Iterable[Entry]", tolerance: float) -> Matched:
-    """In order if possible. The same shape in another order is wrong; another shape in another order is a transposed copy."""
-    best = Matched(value, None, float("inf"))
-    turned: Entry | None = None
-    moved: Matched | None = None
-    shaped = False
-    for entry in options:
-        gap = distance(value, entry.sketch)
-        shaped |= gap <= tolerance and value.shape == entry.sketch.shape
-        if gap < best.gap or (gap <= tolerance and best.entry is not None and best.entry.outer is not None and entry.outer is None):
-            best = Matched(value, entry, min(gap, best.gap))
-        if gap > tolerance and not value.exact and distance(value, entry.sketch, any_order=True) <= tolerance:
-            if value.shape == entry.sketch.shape:
-                moved = Matched(value, entry, gap)
-            else:
-                turned = entry
-    if best.gap <= tolerance and (moved is None or shaped):
-        return best
-    if moved is not None:
-        return moved
-    return Matched(value, turned, 0.0, same_layout=False) if turned is not None else best
+def _nearest(value: Sketch, options: "Sequence[Entry]", pool: Pool, tolerance: float) -> Matched:
+    """In order if possible, a whole operation's value before that of a step in one.
+
+    The module's values in the same shape and another order are a fault, even where the order is that of an earlier
+    shape: a reshape that was to read a transposed value has it so.
+    """
+    gaps = pool.distances(value)
+    hits, best = np.flatnonzero(gaps <= tolerance).tolist(), int(np.argmin(gaps))
+    shaped = value.exact or any(options[place].sketch.shape == value.shape for place in hits)
+    moved = None if shaped else _rearranged(value, options, pool, gaps, tolerance, moved=True)
+    if hits and moved is None:
+        whole = [place for place in hits if options[place].outer is None]
+        return Matched(value, options[min(whole, key=lambda place: gaps[place], default=best)], float(gaps[best]))
+    turned = None if value.exact or moved is not None else _rearranged(value, options, pool, gaps, tolerance, moved=False)
+    return moved or turned or Matched(value, options[best], float(gaps[best]))
 
 
-def front(graph: Graph, matched: Mapping[str, Matched], tolerance: float) -> Front:
-    """The nodes with a value that is not right and inputs that are."""
+def _rearranged(value: Sketch, options: "Sequence[Entry]", pool: Pool, gaps: Array, tolerance: float, *, moved: bool) -> Matched | None:
+    """The same values in another order: in the same shape they were moved, which is wrong; in another shape it is a transposed copy.
+
+    Sorting is dear, and two tensors of the same values have the same rms: only those are sorted.
+    """
+    alike = np.abs(pool.rms - value.rms) <= 4 * tolerance * np.maximum(pool.rms, value.rms)
+    for place in reversed(np.flatnonzero(alike & (gaps > tolerance)).tolist()):
+        entry = options[place]
+        if (value.shape == entry.sketch.shape) == moved and distance(value, entry.sketch, any_order=True) <= tolerance:
+            return Matched(value, entry, float(gaps[place])) if moved else Matched(value, entry, 0.0, same_layout=False)
+    return None
+
+
+def front(graph: Graph, matched: Mapping[str, Matched], tolerance: float, wrong: Collection[str] = ()) -> Front:
+    """The nodes with a value that is not right and inputs that are; `wrong` are values that only look right."""
     result = Front()
-    right = _right(graph, matched, tolerance)
+    right = _right(graph, matched, tolerance, wrong)
+    result.right = {name: matched[name].sketch for name in right if name in matched and matched[name].sketch.telling}
     region: list[int] = []
     for place, node in enumerate(graph.nodes):
         outputs = [name for name in node.output if name and name not in graph.static]
         if not outputs:
             continue
-        known = [name for name in outputs if name in matched and (graph.consumers(name) or _is_output(graph, name))]
+        known = [name for name in outputs if name in matched and (graph.consumers(name) or name in graph.outputs)]
         if not known and any(name in matched for name in outputs):
             continue  # nobody reads what it makes
         if not known:
@@ -163,19 +179,15 @@ def _unfinished(graph: Graph, matched: Mapping[str, Matched], region: Sequence[i
     return found
 
 
-def _is_output(graph: Graph, name: str) -> bool:
-    return any(port.name == name for port in graph.file.outputs)
-
-
-def _right(graph: Graph, matched: Mapping[str, Matched], tolerance: float) -> set[str]:
+def _right(graph: Graph, matched: Mapping[str, Matched], tolerance: float, wrong: Collection[str]) -> set[str]:
     """Values found among the module's, and what they were made from: a right result does not come from wrong parts."""
-    right = {name for name, m in matched.items() if m.gap <= (0.0 if m.sketch.exact else tolerance)} | {port.name for port in graph.file.inputs}
+    right = {name for name, m in matched.items() if m.gap <= (0.0 if m.sketch.exact else tolerance) and name not in wrong} | graph.inputs
     excused: set[str] = set()
     waiting = [name for name in right if name in matched and matched[name].sketch.telling and matched[name].same_layout]
     while waiting:
         place = graph.makers.get(waiting.pop())
         for name in captured(graph.nodes[place]) if place is not None and graph.nodes[place].op_type not in _SIZES else ():
-            if name not in excused and name not in right and not _in_part(graph, place, name, right | excused):
+            if name not in excused and name not in right and name not in wrong and not _in_part(graph, place, name, right | excused):
                 excused.add(name)
                 waiting.append(name)
     return right | excused
@@ -183,8 +195,21 @@ def _right(graph: Graph, matched: Mapping[str, Matched], tolerance: float) -> se
 
 def _in_part(graph: Graph, place: int, name: str, right: set[str]) -> bool:
     """True where a node takes a part of the value, and another part of it is not right: then neither is the whole."""
-    parts = [n for n in graph.consumers(name) if graph.nodes[n].op_type in _PARTS]
-    return graph.nodes[place].op_type in _PARTS and any(not set(graph.nodes[n].output) & right for n in parts)
+    if graph.nodes[place].op_type not in _PARTS:
+        return False
+    return any(graph.nodes[n].op_type in _PARTS and not set(graph.nodes[n].output) & right for n in graph.consumers(name))
+
+
+def counterparts(graph: Graph, place: int, found: Front, entries: "Sequence[Entry]") -> "list[Entry]":
+    """The module's values which this node should have made: those of its shape but for dims of one, made of what the node is given first, then the nearest."""
+    value = found.sketches.get(place)
+    if value is None:
+        return []
+    given = [found.right[name] for name in captured(graph.nodes[place]) if name in found.right]
+    known = {e.place for e in entries if any(e.sketch.count == g.count and distance(g, e.sketch) <= _SAME for g in given)}
+    shape = [n for n in value.shape if n != 1]
+    alike = [e for e in entries if [n for n in e.sketch.shape if n != 1] == shape and e.sketch.exact == value.exact]
+    return sorted(alike, key=lambda e: (e.sketch.shape != value.shape, known.isdisjoint(e.inputs), distance(value, e.sketch)))
 
 
 class Counterfactual:
@@ -207,13 +232,17 @@ class Counterfactual:
 
 
 def relative(found: Array | None, truth: Array) -> float:
-    """rms of the difference over the rms of the truth; infinite for another shape."""
+    """rms of the difference over the rms of the truth; infinite for another shape. In pieces: neither is copied whole."""
     if found is None or found.shape != truth.shape:
         return float("inf")
-    f, t = found.astype(np.float64), truth.astype(np.float64)
-    odd = ~(np.isfinite(f) & np.isfinite(t))
-    differ = float((odd & ~((f == t) | (np.isnan(f) & np.isnan(t)))).mean()) if f.size else 0.0
-    f, t = np.where(odd, 0, f), np.where(odd, 0, t)
-    scale = float(np.sqrt(np.mean(t**2))) if t.size else 0.0
-    gap = float(np.sqrt(np.mean((f - t) ** 2))) if f.size else 0.0
-    return float((gap / scale if scale else gap) + differ**0.5)
+    flat, true = found.reshape(-1), truth.reshape(-1)
+    differ, power, scale = 0, 0.0, 0.0
+    for start in range(0, flat.size, _PIECE):
+        f, t = (side[start : start + _PIECE].astype(np.float64) for side in (flat, true))
+        odd = ~(np.isfinite(f) & np.isfinite(t))
+        if odd.any():
+            differ += int((odd & ~((f == t) | (np.isnan(f) & np.isnan(t)))).sum())
+            f[odd] = t[odd] = 0.0
+        f -= t
+        power, scale = power + float(np.dot(f, f)), scale + float(np.dot(t, t))
+    return float((power / scale if scale else power / max(flat.size, 1)) ** 0.5 + (differ / max(flat.size, 1)) ** 0.5)

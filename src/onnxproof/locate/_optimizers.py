@@ -59,15 +59,15 @@ def _gap(scene: Any, disabled: Any) -> float:
 
 
 def _taken(scene: Any, name: str, graph: Graph) -> list[int]:
-    """Nodes of the file that are there without the optimizer and gone with it; quantizers first, then by order."""
+    """Nodes of the file that are there without the optimizer and gone with it, or read other values; failing that, quantizers."""
     kept = {flag: _optimised(scene.path, [name] if flag else []) for flag in (True, False)}
-    gone = kept[True] - kept[False]
+    gone = {key for key, read in kept[True].items() if key not in kept[False]} or {key for key, read in kept[True].items() if kept[False][key] != read}
     places = [p for p, node in enumerate(graph.nodes) if any(o in gone for o in node.output) or node.name in gone]
     return places or [p for p, node in enumerate(graph.nodes) if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
 
 
-def _optimised(path: Path, disabled: list[str]) -> set[str]:
-    """Node names and value names of the graph as the runtime keeps it."""
+def _optimised(path: Path, disabled: list[str]) -> dict[str, tuple[str, ...]]:
+    """Nodes and values of the graph as the runtime keeps it, by name, each with what it is made from."""
     with tempfile.TemporaryDirectory() as folder:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
@@ -76,7 +76,7 @@ def _optimised(path: Path, disabled: list[str]) -> set[str]:
         try:
             onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled or None)
         except Exception:  # a graph that can't be written tells nothing, and the location says so by naming no node
-            return set()
+            return {}
         model = onnx.load(options.optimized_model_filepath, load_external_data=False)
-    return {node.name for node in model.graph.node if node.name} | {o for node in model.graph.node for o in node.output}
+    return {key: tuple(node.input) for node in model.graph.node for key in (node.name, *node.output) if key}
 

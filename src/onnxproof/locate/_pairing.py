@@ -22,16 +22,13 @@ class Exchanged:
     """input or output"""
 
 
-def find(scene: Any, gap: Callable[[Signature], float]) -> Exchanged | None:
+def find(given: Signature, right: Callable[[Signature], bool]) -> Exchanged | None:
     """Try every exchange of inputs, then of outputs, that keeps shapes and dtypes."""
-    before = gap(scene.signature)
-    limit = max(20 * scene.noise, 1e-6)
-    if before <= limit:
-        return None
-    for kind, ports in (("input", scene.signature.inputs), ("output", scene.signature.outputs)):
+    sides: tuple[tuple[str, tuple[Any, ...]], ...] = (("input", given.inputs), ("output", given.outputs))
+    for kind, ports in sides:
         for trial in itertools.islice(_exchanges(ports), _MOST):
-            signature = replace(scene.signature, **{f"{kind}s": trial})
-            if gap(signature) <= limit:
+            signature = replace(given, **{f"{kind}s": trial})
+            if right(signature):
                 moved = [(a.name, b.onnx_name or "") for a, b in zip(ports, trial, strict=True) if a.onnx_name != b.onnx_name]
                 return Exchanged(what=f"the {kind}s are exchanged: " + ", ".join(f"`{name}` belongs to the file's `{onnx}`" for name, onnx in moved),
                                  names=tuple(onnx for _, onnx in moved), signature=signature, kind=kind)

@@ -18,7 +18,7 @@ from onnxproof.quantizing.surgery import Pair, without_rounding
 from onnxproof.types import Location, Policy, Stage, Suspect
 
 if TYPE_CHECKING:
-    from onnxproof.locate import Scene
+    from onnxproof.locate._scene import Scene
 
 _ASKED = 12
 _MOST = 4
@@ -31,7 +31,7 @@ def locate(scene: "Scene", by_truth: Callable[["Scene"], Location | None]) -> Lo
     if scene.gap.noise_ratio > Policy().runtime_limit:
         said = _simulated(scene)
         if said is not None:
-            return by_truth(replace(scene, truth=said, reference=said, gap=None))
+            return by_truth(replace(scene, truth=said, dtypes=[answer.dtype for answer in said], gap=None))
     return _costly(scene)
 
 

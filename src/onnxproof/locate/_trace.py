@@ -1,10 +1,11 @@
 """What really happens in the module: every aten operation in float64, with its line of Python and its module."""
 
+import functools
 import sys
+import traceback
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,29 +14,20 @@ import torch
 from onnxproof.backends._mode import Mode, named_arguments
 from onnxproof.backends._rounding import Promote
 from onnxproof.backends.torch import TorchSession, from_numpy, to_numpy
-from onnxproof.locate._sketch import Sketch, sketch
+from onnxproof.backends.torch64 import TruthSession
+from onnxproof.locate._entry import Entry, Fetch, remembering
+from onnxproof.locate._room import give_back
+from onnxproof.locate._sketch import Shelf, Sketch, sketch
 from onnxproof.types import Source
 
 Array = np.ndarray[Any, Any]
 _BLANK = sketch(np.zeros(0))
+_LARGE = 64 << 20
+"""Operations on more bytes are not taken apart: their steps would need several times the memory of the model."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Entry:
-    """One result of one operation."""
-
-    place: int
-    op: str
-    sketch: Sketch
-    dtype: str
-    inputs: tuple[int, ...]
-    module: str
-    source: Source | None
-    arguments: dict[str, Any] = field(default_factory=dict)
-    outer: int | None = None
-    """Where it stems from taking an operation apart: the entry of that whole operation."""
-    call: int = -1
-    """Which call of the forward pass made it, counted from 0: the same in every pass that takes the same way."""
+class _Enough(BaseException):
+    """Every value that was asked for is there: the rest of the forward pass need not be run."""
 
 
 class Recorder(Mode):
@@ -51,21 +43,30 @@ class Recorder(Mode):
         self._names, self._stack = names, [""]
         self._depth = 0
         self._calls = -1
-        self._parts = _decompositions()
+        self._shelf = Shelf()
+
+    def begin(self, inputs: Mapping[str, Array]) -> dict[str, torch.Tensor]:
+        """The inputs in float64, each with its entry."""
+        tensors = _widened(inputs)
+        for name, tensor in tensors.items():
+            self.entries.append(Entry(place=len(self.entries), op=f"input {name}", sketch=self._sketch(tensor), dtype=str(inputs[name].dtype), inputs=(),
+                                      module="", source=None))
+            tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
+        return tensors
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run, record, and record the steps inside."""
         kwargs = kwargs or {}
         begin = len(self.entries)
         self._calls += self._depth == 0
-        if self._depth == 0 and func in self._parts and not func._schema.is_mutable:
-            self._take_apart(func, args, kwargs)
+        if self._depth == 0 and (parts := _parts(func)) is not None and all(t.nbytes <= _LARGE for t in _tensors((args, kwargs))):
+            self._take_apart(parts, args, kwargs)
         end = len(self.entries)
         inputs = tuple(e for a in _tensors((args, kwargs)) if (e := self._entry(a)) is not None)
         result = func(*args, **kwargs)
         if func._schema.is_mutable:
             self._note_write(func, args)
-        for tensor in _tensors(result):
+        for tensor in _tensors(result) if inputs or not _is_view(func) else ():  # a view of a weight is no step of the computation
             self._record(func, tensor, inputs, named_arguments(func, args, kwargs))
         for entry in self.entries[begin:end]:
             entry.outer = entry.outer if entry.outer is not None else end
@@ -82,23 +83,28 @@ class Recorder(Mode):
         write = self._written.get(tensor.untyped_storage().data_ptr()) if known is not None and self._written else None
         if write is None or known is None or known >= write[0]:
             return known
-        self.entries.append(Entry(place=len(self.entries), op=write[1], sketch=sketch(to_numpy(tensor)) if self._sketching else _BLANK, dtype=str(tensor.dtype).removeprefix("torch."),
+        self.entries.append(Entry(place=len(self.entries), op=write[1], sketch=self._sketch(tensor), dtype=str(tensor.dtype).removeprefix("torch."),
                                   inputs=(known,), module=self._stack[-1], source=write[2], call=write[3]))
         self._keep(tensor)
         tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
         return len(self.entries) - 1
 
+    def _sketch(self, tensor: torch.Tensor) -> Sketch:
+        return sketch(to_numpy(tensor), self._shelf) if self._sketching else _BLANK
+
     def _keep(self, tensor: torch.Tensor) -> None:
         """Keep the value of the entry just made, if it was asked for."""
         if len(self.entries) - 1 in self._wanted:
             self.kept[len(self.entries) - 1] = np.array(to_numpy(tensor))
+            if len(self.kept) == len(self._wanted):
+                raise _Enough
 
-    def _take_apart(self, func: Any, args: Any, kwargs: Any) -> None:
+    def _take_apart(self, parts: Any, args: Any, kwargs: Any) -> None:
         self._depth += 1
         try:
             with self, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self._parts[func](*args, **kwargs)
+                parts(*args, **kwargs)
         except Exception:  # noqa: S110 - a decomposition that does not fit only leaves fewer inner values to match
             pass
         finally:
@@ -107,7 +113,7 @@ class Recorder(Mode):
     def _record(self, func: Any, tensor: torch.Tensor, inputs: tuple[int, ...], arguments: dict[str, Any]) -> None:
         plain = {n: v for n, v in arguments.items() if isinstance(v, bool | int | float | str | list | tuple | type(None)) and not list(_tensors(v))}
         try:
-            made = sketch(to_numpy(tensor)) if self._sketching else _BLANK
+            made = self._sketch(tensor)
         except (RuntimeError, TypeError):
             return
         self.entries.append(Entry(place=len(self.entries), op=func._schema.name.split("::")[-1], sketch=made, dtype=str(tensor.dtype).removeprefix("torch."),
@@ -132,14 +138,20 @@ class Recorder(Mode):
                 hook.remove()
 
 
-def trace(session: TorchSession, inputs: Mapping[str, Array]) -> list[Entry]:
+def followed(truth: TruthSession, inputs: Mapping[str, Array]) -> tuple[list[Entry], Fetch]:
+    """The module's values on these inputs, and a way to have one of them again."""
+    entries = trace(truth, inputs)
+    return entries, remembering(entries, lambda place: values(truth, inputs, {place}).get(place))
+
+
+def trace(truth: TruthSession, inputs: Mapping[str, Array]) -> list[Entry]:
     """All entries of one forward pass in float64, the inputs' own first."""
-    return _traced(session, inputs, ()).entries
+    return _traced(truth, inputs, ()).entries
 
 
-def values(session: TorchSession, inputs: Mapping[str, Array], places: Collection[int]) -> dict[int, Array]:
+def values(truth: TruthSession, inputs: Mapping[str, Array], places: Collection[int]) -> dict[int, Array]:
     """The values of these entries, had by running again: a forward pass is deterministic, and sketches are all that is kept."""
-    return _traced(session, inputs, places).kept
+    return _traced(truth, inputs, places).kept
 
 
 def run_under(session: TorchSession, inputs: Mapping[str, Array], mode: Mode) -> list[Array]:
@@ -152,25 +164,56 @@ def run_under(session: TorchSession, inputs: Mapping[str, Array], mode: Mode) ->
     return [to_numpy(tensor) for _, tensor in outputs]
 
 
+@contextmanager
+def _widening(truth: TruthSession) -> Iterator[None]:
+    """Every operation in float64; where the module is known to ask for no narrower type, watching it would only cost."""
+    if not truth.plain:
+        with Promote():
+            yield
+        return
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
 def _widened(inputs: Mapping[str, Array]) -> dict[str, torch.Tensor]:
     tensors = {name: from_numpy(array) for name, array in inputs.items()}
     return {n: t.double() if t.is_floating_point() else t for n, t in tensors.items()}
 
 
-def _traced(session: TorchSession, inputs: Mapping[str, Array], wanted: Collection[int]) -> Recorder:
+def _traced(truth: TruthSession, inputs: Mapping[str, Array], wanted: Collection[int]) -> Recorder:
+    session = truth.session
     recorder = Recorder({id(m): name for name, m in session.module.named_modules()} if hasattr(session.module, "named_modules") else {}, wanted)
-    tensors = _widened(inputs)
-    for name, tensor in tensors.items():
-        recorder.entries.append(Entry(place=len(recorder.entries), op=f"input {name}", sketch=sketch(to_numpy(tensor)), dtype=str(inputs[name].dtype),
-                                      inputs=(), module="", source=None))
-        tensor._onnxproof_entry = len(recorder.entries) - 1  # type: ignore[attr-defined]
+    tensors = recorder.begin(inputs)
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    with sdpa_kernel(SDPBackend.MATH), recorder.modules(), Promote(), recorder:
-        session.call(tensors)
+    try:
+        with sdpa_kernel(SDPBackend.MATH), recorder.modules(), _widening(truth), recorder:
+            session.call(tensors)
+    except _Enough as enough:
+        traceback.clear_frames(enough.__traceback__)  # they hold the tensors on the way
+    finally:
+        tensors.clear()
+        give_back()
     return recorder
 
 
+@functools.cache
+def _parts(func: Any) -> Any:
+    """The function that does in several steps what `func` does in one; None where there is none, or where nothing new is computed."""
+    return None if func._schema.is_mutable or _is_view(func) else _decompositions().get(func)
+
+
+@functools.cache
+def _is_view(func: Any) -> bool:
+    """True for an operation that only looks at its input's memory in another way."""
+    return not func._schema.is_mutable and any(result.alias_info is not None for result in func._schema.returns)
+
+
+@functools.cache
 def _decompositions() -> dict[Any, Any]:
     from torch._decomp import core_aten_decompositions
 
@@ -201,3 +244,6 @@ def _user_line() -> Source | None:
             return Source(file=file, line=frame.f_lineno, text=linecache.getline(file, frame.f_lineno).strip())
         frame = frame.f_back
     return None
+
+
+__all__ = ["Entry", "Recorder", "followed", "run_under", "trace", "values"]

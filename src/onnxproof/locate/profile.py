@@ -11,6 +11,7 @@ from onnxproof.locate._graph import Graph, source_of
 from onnxproof.types import NodeGap, Profile
 
 MODULE = "the file's values in float64 against the module's own"
+GRAPH = "the file's values in float64 against the reference file's own"
 RUNTIME = "the runtime's values against the file evaluated in float64"
 _TINY = 1e-12
 
@@ -39,10 +40,10 @@ def of_values(graph: Graph, gaps: Mapping[str, float], noise: float) -> tuple[No
 
 def measure(scene: Any) -> Profile | None:
     """The profile of a file on one case, for a file that need not be wrong; None where its inner values can't be read."""
-    from onnxproof.locate import _ideal, inner_gaps
+    from onnxproof.locate._stages import ideal, inner_gaps
 
-    session, _ = _ideal(scene)
-    inner = inner_gaps(scene, session) if session is not None else None
+    told = ideal(scene)
+    inner = inner_gaps(scene, told) if told is not None else None
     if inner is None:
         return None
     return Profile(case=scene.case.name, against=RUNTIME, nodes=of_values(Graph.of(scene.file), inner[0], scene.noise))

@@ -35,6 +35,11 @@ class GraphOracle:
         self.kind = NoiseKind.GRAPH
         self.tree: Any = None
 
+    @property
+    def path(self) -> Path:
+        """The file, for whoever locates."""
+        return self._path
+
     def example(self) -> dict[str, Array]:
         """The given inputs, or inputs that fit the file."""
         return {name: array.copy() for name, array in self._example.items()}

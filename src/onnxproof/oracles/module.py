@@ -35,6 +35,12 @@ class ModuleOracle:
         """The module in its own precision, for whoever locates and explains."""
         return self._session
 
+    def wide(self) -> TruthSession:
+        """The module in float64, made once: for the truth, and for whoever locates and explains."""
+        if self._truth is None:
+            self._truth = TruthSession(self._subject.module, self._subject.args, self._subject.kwargs)
+        return self._truth
+
     def example(self) -> dict[str, Array]:
         """The example inputs as arrays that the module may not spoil."""
         return {name: np.array(to_numpy(tensor)) for name, tensor in self._session.example.items()}
@@ -57,12 +63,11 @@ class ModuleOracle:
         if self.kind is NoiseKind.PERTURBED:
             return None
         try:
-            if self._truth is None:
-                self._truth = TruthSession(self._subject.module, self._subject.args, self._subject.kwargs)
+            wide = self.wide()
             with self._clock.forward("torch64"), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                answer = _known(self._truth.run(inputs))
-            self.kind, self._worked = self._truth.kind, True
+                answer = _known(wide.run(inputs))
+            self.kind, self._worked = wide.kind, True
             return answer
         except Exception:  # the user's own code in another precision may raise anything; then re-runs serve
             if not self._worked:  # a failure after successes is this case's own: it is estimated by re-runs

@@ -1,0 +1,49 @@
+"""A value that the reference made on the way to its answer, whether the reference is a module or a graph."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxproof.locate._sketch import Sketch
+from onnxproof.types import Source
+
+Array = np.ndarray[Any, Any]
+Fetch = Callable[[int], Array | None]
+"""The value of the entry at a place."""
+_KEPT_BYTES = 64 << 20
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """One result of one operation."""
+
+    place: int
+    op: str
+    sketch: Sketch
+    dtype: str
+    inputs: tuple[int, ...]
+    module: str
+    source: Source | None
+    arguments: dict[str, Any] = field(default_factory=dict)
+    outer: int | None = None
+    """Where it stems from taking an operation apart: the entry of that whole operation."""
+    call: int = -1
+    """Which call of the forward pass made it, counted from 0: the same in every pass that takes the same way."""
+
+
+def remembering(entries: Sequence[Entry], again: Fetch) -> Fetch:
+    """A way to have values: what still lies on the shelf first, else by running `again`; a few are kept, large ones are not."""
+    kept: dict[int, Array | None] = {}
+
+    def fetch(place: int) -> Array | None:
+        if place < len(entries) and (held := entries[place].sketch.held) is not None:
+            return held
+        if place not in kept:
+            if sum(value.nbytes for value in kept.values() if value is not None) > _KEPT_BYTES:
+                kept.clear()
+            kept[place] = again(place)
+        return kept[place]
+
+    return fetch

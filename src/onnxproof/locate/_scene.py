@@ -1,0 +1,46 @@
+"""What locating and explaining work on."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxproof.onnxfile import OnnxFile
+from onnxproof.oracles import Oracle
+from onnxproof.types import Case, Gap, Profile, Signature
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Scene:
+    """Everything locating and explaining work on: one case that shows the fault, and both models."""
+
+    oracle: Oracle
+    path: Path
+    file: OnnxFile
+    signature: Signature
+    case: Case
+    backend: str
+    truth: list[Array]
+    dtypes: list[np.dtype[Any]]
+    """In which the reference answers."""
+    noise: float
+    """The relative error that rounding explains for this case."""
+    gap: Gap | None = None
+    """The gap that is to be explained."""
+    entries: list[Any] = field(default_factory=list)
+    """What the module computed on this case, once it was followed."""
+    counterparts: dict[str, Any] = field(default_factory=dict)
+    """For a named node the module's own operation that it should have been."""
+    matched: set[int] = field(default_factory=set)
+    """The module's values that were found in the file."""
+    fetch: Any = None
+    """A way to have the value of an entry."""
+    wide: Any = None
+    """The module in float64, as it was followed."""
+    exchanged: Any = None
+    """The right pairing, where the given one is wrong."""
+    profile: Profile | None = None
+    """The noise ratio along the graph, as far as it was seen on the way."""
