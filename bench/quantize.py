@@ -22,7 +22,7 @@ from onnxproof import exporter, onnxfile, subject
 from onnxproof.fidelity import decibels
 from onnxproof.quantizing import batches
 from onnxproof.quantizing.census import census, latencies
-from onnxproof.quantizing.evaluation import interval
+from onnxproof.quantizing.paired import interval
 from onnxproof.quantizing.floatgraph import prepare
 from onnxproof.quantizing.observe import Observer, observe
 
@@ -73,7 +73,7 @@ def compared(name: str, module: torch.nn.Module, data: models.Data, folder: Path
     for (tool, path), latency in zip(made.items(), times[1:], strict=True):
         found = outputs(path, data.test)
         mine = (found.argmax(1) == data.test_labels).astype(float)
-        low, high = interval(right - mine)
+        low, high = interval(right, mine)
         done, heavy = census(path).heavy
         rows.append({"net": name, "tool": tool, "top1": mine.mean(), "drop": (right - mine).mean(), "low": low, "high": high, "ms": latency * 1e3,
                      "db": decibels(float((wanted**2).sum()), float(((found - wanted) ** 2).sum())), "integer": f"{done}/{heavy}",

@@ -17,13 +17,17 @@ from onnxproof.quantizing import batches, dataquality, schemes
 from onnxproof.quantizing import ledger as ledgers
 from onnxproof.quantizing.bench import Bench, Score, answers, compare
 from onnxproof.quantizing.census import census, latencies
+from onnxproof.quantizing.coverage import coverage
+from onnxproof.quantizing.coverage import examine as examine_ranges
 from onnxproof.quantizing.evaluation import Evaluator
 from onnxproof.quantizing.floatgraph import prepare
 from onnxproof.quantizing.journal import Journal
 from onnxproof.quantizing.observe import Observer, Pass, observe
+from onnxproof.quantizing.paired import Outcome
 from onnxproof.quantizing.ranges import calibrator
 from onnxproof.quantizing.result import Quantized
-from onnxproof.quantizing.tune import RECIPES, Budget, Tuning, arrange, deadline, front, one, tune
+from onnxproof.quantizing.tune import RECIPES, arrange, front, tune
+from onnxproof.quantizing.tuning import Budget, Tuning, deadline, one
 from onnxproof.types import Finding, Policy
 
 _KEPT = 512
@@ -72,7 +76,7 @@ class _Job:
         with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
             source = self._float(Path(folder))
             plain, ports = prepare(source), onnxfile.read(source).inputs
-            evaluator = None if evaluate is None else Evaluator(evaluate, ports)
+            evaluator = None if evaluate is None else Evaluator(evaluate, ports, self.budget.confidence)
             kept, seen, reference, findings = self._data(plain, ports, calibration, evaluator)
             tuning = self._quantized(plain, kept, seen, reference, evaluator)
             return self._delivered(tuning, kept, seen, findings, backends, policy, seed, started)
@@ -156,21 +160,24 @@ class _Job:
         """Write a draft, prove it, and only then give it its name."""
         made, plain = tuning.bench.quantized, tuning.plain
         held = [kept[place] for place in range(len(kept)) if place % 4 == 3] or kept
+        ranges = coverage(made, held)
+        findings = [*findings, *(examine_ranges(ranges, held_out=len(kept) >= 4) if seen is not None else [])]
         draft = self.path.with_name(f"{self.path.stem}.part.onnx")
         try:
             onnx.save(made, draft)
             self._tell("proof")
-            proof = self._proof(draft, held, backends, policy, seed)
+            proof = replace(self._proof(draft, held, backends, policy, seed), ranges=ranges)
             entries = ledgers.ledger(self.subject, plain, draft, held, backends)
             draft.replace(self.path)
         finally:
             draft.unlink(missing_ok=True)
         sample = one(tuning.bench)
         times = latencies([plain, made], sample)
-        met = tuning.met() and (self.budget.max_latency is None or times[1] <= self.budget.max_latency)
+        outcome = tuning.outcome()
+        met = outcome is Outcome.SHOWN and (self.budget.max_latency is None or times[1] <= self.budget.max_latency)
         metric = tuning.metric or (tuning.evaluator.compare(plain, made) if tuning.evaluator is not None else None)
         journal = tuning.bench.journal
-        return Quantized(path=self.path, scheme=self.scheme, proof=proof, score=_score(plain, made, held), metric=metric, budget=self.budget, met=met,
+        return Quantized(path=self.path, scheme=self.scheme, proof=proof, score=_score(plain, made, held), metric=metric, budget=self.budget, met=met, outcome=outcome,
                          samples=seen.samples if seen is not None else 0, steps=tuple(tuning.steps),
                          front=tuple(front(tuning.points, sample, tuning.evaluator, plain)), ledger=tuple(entries), census=census(self.path),
                          findings=tuple(findings), float_size=plain.ByteSize(), size=made.ByteSize(), float_latency_s=times[0], latency_s=times[1],
