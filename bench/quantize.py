@@ -22,9 +22,9 @@ from onnxproof import exporter, onnxfile, subject
 from onnxproof.fidelity import decibels
 from onnxproof.quantizing import batches
 from onnxproof.quantizing.census import census, latencies
-from onnxproof.quantizing.paired import interval
 from onnxproof.quantizing.floatgraph import prepare
 from onnxproof.quantizing.observe import Observer, observe
+from onnxproof.quantizing.paired import interval
 
 TOOLS = ("ort default", "ort u8s8 per channel", "nncf")
 CALIBRATED_ON = 256

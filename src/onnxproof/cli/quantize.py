@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def command(
     subject: Annotated[str, typer.Argument(help="The float model: file.py:factory, package.module:factory, .pt2, TorchScript, .onnx, a Hugging Face folder.")],
     output: Annotated[str, typer.Option("--output", "-o", metavar="MODEL.onnx", help="Where the quantized file goes.")],
-    calibration: Annotated[str | None, typer.Option("--calibration", metavar="PATH", help="Inputs as they are served: .npz, .npy, .safetensors, or a folder of them.")] = None,
+    calibration: Annotated[str | None, typer.Option("--calibration", metavar="PATH", help="Inputs as they are served: .npz, .npy, .safetensors, or a folder of them or of images.")] = None,
+    preprocess: Annotated[str | None, typer.Option("--preprocess", metavar="FILE.py:FUNCTION", help="Makes the model's input of an image as Pillow opens it.")] = None,
     evaluate: Annotated[str | None, typer.Option(
         "--evaluate", metavar="FILE.py:FUNCTION|FILE.npz", help="The metric: a function of `predict` that gives one score a sample, or inputs with `labels`.")] = None,
     max_drop: Annotated[str | None, typer.Option("--max-drop", metavar="0.5%", help="The metric may fall by this much; the whole interval of its drop must lie within.")] = None,
@@ -57,7 +58,7 @@ def command(
         budget = Budget(max_drop=drop, max_latency=None if max_latency is None else max_latency / 1e3, min_sqnr=min_sqnr, seconds=seconds, confidence=confidence)
         result = quantize(subject, output, calibration=calibration, evaluate=evaluate, budget=budget, scheme=scheme, calibrator=calibrator, recipes=chosen,
                           exclude=tuple(exclude or ()), dynamic_shapes=shapes, data=data, backends=tuple(backend or ("ort",)),
-                          policy=option.policy(Policy(), strict=strict), cache=cache, target=target, seed=seed, progress=report)
+                          policy=option.policy(Policy(), strict=strict), cache=cache, target=target, preprocess=preprocess, seed=seed, progress=report)
     if html is not None:
         result.proof.to_html(html)
     _tell(result, json, quiet=quiet, verbose=verbose)
