@@ -85,8 +85,8 @@ bench-zoo: $(BENCH_READY)  ## many architectures, exported with open dims and ve
 bench-export: $(BENCH_READY)  ## what an export costs beyond torch.onnx.export itself
 	$(BIN)/python -m bench.export_overhead
 
-bench-quantize: $(BENCH_READY)  ## int8 models beside those of ONNX Runtime and NNCF, on networks trained on real data
+bench-quantize: $(BENCH_READY)  ## int8 models beside those of ONNX Runtime, NNCF, AIMET and onnxsim, on networks trained on real data
 	$(BIN)/python -m bench.quantize --markdown docs/quantize-bench.md
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) $(RUNTIMES) build dist demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(RUNTIMES) .quantizers build dist demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis
