@@ -124,9 +124,9 @@ def test_images_that_do_not_fit_are_told_and_never_resized(reader: Any, tmp_path
         quantized(module, tmp_path / "int8.onnx", tmp_path, example_inputs=example, dynamic_shapes=({0: "batch"},))
     assert "resizing is part of the preprocessing" in str(caught.value)
     (tmp_path / "wide.png").write_bytes(b"not an image")
-    with pytest.raises(InputError, match="`wide.png` can't be read as an image"):
+    with pytest.raises(InputError, match=r"`wide\.png` can't be read as an image"):
         quantized(module, tmp_path / "int8.onnx", tmp_path, example_inputs=example, dynamic_shapes=({0: "batch"},))
-    with pytest.raises(InputError, match="reaches from -.* its pixels were normalised, and nobody says how"):
+    with pytest.raises(InputError, match=r"reaches from -.* its pixels were normalised, and nobody says how"):
         quantized(module, tmp_path / "int8.onnx", tmp_path, example_inputs=(torch.randn(2, 1, 8, 8),), dynamic_shapes=({0: "batch"},))
     with pytest.raises(UsageError, match="images don't fit the input"):
         quantized(nn.Linear(4, 2), tmp_path / "int8.onnx", tmp_path, example_inputs=(torch.rand(2, 4),), dynamic_shapes=({0: "batch"},))
