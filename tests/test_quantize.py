@@ -69,6 +69,14 @@ def test_a_conv_net_is_quantized_and_proven(conv: Any, tmp_path: Path) -> None:
         bool(result)
 
 
+def test_the_answers_themselves_are_never_rounded(conv: Any, tmp_path: Path) -> None:
+    source, x = conv
+    result = quantized(source, tmp_path / "int8.onnx", x, recipes=())
+    made = onnx.load(result.path)
+    makers = {name: node.op_type for node in made.graph.node for name in node.output}
+    assert {makers[port.name] for port in made.graph.output} == {"Gemm"} and result.census.heavy == (4, 4)  # the integer kernel gives float
+
+
 def test_the_imbalanced_twin_is_as_good_and_equalization_did_it(tmp_path: Path) -> None:
     torch.manual_seed(0)
     x = data((3, 8, 8))

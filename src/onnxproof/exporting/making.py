@@ -1,5 +1,6 @@
 """The standard way to export; where torch fails, the ways that are known to help, each proven before it is taken."""
 
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +56,8 @@ def _trial(job: Job, made: Made) -> Verdict:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trial.onnx"
         if made.file is not None:
-            path.write_bytes(made.file.read_bytes())
+            shutil.copytree(made.file.parent, folder, dirs_exist_ok=True)  # with weights that lie beside it
+            path = Path(folder) / made.file.name
         else:
             made.save(path, {}, weight=translate.weight(job.found.module), external=None)
         return prove.verify(job.found, path, budget_s=_TRIAL_S, explain=False).verdict
