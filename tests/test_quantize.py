@@ -86,6 +86,14 @@ def test_the_imbalanced_twin_is_as_good_and_equalization_did_it(tmp_path: Path) 
     assert result.verdict is Verdict.FAITHFUL and result.kept_float == () and result.census.fallback == {}
 
 
+def test_a_run_that_is_taken_up_again_chooses_by_the_latencies_of_the_first(conv: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, x = conv
+    first = quantized(source, tmp_path / "a.onnx", x, cache=tmp_path / "cache", recipes=())
+    monkeypatch.setattr("onnxproof.quantizing.tune.latencies", lambda models, batch: [float(k) for k in range(len(models), 0, -1)])  # another machine, or a busy one
+    second = quantized(source, tmp_path / "b.onnx", x, cache=tmp_path / "cache", recipes=())
+    assert first.path.read_bytes() == second.path.read_bytes()
+
+
 def test_the_same_data_gives_the_same_file_and_a_second_run_recalls_the_first(conv: Any, tmp_path: Path) -> None:
     source, x = conv
     first = quantized(source, tmp_path / "a.onnx", x, cache=tmp_path / "cache", recipes=("equalize", "fit-ranges"))
@@ -213,6 +221,9 @@ def wrong(**changes: Any) -> dict[str, Any]:
     (wrong(calibrator="mean"), UsageError, "there is no calibrator `mean`"),
     (wrong(exclude=("no_such_node",)), UsageError, "names no node of the simplified graph"),
     (wrong(scheme="dynamic", exclude=("node_conv2d",)), UsageError, "`exclude` does nothing under the scheme `dynamic`"),
+    (wrong(scheme="w8", recipes=("equalize",)), UsageError, "`recipe` does nothing under the scheme `w8`"),
+    (wrong(scheme="fp16", calibrator="entropy"), UsageError, "`calibrator` does nothing under the scheme `fp16`"),
+    (wrong(scheme="dynamic", target="avx2"), UsageError, "`target` does nothing under the scheme `dynamic`"),
     (wrong(target="arm"), UsageError, "there is no target `arm`"),
 ])
 def test_bad_input_is_told_and_nothing_is_written(options: Any, kind: type[OnnxproofError], words: str, conv: Any, tmp_path: Path) -> None:

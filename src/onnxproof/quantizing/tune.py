@@ -34,7 +34,8 @@ def arrange(bench: Bench, exclude: frozenset[str]) -> tuple[Bench, list[tuple[st
     if not tried:
         raise UsageError("nothing-to-quantize", "no node of this model can be quantized", notes=[f"it has {', '.join(sorted({n.op_type for n in bench.model.graph.node}))}"],
                          help="int8 serves Conv, MatMul and Gemm; try `--scheme dynamic` or `--scheme fp16`")
-    times = latencies([other.quantized for _, other in tried], one(bench))
+    made = [other.quantized for _, other in tried]
+    times = bench.journal.timed(made, lambda: latencies(made, one(bench))) if bench.journal is not None else latencies(made, one(bench))
     fastest = min(times)
     best = max((place for place, seconds in enumerate(times) if seconds <= fastest * _SLOWER), key=lambda place: tried[place][1].score.sqnr_db)
     return tried[best][1], [(f"arrangement {name}", other.quantized, other.score.sqnr_db) for name, other in tried]

@@ -94,8 +94,8 @@ class _Job:
             calibrator(self.calibrator)
         for name in self.recipes:
             known.load(name)
-        if not hasattr(schemes.load(self.scheme), "PLAN") and (self.exclude or set(self.recipes) - set(RECIPES)):
-            raise UsageError("option-does-nothing", f"`exclude` does nothing under the scheme `{self.scheme}`", help="leave it out, or use u8s8, s8s8 or a16w8")
+        if not hasattr(schemes.load(self.scheme), "PLAN") and (idle := self._idle()):
+            raise UsageError("option-does-nothing", f"`{idle}` does nothing under the scheme `{self.scheme}`", help="leave it out, or use u8s8, s8s8 or a16w8")
         if calibration is None and self.scheme not in _NEEDS_NO_DATA:
             raise InputError("no-calibration-data", f"the scheme `{self.scheme}` needs calibration data", help="give a few hundred inputs, as they are served: "
                              f"`--calibration PATH`; or use a scheme without: {', '.join(_NEEDS_NO_DATA)}")
@@ -106,6 +106,11 @@ class _Job:
             raise UsageError("cannot-write", f"the model can't be written to `{folder}`", where=str(self.path), help="give a folder that exists and may be written to")
         if self.subject.onnx is not None and self.subject.onnx.resolve() == self.path.resolve():
             raise UsageError("would-overwrite", f"`{self.path}` is the model that is being quantized", help="give another name to -o")
+
+    def _idle(self) -> str:
+        """The first option that only schemes with Q/DQ and ranges know."""
+        said = {"exclude": bool(self.exclude), "recipe": self.recipes not in ((), RECIPES), "calibrator": self.calibrator not in ("auto", "min-max"), "target": bool(self.target)}
+        return next((name for name, given in said.items() if given), "")
 
     def _float(self, folder: Path) -> Path:
         if self.subject.onnx is not None:
