@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from quantized_faults import mlp
+from quantized_faults import convnet, mlp
 
 import onnxproof
 from onnxproof import exporter, subject
@@ -40,13 +40,23 @@ def test_a_planted_range_is_measured_and_told(source: Path, range_: tuple[float,
     seen = observe(Observer(model), iter(samples)).merged()
     ranges = {value: (stats.low, stats.high) for value, stats in seen.items()} | {name: range_}
     made = insert(model, ranges, Plan(nodes=choose(model, HEAVY))).model
-    found = coverage(made, samples)
+    found = coverage(made, samples, model)
     mine = next(r for r in found if r.tensor == name)
     assert mine.values == 8 * 64 * 16 and mine.clipped == pytest.approx(clipped, abs=0.02) and mine.unused == pytest.approx(unused, abs=0.1)
-    told = {f.code: f.what for f in examine(found, held_out=True)}
+    told = {f.code: f.what for f in examine(found, ())}
     assert set(told) == ({code} if code else set())
+    assert "range-clips" not in {f.code for f in examine(found, found)}  # what it clips where it was chosen, a calibrator gave up on purpose
     if code:
         assert f"`{name}`" in told[code] and "samples that no range was chosen by" in told[code]
+
+
+def test_a_relu_that_is_part_of_the_rounding_clips_nothing(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    exporter.write(subject.load(convnet().eval(), (torch.randn(2, 3, 8, 8),), dynamic_shapes=({0: "batch"},)), tmp_path / "float.onnx")
+    result = quantized(tmp_path / "float.onnx", tmp_path / "int8.onnx", [{"x": RNG.standard_normal((32, 3, 8, 8)).astype(np.float32)} for _ in range(10)])
+    assert not any(node.op_type == "Relu" for node in onnx.load(result.path).graph.node)  # their roundings do it
+    assert len(result.proof.ranges) >= 4 and all(found.clipped < 1e-3 and found.low >= 0 for found in result.proof.ranges if "relu" in found.tensor)
+    assert not [finding for finding in result.findings if finding.code.startswith("range-")]
 
 
 def test_ranges_never_see_the_batches_that_are_held_out(source: Path, tmp_path: Path) -> None:

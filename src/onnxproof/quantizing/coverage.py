@@ -16,7 +16,9 @@ from onnxproof.types import CalibrationRange, Finding
 
 Array = np.ndarray[Any, Any]
 CLIPPED, UNUSED = 1e-3, 0.5
-"""Beyond this share of values clipped, or of the range unused, a range is told: healthy networks of ours clip at most 0.05 % and leave a third."""
+"""Beyond this share of values clipped, or of the range unused, a range is told."""
+_MORE = 2.0
+"""Times as much as on the data that chose the range: what a calibrator gives up on purpose is no finding."""
 _COUNTED = 20
 """Values beyond a range that make a share of a small tensor more than chance."""
 _SLACK = 0.5
@@ -53,25 +55,31 @@ class _Seen:
                                 unused=1 - used, values=self.total)
 
 
-def coverage(quantized: onnx.ModelProto, samples: Sequence[Batch]) -> tuple[CalibrationRange, ...]:
-    """Every range of the graph against the values that its own activations take on these samples, what clips most first."""
-    seen = [_Seen(pair) for pair in pairs(quantized)]
-    ports = {port.name for port in quantized.graph.input}
-    inner = list(dict.fromkeys(each.pair.value for each in seen if each.pair.value not in ports))
-    watched = copied(quantized)
+def coverage(quantized: onnx.ModelProto, samples: Sequence[Batch], plain: onnx.ModelProto) -> tuple[CalibrationRange, ...]:
+    """Every range of the graph against the values of its float graph on these samples, what clips most first.
+
+    The float graph's values, since a ReLU or a clamp may be part of the rounding: what that cuts off is meant.
+    """
+    ports = {port.name for port in plain.graph.input}
+    known = ports | {name for node in plain.graph.node for name in node.output}
+    seen = {pair.value: (next(name for name in (pair.value, *pair.results) if name in known), _Seen(pair))
+            for pair in pairs(quantized) if known & {pair.value, *pair.results}}
+    inner = list(dict.fromkeys(name for name, _ in seen.values() if name not in ports))
+    watched = copied(plain)
     add_outputs(watched, inner)
     session = ort.open(watched.SerializeToString(), "disabled", outputs=inner or None)
     for _, batch in samples:
         found = {**batch, **(dict(zip(inner, session.run(batch), strict=True)) if inner else {})}
-        for each in seen:
-            each.look(np.asarray(found[each.pair.value], np.float64))
-    return tuple(sorted((each.told() for each in seen if each.total), key=lambda r: (-r.clipped, -r.unused)))
+        for name, each in seen.values():
+            each.look(np.asarray(found[name], np.float64))
+    return tuple(sorted((each.told() for _, each in seen.values() if each.total), key=lambda r: (-r.clipped, -r.unused)))
 
 
-def examine(ranges: Sequence[CalibrationRange], *, held_out: bool) -> list[Finding]:
-    """The worst of them in words; nothing where every range fits."""
-    where = "samples that no range was chosen by" if held_out else "the calibration data itself"
-    clips = [r for r in ranges if r.clipped > CLIPPED and r.clipped * r.values >= _COUNTED]
+def examine(ranges: Sequence[CalibrationRange], chosen_by: Sequence[CalibrationRange] | None) -> list[Finding]:
+    """The worst of them in words; nothing where every range fits. `chosen_by` is the same on the data that chose them, None where that is all there is."""
+    where = "samples that no range was chosen by" if chosen_by is not None else "the calibration data itself"
+    meant = {r.tensor: r.clipped for r in chosen_by or ()}
+    clips = [r for r in ranges if chosen_by is not None and r.clipped > max(CLIPPED, _MORE * meant.get(r.tensor, 0.0)) and r.clipped * r.values >= _COUNTED]
     wide = sorted((r for r in ranges if r.unused > UNUSED), key=lambda r: -r.unused)
     found = []
     if clips:

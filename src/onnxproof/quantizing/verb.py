@@ -168,8 +168,8 @@ class _Job:
         """Write a draft, prove it, and only then give it its name."""
         made, plain = tuning.bench.quantized, tuning.plain
         held = kept.held or kept.tuned
-        ranges = coverage(made, held)
-        findings = [*findings, *(examine_ranges(ranges, held_out=bool(kept.held)) if seen is not None else [])]
+        ranges = coverage(made, held, tuning.bench.model)
+        findings = [*findings, *(examine_ranges(ranges, coverage(made, kept.tuned, tuning.bench.model) if kept.held else None) if seen is not None else [])]
         draft = self.path.with_name(f"{self.path.stem}.part.onnx")
         try:
             onnx.save(made, draft)
