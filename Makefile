@@ -82,11 +82,12 @@ bench-baselines: $(READY)  ## how much the noise ratios of healthy models move b
 bench-zoo: $(BENCH_READY)  ## many architectures, exported with open dims and verified, to docs/zoo.md
 	$(BIN)/python -m bench.zoo --jobs $(JOBS) --markdown docs/zoo.md
 
-bench-export: $(BENCH_READY)  ## what an export costs beyond torch.onnx.export itself
+bench-export: $(BENCH_READY)  ## what an export costs beyond torch.onnx.export itself; a model with more than 2 GB of weights
 	$(BIN)/python -m bench.export_overhead
+	$(BIN)/python -m bench.export_large
 
-bench-quantize: $(BENCH_READY)  ## int8 models beside those of ONNX Runtime and NNCF, on networks trained on real data
+bench-quantize: $(BENCH_READY)  ## int8 models beside those of ONNX Runtime, NNCF, AIMET and onnxsim, on networks trained on real data
 	$(BIN)/python -m bench.quantize --markdown docs/quantize-bench.md
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) $(RUNTIMES) build dist demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(RUNTIMES) .quantizers build dist demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -5,7 +5,6 @@ measured in turns on one thread.
 """
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -18,15 +17,15 @@ import torch
 
 import onnxproof
 from bench import quantize_models as models
+from bench import quantize_tools as tools
 from onnxproof import exporter, onnxfile, subject
 from onnxproof.fidelity import decibels
 from onnxproof.quantizing import batches
 from onnxproof.quantizing.census import census, latencies
-from onnxproof.quantizing.evaluation import interval
 from onnxproof.quantizing.floatgraph import prepare
 from onnxproof.quantizing.observe import Observer, observe
+from onnxproof.quantizing.paired import interval
 
-TOOLS = ("ort default", "ort u8s8 per channel", "nncf")
 CALIBRATED_ON = 256
 
 
@@ -38,19 +37,18 @@ def outputs(model: Path, images: np.ndarray) -> np.ndarray:
     return np.concatenate([session.run({name: images[k : k + 100]})[0] for k in range(0, len(images), 100)])
 
 
-def others(source: Path, calibration: Path, folder: Path) -> dict[str, Path]:
-    """What each tool makes of it; a tool that is not there or fails is left out, and that is said."""
-    made = {}
-    for tool in TOOLS:
-        python = os.environ.get("NNCF_PYTHON", sys.executable) if tool == "nncf" else sys.executable
+def others(source: Path, calibration: Path, folder: Path) -> tuple[dict[str, Path], dict[str, str]]:
+    """What each tool makes of it, and the reasons of those that make nothing."""
+    made, missing = {}, {}
+    for tool in tools.TOOLS:
         target = folder / f"{tool.replace(' ', '-')}.onnx"
-        done = subprocess.run([python, str(Path(__file__).with_name("quantize_others.py")), tool, str(source), str(calibration), str(target)],
-                              capture_output=True, text=True, check=False, timeout=600, env=os.environ | {"NNCF_CI": "1"})  # no telemetry
-        if done.returncode or not target.is_file():
-            print(f"  {tool}: not available ({done.stderr.strip().splitlines()[-1] if done.stderr.strip() else done.returncode})", file=sys.stderr)
-            continue
-        made[tool] = target
-    return made
+        try:
+            tools.make(tool, source, calibration, target)
+            made[tool] = target
+        except tools.NotThere as why:
+            missing[tool] = str(why)
+            print(f"  {tool}: {why}", file=sys.stderr)
+    return made, missing
 
 
 def compared(name: str, module: torch.nn.Module, data: models.Data, folder: Path) -> list[dict]:
@@ -59,7 +57,7 @@ def compared(name: str, module: torch.nn.Module, data: models.Data, folder: Path
     example = (torch.from_numpy(data.train[:2]),)
     exporter.write(subject.load(module, example, dynamic_shapes=({0: "batch"},)), source)
     np.savez(calibration, x=data.train[:CALIBRATED_ON])
-    made = others(source, calibration, folder)
+    made, missing = others(source, calibration, folder)
     start = time.perf_counter()
     result = onnxproof.quantize(module, folder / "onnxproof.onnx", example_inputs=example, dynamic_shapes=({0: "batch"},), calibration={"x": data.train[:CALIBRATED_ON]},
                                 budget=onnxproof.Budget(min_sqnr=25.0, seconds=120))
@@ -73,17 +71,20 @@ def compared(name: str, module: torch.nn.Module, data: models.Data, folder: Path
     for (tool, path), latency in zip(made.items(), times[1:], strict=True):
         found = outputs(path, data.test)
         mine = (found.argmax(1) == data.test_labels).astype(float)
-        low, high = interval(right - mine)
+        low, high = interval(right, mine)
         done, heavy = census(path).heavy
         rows.append({"net": name, "tool": tool, "top1": mine.mean(), "drop": (right - mine).mean(), "low": low, "high": high, "ms": latency * 1e3,
                      "db": decibels(float((wanted**2).sum()), float(((found - wanted) ** 2).sum())), "integer": f"{done}/{heavy}",
                      "verdict": result.verdict.value if tool == "onnxproof" else "", "seconds": seconds if tool == "onnxproof" else None})
-    return rows
+    return rows + [{"net": name, "tool": tool, "missing": why} for tool, why in missing.items()]
 
 
 def show(rows: list[dict]) -> list[str]:
     lines = ["| network | tool | SQNR dB | top-1 | drop, points (95 %) | latency ms | integer kernels |", "| --- | --- | --- | --- | --- | --- | --- |"]
     for row in rows:
+        if "missing" in row:
+            lines.append(f"| | {row['tool']} | {row['missing']} | | | | |")
+            continue
         if row["tool"] == "float":
             lines.append(f"| {row['net']} | float | | {row['top1']:.3f} | | {row['ms']:.4f} | |")
             continue
@@ -97,7 +98,7 @@ def bars(rows: list[dict]) -> list[str]:
     lines = []
     for net in dict.fromkeys(row["net"] for row in rows):
         mine = next(row for row in rows if row["net"] == net and row["tool"] == "onnxproof")
-        rest = [row for row in rows if row["net"] == net and row["tool"] not in ("onnxproof", "float")]
+        rest = [row for row in rows if row["net"] == net and row["tool"] not in ("onnxproof", "float") and "missing" not in row]
         best, fastest = max(row["db"] for row in rest), min(row["ms"] for row in rest)
         lines.append(f"{net}: SQNR {mine['db']:.1f} dB, best of the others {best:.1f}: {'met' if mine['db'] > best else 'MISSED'}; "
                      f"latency {mine['ms'] / fastest:.3f} of the fastest other: {'met' if mine['ms'] <= 1.05 * fastest else 'MISSED'}; "

@@ -1,7 +1,4 @@
-"""One other tool's int8 model, in a process of its own: `python -m bench.quantize_others TOOL FLOAT.onnx CALIBRATION.npz OUT.onnx`.
-
-NNCF wants a Python of its own where it does not install beside ours: NNCF_PYTHON names it.
-"""
+"""One other tool's int8 model, in a process of its own: `python -m bench.quantize_others TOOL FLOAT.onnx CALIBRATION.npz OUT.onnx`."""
 
 import sys
 
@@ -48,5 +45,27 @@ def nncf(source, calibration, target):
     onnx.save(made, target)
 
 
+def aimet(source, calibration, target):
+    import numpy as np
+    import onnx
+    from aimet_onnx.quantsim import QuantizationSimModel
+
+    model = onnx.load(source)
+    name, images = model.graph.input[0].name, np.load(calibration)["x"]
+    simulated = QuantizationSimModel(model, param_type="int8", activation_type="int8", quant_scheme="min_max")
+    simulated.compute_encodings([{name: images[k : k + 1]} for k in range(len(images))])
+    onnx.save(simulated.to_onnx_qdq(export_int32_bias=True, prequantize_constants=True), target)
+
+
+def onnxsim(source, calibration, target):
+    import numpy as np
+    import onnx
+    import onnxsim as tool
+
+    model = onnx.load(source)
+    name, images = model.graph.input[0].name, np.load(calibration)["x"]
+    onnx.save(tool.quantize_static(model, method="auto", calibration_data=[{name: images[k : k + 1]} for k in range(len(images))]), target)
+
+
 if __name__ == "__main__":
-    {"ort default": ort_default, "ort u8s8 per channel": ort_u8s8, "nncf": nncf}[sys.argv[1]](*sys.argv[2:5])
+    {"ort default": ort_default, "ort u8s8 per channel": ort_u8s8, "nncf": nncf, "aimet": aimet, "onnxsim": onnxsim}[sys.argv[1]](*sys.argv[2:5])

@@ -102,11 +102,29 @@ def test_a_loop_over_a_length_is_unrolled_by_the_naive_call_in_silence_and_told_
     assert np.abs(answer(wrong, longer) - module(longer).detach().numpy()).max() > 1e-2  # it takes seven steps, and walks five of them
 
     proof = export(module, (x,), tmp_path / "m.onnx")
+    assert proof.verdict is Verdict.FAITHFUL and dim(proof, "x", 1).name == "sequence"
+    assert [a.name for a in proof.export.attempts if a.worked] == ["scripted"] and "keeps x[1] open" in proof.export.attempts[-1].what
+    assert np.abs(answer(onnxruntime.InferenceSession(tmp_path / "m.onnx"), longer) - module(longer).detach().numpy()).max() < 1e-5
+
+
+class Walks(Steps):
+    """The same loop in words that TorchScript does not know."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state = torch.zeros(x.shape[0], 4)
+        for step in range(x.shape[1]):
+            state = {"state": torch.tanh(self.cell(x[:, step]) + state), "step": step}["state"]
+        return state
+
+
+def test_a_loop_that_nothing_keeps_open_is_told_with_its_line(tmp_path: Path) -> None:
+    proof = export(Walks(), (torch.randn(2, 5, 4),), tmp_path / "m.onnx")
     fixed = dim(proof, "x", 1)
     assert (fixed.name, fixed.size, fixed.baked) == ("", 5, True)
     assert fixed.source is not None and fixed.source.text == "for step in range(x.shape[1]):"
     assert [d.dim_value for d in onnx.load(tmp_path / "m.onnx").graph.input[0].type.tensor_type.shape.dim] == [0, 5, 4]
     assert proof.verdict is Verdict.FAITHFUL  # on what the file takes
+    assert [(a.name, a.worked) for a in proof.export.attempts] == [("scripted", False)]
 
 
 def test_a_loop_over_a_length_that_must_vary_is_kept_by_scripting(tmp_path: Path) -> None:
@@ -115,6 +133,39 @@ def test_a_loop_over_a_length_that_must_vary_is_kept_by_scripting(tmp_path: Path
     assert proof.export is not None and [a.name for a in proof.export.attempts if a.worked] == ["scripted"]
     assert dim(proof, "x", 1).name == "seq"
     assert "Loop" in {node.op_type for node in onnx.load(tmp_path / "m.onnx").graph.node}
+
+
+class Counted(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        length = int(x.shape[1])
+        return x.sum(1) / length
+
+
+def test_a_size_that_int_freezes_is_kept_open_by_reading_the_bytecode(tmp_path: Path) -> None:
+    auto = torch.export.Dim.AUTO
+    wrong = naive(Counted(), (torch.randn(2, 5, 4),), tmp_path / "naive.onnx", dynamic_shapes=({0: auto, 1: auto},))
+    longer = torch.randn(2, 7, 4)
+    assert np.abs(answer(wrong, longer) - Counted()(longer).numpy()).max() > 1e-2  # it divides by five
+
+    proof = export(Counted(), (torch.randn(2, 5, 4),), tmp_path / "m.onnx")
+    assert proof.verdict is Verdict.FAITHFUL and dim(proof, "x", 1).name == "sequence"
+    assert [a.name for a in proof.export.attempts if a.worked] == ["strict"]
+    assert np.abs(answer(onnxruntime.InferenceSession(tmp_path / "m.onnx"), longer) - Counted()(longer).numpy()).max() < 1e-5
+
+
+class Padded(nn.Module):
+    """`int` freezes the length, and behind it stands a branch on the length: open, the file would be right for even ones alone."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        length = int(x.shape[1])
+        return x.sum(1) / length if length % 2 == 0 else x.sum(1)
+
+
+def test_what_would_be_open_and_wrong_stays_fixed_with_the_reason(tmp_path: Path) -> None:
+    proof = export(Padded(), (torch.randn(2, 6, 4),), tmp_path / "m.onnx")
+    assert proof.verdict is Verdict.FAITHFUL and dim(proof, "x", 1).name == "" and dim(proof, "x", 1).baked
+    refused = proof.export.attempts[0]
+    assert (refused.name, refused.worked) == ("strict", False) and "keeps x[1] open, but not for all sizes: that file is diverged" in refused.what
 
 
 def test_names_statics_and_ranges_of_the_user_win(tmp_path: Path) -> None:

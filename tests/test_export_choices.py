@@ -1,5 +1,6 @@
 """What may be chosen about an exported file, and preprocessing: each choice is carried out, checked, or refused with a reason."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,51 @@ def test_bfloat16_is_kept_for_the_weights(loud: Loud, tmp_path: Path) -> None:
     proof = export(loud, X, tmp_path / "m.onnx", precision="bf16")
     assert proof.verdict is Verdict.FAITHFUL
     assert {t.data_type for t in onnx.load(tmp_path / "m.onnx").graph.initializer if len(t.dims) == 2} == {onnx.TensorProto.BFLOAT16}
+    assert proof.export.choices["precision"].startswith("bf16 weights, float32 arithmetic (")
+
+
+class Cancels(nn.Module):
+    """Weights of a thousand whose differences are the answer: eight bits of mantissa hold the thousand and lose the rest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = nn.Linear(16, 32), nn.Linear(32, 32), nn.Linear(32, 8)
+        self.second.weight.data += 1000
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.first(x)
+        return self.last(torch.tanh(self.second(h - h.mean(-1, keepdim=True))))
+
+
+def test_a_node_whose_weights_bfloat16_ruins_is_found_and_kept(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    proof = export(Cancels().eval(), X, tmp_path / "m.onnx", precision="bf16")
+    said = proof.export.choices["precision"]
+    kinds = {tensor.name: tensor.data_type for tensor in onnx.load(tmp_path / "m.onnx").graph.initializer}
+    assert kinds["second.weight"] == onnx.TensorProto.FLOAT and {"first.weight_bf16", "last.weight_bf16"} <= set(kinds)
+    assert next(node.name for node in onnx.load(tmp_path / "m.onnx").graph.node if "second.weight" in node.input) in said
+    assert float(said.partition("(")[2].partition(" dB")[0]) > 30 > float(said.partition("from ")[2].partition(" dB")[0])
+
+
+class Hidden(nn.Module):
+    """Overflows half precision only where the mask hides nothing; the example hides all but one."""
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        shown = torch.where(mask, x, torch.zeros_like(x))
+        return shown / ((shown * 80) ** 2).sum(-1, keepdim=True).add(1).sqrt()
+
+
+def test_half_precision_is_measured_on_several_cases_and_not_on_the_example_alone(tmp_path: Path) -> None:
+    mask = torch.zeros(2, 64, dtype=torch.bool)
+    mask[:, 0] = True
+    x = torch.full((2, 64), 0.5) + 0.01 * torch.randn(2, 64)
+    proof = export(Hidden(), (x, mask), tmp_path / "m.onnx", precision="fp16")
+    said = proof.export.choices["precision"]
+    total = next(node.name for node in onnx.load(tmp_path / "m.onnx").graph.node if node.op_type == "ReduceSum")
+    assert total in said and "from 0 dB" in said  # 64 squares of forty; the example has one of them, and four times as large it would still be harmless
+    cases = int(said.partition(" on ")[2].partition(" cases")[0])
+    assert 4 <= cases <= 10
+    assert proof.verdict is Verdict.FAITHFUL
 
 
 def test_the_newest_opset_is_asked_of_the_runtime(loud: Loud, tmp_path: Path) -> None:
@@ -89,10 +135,36 @@ def test_names_are_the_users_and_are_checked(loud: Loud, tmp_path: Path) -> None
         export(loud, X, tmp_path / "m.onnx", output_names=("a", "a"))
 
 
-def test_an_optimizer_that_keeps_the_meaning_is_taken_with_the_metadata(loud: Loud, tmp_path: Path) -> None:
-    proof = export(loud, X, tmp_path / "m.onnx", optimize="onnxscript")
-    assert "verified against the file before" in proof.export.choices["optimised"]
+class Wordy(nn.Module):
+    """Nodes that the exporter leaves and an optimizer need not: shapes are asked for, and a constant is taken apart and put together."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(16, 8)
+        self.register_buffer("table", torch.randn(8, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        turned = torch.stack([self.table[:, k] * 2 for k in range(8)])
+        return (self.last(x).view(x.size(0), 2, 4).flatten(1) @ turned.T) * 1.0
+
+
+@pytest.mark.parametrize("tool", optimising.TOOLS)
+def test_an_optimizer_that_keeps_the_meaning_is_taken_with_the_metadata(tool: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    proof = export(Wordy().eval(), X, tmp_path / "m.onnx", optimize=tool)
+    said = proof.export.choices["optimised"]
+    assert "verified against the file before" in said and proof.verdict is Verdict.FAITHFUL
+    before, _, after = said.removeprefix(f"{tool}: ").partition(" nodes")[0], "", said.partition(" to ")[2].partition(",")[0]
+    assert int(after) == len(onnx.load(tmp_path / "m.onnx").graph.node) <= int(before)
     assert "onnxproof.dims" in {prop.key for prop in onnx.load(tmp_path / "m.onnx").metadata_props}
+    assert onnxruntime.InferenceSession(tmp_path / "m.onnx").get_inputs()[0].shape == ["batch", 16]  # dims stay open
+
+
+def test_a_tool_that_is_not_installed_is_told_before_the_export(loud: Loud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxslim", None)
+    with pytest.raises(onnxproof.OnnxproofError, match=r"pip install 'onnxproof\[onnxslim\]'"):
+        export(loud, X, tmp_path / "m.onnx", optimize="onnxslim")
+    assert not (tmp_path / "m.onnx").exists()
 
 
 def test_an_optimizer_that_changes_the_meaning_is_refused(loud: Loud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,6 @@ from onnxproof.onnxfile import read
 from onnxproof.quantizing import recipes, schemes
 from onnxproof.quantizing.bench import Bench, answers, restated
 from onnxproof.quantizing.census import census
-from onnxproof.quantizing.evaluation import interval
 from onnxproof.quantizing.floatgraph import Index, prepare
 from onnxproof.quantizing.insert import HEAVY, Plan, choose, insert
 from onnxproof.types import Policy, Verdict
@@ -70,6 +69,14 @@ def test_a_conv_net_is_quantized_and_proven(conv: Any, tmp_path: Path) -> None:
         bool(result)
 
 
+def test_the_answers_themselves_are_never_rounded(conv: Any, tmp_path: Path) -> None:
+    source, x = conv
+    result = quantized(source, tmp_path / "int8.onnx", x, recipes=())
+    made = onnx.load(result.path)
+    makers = {name: node.op_type for node in made.graph.node for name in node.output}
+    assert {makers[port.name] for port in made.graph.output} == {"Gemm"} and result.census.heavy == (4, 4)  # the integer kernel gives float
+
+
 def test_the_imbalanced_twin_is_as_good_and_equalization_did_it(tmp_path: Path) -> None:
     torch.manual_seed(0)
     x = data((3, 8, 8))
@@ -77,6 +84,14 @@ def test_the_imbalanced_twin_is_as_good_and_equalization_did_it(tmp_path: Path) 
     steps = {step.name: step for step in result.steps}
     assert steps["equalize"].kept and steps["equalize"].before_db < 15 < 25 < steps["equalize"].after_db
     assert result.verdict is Verdict.FAITHFUL and result.kept_float == () and result.census.fallback == {}
+
+
+def test_a_run_that_is_taken_up_again_chooses_by_the_latencies_of_the_first(conv: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, x = conv
+    first = quantized(source, tmp_path / "a.onnx", x, cache=tmp_path / "cache", recipes=())
+    monkeypatch.setattr("onnxproof.quantizing.tune.latencies", lambda models, batch: [float(k) for k in range(len(models), 0, -1)])  # another machine, or a busy one
+    second = quantized(source, tmp_path / "b.onnx", x, cache=tmp_path / "cache", recipes=())
+    assert first.path.read_bytes() == second.path.read_bytes()
 
 
 def test_the_same_data_gives_the_same_file_and_a_second_run_recalls_the_first(conv: Any, tmp_path: Path) -> None:
@@ -182,15 +197,7 @@ def test_a_drop_is_told_with_its_interval(conv: Any, tmp_path: Path) -> None:
     result = quantized(source, tmp_path / "int8.onnx", x, evaluate=(x, labels(source, x)), budget=onnxproof.Budget(max_drop=0.02, seconds=20), recipes=("equalize",))
     assert result.metric is not None and result.metric.before == 1.0 and result.metric.samples == len(x)
     assert result.metric.low <= result.metric.drop <= result.metric.high
-    assert result.met == (result.metric.drop <= 0.02)
-
-
-def test_paired_intervals_tell_a_drop_from_noise() -> None:
-    rng = np.random.default_rng(0)
-    low, high = interval(rng.choice([-1.0, 0.0, 1.0], 1000, p=[0.01, 0.98, 0.01]))
-    assert low < 0 < high
-    low, high = interval(rng.choice([0.0, 1.0], 1000, p=[0.95, 0.05]))
-    assert 0.03 < low < high < 0.08
+    assert result.met == (result.metric.high <= 0.02)
 
 
 def raises(predict: Any) -> float:
@@ -214,6 +221,9 @@ def wrong(**changes: Any) -> dict[str, Any]:
     (wrong(calibrator="mean"), UsageError, "there is no calibrator `mean`"),
     (wrong(exclude=("no_such_node",)), UsageError, "names no node of the simplified graph"),
     (wrong(scheme="dynamic", exclude=("node_conv2d",)), UsageError, "`exclude` does nothing under the scheme `dynamic`"),
+    (wrong(scheme="w8", recipes=("equalize",)), UsageError, "`recipe` does nothing under the scheme `w8`"),
+    (wrong(scheme="fp16", calibrator="entropy"), UsageError, "`calibrator` does nothing under the scheme `fp16`"),
+    (wrong(scheme="dynamic", target="avx2"), UsageError, "`target` does nothing under the scheme `dynamic`"),
     (wrong(target="arm"), UsageError, "there is no target `arm`"),
 ])
 def test_bad_input_is_told_and_nothing_is_written(options: Any, kind: type[OnnxproofError], words: str, conv: Any, tmp_path: Path) -> None:
@@ -276,7 +286,7 @@ def test_the_command_line(conv: Any, tmp_path: Path, capsys: Any) -> None:
         "import numpy as np\n\n\ndef accuracy(predict):\n    d = np.load(" + repr(str(tmp_path / "eval.npz")) + ")\n"
         "    return predict(d['x'])[0].argmax(1) == d['labels']\n")
     code = main(["quantize", str(source), "-o", str(tmp_path / "int8.onnx"), "--calibration", str(tmp_path / "calib.npz"), "--evaluate", f"{tmp_path / 'metric.py'}:accuracy",
-                 "--max-drop", "5%", "--time", "10", "--recipe", "equalize", "--json", str(tmp_path / "out.json")])
+                 "--max-drop", "10%", "--time", "10", "--recipe", "equalize", "--json", str(tmp_path / "out.json")])
     told = " ".join(capsys.readouterr().out.split())
     assert code == 0
     assert told.startswith("FAITHFUL") and "4 of 4 heavy nodes run as integers" in told and "Q/DQ, as served (ort)" in told

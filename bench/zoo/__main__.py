@@ -62,6 +62,7 @@ def one(name: str) -> Row:
     row.missing = [name for name in entry.opens if name not in row.opened]
     row.fixed = [f"{dim.input}[{dim.axis}] = {dim.size}: {dim.reason}{f' at {Path(dim.source.file).name}:{dim.source.line}' if dim.source else ''}"
                  for dim in proof.export.dims if dim.baked]
+    row.fixed += [f"tried {attempt.name}: {attempt.what}" for attempt in proof.export.attempts if row.fixed and not attempt.worked]
     row.way = next((attempt.name for attempt in proof.export.attempts if attempt.worked), "standard")
     counted = [gap for gap in proof.gaps if gap.domain is None]
     row.ratio, row.cases = max((gap.noise_ratio for gap in counted), default=0.0), len({gap.case for gap in proof.gaps})

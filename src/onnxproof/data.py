@@ -10,7 +10,7 @@ from onnxproof import nest
 from onnxproof.errors import InputError
 
 Arrays = dict[str, np.ndarray[Any, Any]]
-_SUFFIXES = (".npz", ".npy", ".safetensors")
+SUFFIXES = (".npz", ".npy", ".safetensors")
 
 
 def stream(data: Any, names: Sequence[str]) -> Iterator[tuple[str, Arrays]]:
@@ -32,14 +32,14 @@ def stream(data: Any, names: Sequence[str]) -> Iterator[tuple[str, Arrays]]:
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        found = sorted(p for p in path.iterdir() if p.suffix in _SUFFIXES)
+        found = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES)
         if not found:
-            raise InputError("no-data", f"`{path}` holds no data file", help=f"files end in {', '.join(_SUFFIXES)}")
+            raise InputError("no-data", f"`{path}` holds no data file", help=f"files end in {', '.join(SUFFIXES)}")
         return found
     if not path.is_file():
         raise InputError("no-such-file", f"there is no file `{path}`", where=str(path))
-    if path.suffix not in _SUFFIXES:
-        raise InputError("bad-data", f"`{path.name}` is not a data file", help=f"files end in {', '.join(_SUFFIXES)}")
+    if path.suffix not in SUFFIXES:
+        raise InputError("bad-data", f"`{path.name}` is not a data file", help=f"files end in {', '.join(SUFFIXES)}")
     return [path]
 
 

@@ -124,7 +124,7 @@ def write(found: subject.Subject, path: Path, options: ExportOptions | None = No
         kept = tuple(item.guard for item in made.assumed)
         extra = {**guards.to_metadata(made.rows, kept), **metadata.facts()}
         apart = made.save(path, extra, weight=translate.weight(found.module), external=options.external_data)
-        chosen, refused = choices.apply(path, options, example)
+        chosen, refused = choices.apply(path, options, found)
     record = ExportRecord(dims=made.rows, guards=kept, attempts=tuple(attempts), warnings=tuple(told.warnings),
                           choices={**chosen, "external data": "yes" if apart else "no"}, seconds=time.monotonic() - start)
     return Written(record=record, findings=(*findings, *refused), job=job, made=made)

@@ -55,7 +55,7 @@ class Proof:
     profile: Profile | None = None
     """The noise ratio along the graph, where it was asked for or the fault was located."""
     ranges: tuple[CalibrationRange, ...] = ()
-    """Of a quantized candidate: the values that calibration saw, and the ranges that were chosen."""
+    """Of a quantized candidate: its ranges, and how they fit data that did not choose them."""
     dropped: tuple[Dropped, ...] = ()
     cross: CrossCheck | None = None
     """How several backends stand beside each other."""

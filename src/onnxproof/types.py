@@ -333,7 +333,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationRange:
-    """The values that a tensor takes on the calibration data, the range that was chosen for it, and the share that falls outside."""
+    """The values that a tensor takes on data that did not choose its range, that range, and how the two fit."""
 
     tensor: str
     low: float
@@ -341,6 +341,11 @@ class CalibrationRange:
     chosen_low: float
     chosen_high: float
     clipped: float = 0.0
+    """Share of the values beyond the range."""
+    unused: float = 0.0
+    """Share of the range that no value reaches."""
+    values: int = 0
+    """How many values were looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

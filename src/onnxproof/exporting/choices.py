@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import onnx
 
-from onnxproof.backends.torch import to_numpy
 from onnxproof.errors import ExportError, UsageError
+from onnxproof.exporting import feeding, optimising, precision
 from onnxproof.exporting import opset as opsets
-from onnxproof.exporting import optimising, precision
 from onnxproof.exporting.example import Example
+from onnxproof.subject import Subject
 from onnxproof.types import ExportOptions, Finding
 
 
@@ -42,37 +41,26 @@ def opset(options: ExportOptions, backends: Sequence[str]) -> int | None:
     return lowered if lowered < usual else None
 
 
-def apply(path: Path, options: ExportOptions, example: Example) -> tuple[dict[str, str], list[Finding]]:
+def apply(path: Path, options: ExportOptions, found: Subject) -> tuple[dict[str, str], list[Finding]]:
     """Optimise, then lower the precision; what was done, and what was refused."""
     chosen: dict[str, str] = {}
     findings: list[Finding] = []
     if options.optimize is not None:
         chosen["optimised"], findings = optimising.optimise(path, options.optimize)
     if options.precision is not None:
-        chosen["precision"] = _lowered(path, options.precision, example)
+        chosen["precision"] = _lowered(path, options.precision, found)
     written = onnx.load(path, load_external_data=False)
-    found = next((entry.version for entry in written.opset_import if entry.domain in ("", "ai.onnx")), 0)
-    chosen["opset"] = str(found)
-    if options.opset is not None and found != options.opset:
-        findings.append(Finding(code="opset-kept", what=f"opset {options.opset} was asked for, and the file has {found}: torch could not convert it",
-                                help=f"take {found}, or rewrite what the older opset lacks"))
+    version = next((entry.version for entry in written.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    chosen["opset"] = str(version)
+    if options.opset is not None and version != options.opset:
+        findings.append(Finding(code="opset-kept", what=f"opset {options.opset} was asked for, and the file has {version}: torch could not convert it",
+                                help=f"take {version}, or rewrite what the older opset lacks"))
     return chosen, findings
 
 
-def _lowered(path: Path, kind: str, example: Example) -> str:
+def _lowered(path: Path, kind: str, found: Subject) -> str:
     try:
-        return precision.lower(path, kind, _feeds(path, example)).words(kind)
+        return precision.lower(path, kind, feeding.feeds(found, path)).words()
     except Exception as why:  # the converter and the runtime raise classes of their own
         raise ExportError("precision-failed", f"the file can't be lowered to {kind}: {type(why).__name__}: {str(why)[:300]}", where=str(path),
                           notes=["the float32 file is kept as it was exported"], help="export without --precision, or convert it with a tool of your own and `onnxproof verify` it") from why
-
-
-def _feeds(path: Path, example: Example) -> list[dict[str, Any]]:
-    """The example, as the file's inputs are called; its float values also larger, which is where half precision ends first."""
-    ports = [port.name for port in onnx.load(path, load_external_data=False).graph.input]
-    arrays = [to_numpy(tensor) for tensor in example.tensors.values()]
-    if len(ports) != len(arrays):
-        by_name = {name.replace(".", "_"): array for name, array in zip(example.tensors, arrays, strict=True)}
-        arrays = [by_name[port] for port in ports]
-    larger = [array * array.dtype.type(4) if array.dtype.kind == "f" else array for array in arrays]
-    return [dict(zip(ports, values, strict=True)) for values in (arrays, larger)]

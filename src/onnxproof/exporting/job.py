@@ -55,9 +55,10 @@ class Made:
         assert self.file is not None
         model = onnx.load(self.file)
         onnx.helper.set_model_props(model, {**{prop.key: prop.value for prop in model.metadata_props}, **metadata})
-        onnx.save(model, path, save_as_external_data=bool(external), location=f"{path.name}.data")
+        apart = translate.apart(weight, external)
+        onnx.save(model, path, save_as_external_data=apart, location=f"{path.name}.data")
         shutil.rmtree(self.file.parent, ignore_errors=True)
-        return bool(external)
+        return apart
 
 
 def standard(job: Job, *, strict: bool = False, prepare: Callable[[Any], Any] | None = None, table: Mapping[Any, Any] | None = None) -> Made:

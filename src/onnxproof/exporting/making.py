@@ -1,5 +1,6 @@
 """The standard way to export; where torch fails, the ways that are known to help, each proven before it is taken."""
 
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +19,9 @@ _TRIAL_S = 20.0
 
 
 def make(job: Job, tell: Callable[[str], None]) -> tuple[Made, list[Attempt]]:
-    """The standard way; where it fails, what is known to help, each verified before it is taken."""
+    """The standard way; where it fails or fixes a dim that the module varies, what is known to help, each verified before it is taken."""
     try:
-        return standard(job), []
+        return _opened(job, standard(job), tell)
     except (TorchFailed, BakedDim) as why:
         failed: TorchFailed | BakedDim = why
     failure = failures.Failure(kind="dims", what=failed.what.partition(": ")[2]) if isinstance(failed, BakedDim) \
@@ -32,6 +33,39 @@ def make(job: Job, tell: Callable[[str], None]) -> tuple[Made, list[Attempt]]:
     if isinstance(failed, BakedDim):
         raise ExportError(failed.code, failed.what, where=failed.where, notes=[*failed.notes, *notes], help=failed.help)
     raise failure.error(job.found.name, notes) from failed.__cause__
+
+
+_OPENERS = (("int(", "strict"), ("for ", "scripted"), ("while ", "scripted"))
+"""Lines that fix a size when Python runs them, and the way that reads them instead: bytecode keeps `int(size)` open, TorchScript a loop."""
+
+
+def _opened(job: Job, made: Made, tell: Callable[[str], None]) -> tuple[Made, list[Attempt]]:
+    """Where tracing fixed a dim that the module itself varies: the way that keeps it open, if its file is proven; else the reasons."""
+    fixed = [row for row in made.rows if row.baked and row.source is not None]
+    names = list(dict.fromkeys(way for word, way in _OPENERS if any(row.source is not None and word in row.source.text for row in fixed)))
+    failure = failures.Failure(kind="dims", what="a dim that the module varies was fixed")
+    tried: list[Attempt] = []
+    for name in names:
+        way = ways.named(name)
+        tell(f"dims are fixed; trying {name}")
+        try:
+            other = way.run(job, failure)
+            if not _opens_more(made, other):
+                raise ExportError("still-fixed", "it fixes the same dims")
+            verdict = _trial(job, other)
+        except Exception as why:  # whatever it raises: this way does not help, and the standard way's file is there
+            tried.append(Attempt(name=name, worked=False, what=_short(why)))
+            continue
+        opened = ", ".join(f"{row.input}[{row.axis}]" for row in fixed)
+        if verdict in (Verdict.FAITHFUL, Verdict.DRIFT):
+            return other, [*tried, Attempt(name=name, worked=True, what=f"{way.about}: keeps {opened} open; verified: {verdict.value}")]
+        tried.append(Attempt(name=name, worked=False, what=f"it keeps {opened} open, but not for all sizes: that file is {verdict.value}"))
+    return made, tried
+
+
+def _opens_more(made: Made, other: Made) -> bool:
+    before, after = ({(row.input, row.axis) for row in which.rows if row.name} for which in (made, other))
+    return before < after
 
 
 def _other_ways(job: Job, failure: failures.Failure, tell: Callable[[str], None]) -> tuple[Made | None, list[Attempt]]:
@@ -55,7 +89,8 @@ def _trial(job: Job, made: Made) -> Verdict:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trial.onnx"
         if made.file is not None:
-            path.write_bytes(made.file.read_bytes())
+            shutil.copytree(made.file.parent, folder, dirs_exist_ok=True)  # with weights that lie beside it
+            path = Path(folder) / made.file.name
         else:
             made.save(path, {}, weight=translate.weight(job.found.module), external=None)
         return prove.verify(job.found, path, budget_s=_TRIAL_S, explain=False).verdict

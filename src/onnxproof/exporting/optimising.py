@@ -25,7 +25,7 @@ def check(tool: str | None) -> None:
     try:
         importlib.import_module(tool)
     except ImportError as why:
-        raise UsageError("tool-missing", f"`--optimize {tool}` needs a package that isn't installed", help=f"pip install {tool}") from why
+        raise UsageError("tool-missing", f"`--optimize {tool}` needs a package that isn't installed", help=f"pip install 'onnxproof[{tool if tool != 'onnxscript' else 'torch'}]'") from why
 
 
 def optimise(path: Path, tool: str) -> tuple[str, list[Finding]]:

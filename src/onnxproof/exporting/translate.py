@@ -64,9 +64,14 @@ def _values(model: Any) -> Iterator[Any]:
 def save(onnx_program: Any, path: Path, metadata: Mapping[str, str], *, weight: int, external: bool | None = None) -> bool:
     """Write the file, with its weights beside it when they are asked to be or must be; says which."""
     onnx_program.model.metadata_props.update(metadata)
-    apart = weight > _PROTOBUF_LIMIT if external is None else external
-    onnx_program.save(str(path), external_data=apart)
-    return apart
+    kept = apart(weight, external)
+    onnx_program.save(str(path), external_data=kept)
+    return kept
+
+
+def apart(weight: int, external: bool | None) -> bool:
+    """Whether the weights go into a file of their own: as asked for, else where a protobuf would be too small."""
+    return weight > _PROTOBUF_LIMIT if external is None else external
 
 
 def weight(module: Any) -> int:

@@ -4,7 +4,7 @@ The package is not called `quantize`, since `onnxproof.quantize` is the function
 """
 
 from onnxproof.quantizing.result import Quantized
-from onnxproof.quantizing.tune import Budget
+from onnxproof.quantizing.tuning import Budget
 from onnxproof.quantizing.verb import quantize
 
 __all__ = ["Budget", "Quantized", "quantize"]

@@ -1,8 +1,6 @@
 """The task's own metric, sample by sample, so that a drop can be told from noise."""
 
-import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,39 +12,17 @@ from onnxproof.backends import ort
 from onnxproof.errors import InputError, OnnxproofError, UsageError
 from onnxproof.onnxfile import Port
 from onnxproof.quantizing.batches import Batch, cut
+from onnxproof.quantizing.paired import CONFIDENCE, Metric, Outcome, paired
 
 Array = np.ndarray[Any, Any]
 Predict = Callable[..., list[Array]]
-_RESAMPLES = 2000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """The float model's and the quantized model's value, and the drop between them with its interval."""
-
-    before: float
-    after: float
-    drop: float
-    low: float
-    high: float
-    """The 95 % interval of the drop, from resampled samples; infinite where the evaluator gives one number only."""
-    samples: int
-
-    def within(self, most: float) -> bool:
-        """True when the drop is not beyond the budget: its estimate is within it, and so is the interval's lower end."""
-        return self.drop <= most + 1e-12
-
-    @property
-    def certain(self) -> bool:
-        """True when the samples tell the drop from nothing."""
-        return self.low > 0 or self.high < 0
 
 
 class Evaluator:
     """What is to be kept: a function of `predict`, or inputs with labels (then top-1 accuracy)."""
 
-    def __init__(self, source: Any, ports: tuple[Port, ...]) -> None:
-        self._ports = ports
+    def __init__(self, source: Any, ports: tuple[Port, ...], confidence: float = CONFIDENCE) -> None:
+        self._ports, self._confidence = ports, confidence
         self._function = _loaded(source)
         self._labelled = None if self._function is not None else _labelled(source, ports)
         self._float: Array | None = None
@@ -74,23 +50,20 @@ class Evaluator:
 
     def compare(self, plain: onnx.ModelProto, quantized: onnx.ModelProto) -> Metric:
         """Both on the same samples."""
+        before, after = self._before(plain), self.scores(quantized)
+        if after.shape != before.shape:
+            raise InputError("evaluator-shape", f"the evaluator gave {before.size} scores for the float model and {after.size} for the quantized one")
+        return paired(before, after, self._confidence)
+
+    def could_show(self, plain: onnx.ModelProto, most: float) -> bool:
+        """False when the samples are too few to show a budget even for a model that changes no answer."""
+        before = self._before(plain)
+        return paired(before, before, self._confidence).outcome(most) is Outcome.SHOWN
+
+    def _before(self, plain: onnx.ModelProto) -> Array:
         if self._float is None:
             self._float = self.scores(plain)
-        after = self.scores(quantized)
-        if after.shape != self._float.shape:
-            raise InputError("evaluator-shape", f"the evaluator gave {self._float.size} scores for the float model and {after.size} for the quantized one")
-        low, high = interval(self._float - after)
-        return Metric(before=float(self._float.mean()), after=float(after.mean()), drop=float((self._float - after).mean()), low=low, high=high, samples=after.size)
-
-
-def interval(differences: Array) -> tuple[float, float]:
-    """The 95 % bootstrap interval of the mean of paired differences; the same samples give the same interval."""
-    if differences.size < 2:
-        return -math.inf, math.inf
-    rng = np.random.default_rng(0)
-    means = [float(rng.choice(differences, differences.size).mean()) for _ in range(_RESAMPLES)]
-    low, high = np.percentile(means, [2.5, 97.5])
-    return float(low), float(high)
+        return self._float
 
 
 def _called(function: Callable[[Predict], Any], predict: Predict) -> Array:

@@ -150,8 +150,9 @@ def _raised(model: onnx.ModelProto, opset: int) -> onnx.ModelProto:
 
 def _float(model: onnx.ModelProto, values: frozenset[str], plain: Index) -> None:
     """Take the Q/DQ pair behind these values out; where the quantizer made a ReLU part of it, the ReLU stays, and where a Clip, the pair."""
-    from onnxproof.quantizing.surgery import bypass
+    from onnxproof.quantizing.surgery import bypass, pairs
 
     makers = {name: node.op_type for node in model.graph.node for name in node.output}
+    makers |= {result: makers[pair.value] for pair in pairs(model) for result in pair.results if pair.value in makers}  # a graph output is made behind its pair
     folded = {name: plain.makers[name].op_type for name in values if name in plain.makers and plain.makers[name].op_type != makers.get(name)}
     bypass(model, {name for name in values if folded.get(name, "Relu") == "Relu"}, {name for name, kind in folded.items() if kind == "Relu"})

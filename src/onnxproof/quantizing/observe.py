@@ -1,6 +1,6 @@
 """One pass over the calibration data: the float graph runs with its inner values as outputs, and only statistics stay.
 
-The last fifth of a pass is watched apart, so that ranges can be asked what they clip on data they have not seen; merged, the two are the
+Every fifth batch is watched apart, so that ranges can be asked what they clip on data they have not seen; merged, the two are the
 whole. A pass can be kept in a file and taken up again: it is keyed by the hashes of the model and of the data it has seen.
 """
 
@@ -30,6 +30,11 @@ _HELD_OUT = 5
 _SAVED_EVERY = 64
 
 
+def held_out(place: int) -> bool:
+    """True for the batches that no range and no recipe sees."""
+    return place % _HELD_OUT == _HELD_OUT - 1
+
+
 @dataclass(slots=True, kw_only=True)
 class Pass:
     """What a pass over the data has seen."""
@@ -44,6 +49,10 @@ class Pass:
     """(samples, how much the ranges have grown on average since the last doubling): whether more data would still move them."""
     broken: list[str] = field(default_factory=list)
     """Samples that were left out since an input or an inner value was not finite."""
+
+    def chosen(self) -> dict[str, Statistics]:
+        """Statistics of the batches that ranges are chosen by: the others stay unseen, so that ranges can be asked what they clip there."""
+        return {name: stats for name, stats in self.fitted.items() if stats.count}
 
     def merged(self) -> dict[str, Statistics]:
         """Statistics of all batches."""
@@ -156,7 +165,7 @@ def _take(state: Pass, observer: Observer, label: str, batch: Mapping[str, Array
     if odd is not None:
         state.broken.append(f"{label}{_rows(batch[odd])}: the input `{odd}`")
         return
-    held = state.batches % _HELD_OUT == _HELD_OUT - 1
+    held = held_out(state.batches)
     part = state.held if held else state.fitted
     before = {name: stats.high - stats.low for name, stats in state.fitted.items()}
     try:

@@ -8,9 +8,9 @@ from typing import Any
 from onnxproof.proof import Proof
 from onnxproof.quantizing.bench import Score
 from onnxproof.quantizing.census import Census
-from onnxproof.quantizing.evaluation import Metric
 from onnxproof.quantizing.ledger import Entry
-from onnxproof.quantizing.tune import Budget, Point, Step
+from onnxproof.quantizing.paired import Metric, Outcome
+from onnxproof.quantizing.tuning import Budget, Point, Step
 from onnxproof.types import Finding, Verdict
 
 
@@ -26,7 +26,9 @@ class Quantized:
     metric: Metric | None
     budget: Budget
     met: bool
-    """True when the budget holds."""
+    """True when the budget holds: a drop is shown to be within it, and the latency is."""
+    outcome: Outcome
+    """What the evaluated samples say about the largest drop (without one: whether the decibels that were aimed at are reached)."""
     samples: int
     steps: tuple[Step, ...]
     front: tuple[Point, ...]

@@ -3,8 +3,8 @@
 import os
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,21 @@ import onnx
 from onnxproof import exporter, onnxfile, prove, subject
 from onnxproof.errors import InputError, UsageError
 from onnxproof.proof import Proof
-from onnxproof.quantizing import batches, dataquality, schemes
+from onnxproof.quantizing import batches, dataquality, images, schemes
 from onnxproof.quantizing import ledger as ledgers
 from onnxproof.quantizing.bench import Bench, Score, answers, compare
 from onnxproof.quantizing.census import census, latencies
+from onnxproof.quantizing.coverage import coverage
+from onnxproof.quantizing.coverage import examine as examine_ranges
 from onnxproof.quantizing.evaluation import Evaluator
 from onnxproof.quantizing.floatgraph import prepare
 from onnxproof.quantizing.journal import Journal
-from onnxproof.quantizing.observe import Observer, Pass, observe
+from onnxproof.quantizing.observe import Observer, Pass, held_out, observe
+from onnxproof.quantizing.paired import Outcome
 from onnxproof.quantizing.ranges import calibrator
 from onnxproof.quantizing.result import Quantized
-from onnxproof.quantizing.tune import RECIPES, Budget, Tuning, arrange, deadline, front, one, tune
+from onnxproof.quantizing.tune import RECIPES, arrange, front, tune
+from onnxproof.quantizing.tuning import Budget, Tuning, deadline, one
 from onnxproof.types import Finding, Policy
 
 _KEPT = 512
@@ -35,10 +39,11 @@ _PROOF_S = 20.0
 def quantize(model: Any, path: str | Path, *, calibration: Any = None, evaluate: Any = None, budget: Budget | float | None = None, scheme: str = "u8s8",
              calibrator: str = "min-max", recipes: Sequence[str] = RECIPES, exclude: Sequence[str] = (), example_inputs: Any = None,
              dynamic_shapes: Any = None, data: Any = None, backends: Sequence[str] = ("ort",), policy: Policy | None = None, cache: str | Path | None = None,
-             target: str = "", proof_s: float = _PROOF_S, seed: int = 0, progress: prove.Report | None = None) -> Quantized:
+             target: str = "", preprocess: Any = None, proof_s: float = _PROOF_S, seed: int = 0, progress: prove.Report | None = None) -> Quantized:
     """Quantize a model, tune it to a budget, and prove what it costs.
 
     `budget` is a `Budget`, or the largest drop of the metric as a number. `evaluate` is a function of `predict`, or (inputs, labels).
+    `preprocess` makes inputs of an image, where `calibration` is a folder of image files and the model does not take pixels.
 
     >>> import onnxproof
     >>> result = onnxproof.quantize("model.onnx", "model.int8.onnx", calibration="calib.npz")      # doctest: +SKIP
@@ -46,7 +51,7 @@ def quantize(model: Any, path: str | Path, *, calibration: Any = None, evaluate:
     """
     budget = budget if isinstance(budget, Budget) else Budget(max_drop=budget)
     found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
-    job = _Job(found, Path(path), scheme, calibrator, tuple(recipes), tuple(exclude), budget, None if cache is None else Path(cache), progress, target, proof_s)
+    job = _Job(found, Path(path), scheme, calibrator, tuple(recipes), tuple(exclude), budget, None if cache is None else Path(cache), progress, target, preprocess, proof_s)
     return job.run(calibration, evaluate, tuple(backends), policy, seed)
 
 
@@ -62,6 +67,7 @@ class _Job:
     cache: Path | None
     progress: prove.Report | None
     target: str
+    preprocess: Any
     proof_s: float
 
     def run(self, calibration: Any, evaluate: Any, backends: tuple[str, ...], policy: Policy | None, seed: int) -> Quantized:
@@ -72,9 +78,9 @@ class _Job:
         with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
             source = self._float(Path(folder))
             plain, ports = prepare(source), onnxfile.read(source).inputs
-            evaluator = None if evaluate is None else Evaluator(evaluate, ports)
-            kept, seen, reference, findings = self._data(plain, ports, calibration, evaluator)
-            tuning = self._quantized(plain, kept, seen, reference, evaluator)
+            evaluator = None if evaluate is None else Evaluator(evaluate, ports, self.budget.confidence)
+            kept, seen, findings = self._data(plain, ports, calibration, evaluator)
+            tuning = self._quantized(plain, kept, seen, evaluator)
             return self._delivered(tuning, kept, seen, findings, backends, policy, seed, started)
 
     def _check(self, calibration: Any, evaluate: Any) -> None:
@@ -88,8 +94,8 @@ class _Job:
             calibrator(self.calibrator)
         for name in self.recipes:
             known.load(name)
-        if not hasattr(schemes.load(self.scheme), "PLAN") and (self.exclude or set(self.recipes) - set(RECIPES)):
-            raise UsageError("option-does-nothing", f"`exclude` does nothing under the scheme `{self.scheme}`", help="leave it out, or use u8s8, s8s8 or a16w8")
+        if not hasattr(schemes.load(self.scheme), "PLAN") and (idle := self._idle()):
+            raise UsageError("option-does-nothing", f"`{idle}` does nothing under the scheme `{self.scheme}`", help="leave it out, or use u8s8, s8s8 or a16w8")
         if calibration is None and self.scheme not in _NEEDS_NO_DATA:
             raise InputError("no-calibration-data", f"the scheme `{self.scheme}` needs calibration data", help="give a few hundred inputs, as they are served: "
                              f"`--calibration PATH`; or use a scheme without: {', '.join(_NEEDS_NO_DATA)}")
@@ -101,6 +107,11 @@ class _Job:
         if self.subject.onnx is not None and self.subject.onnx.resolve() == self.path.resolve():
             raise UsageError("would-overwrite", f"`{self.path}` is the model that is being quantized", help="give another name to -o")
 
+    def _idle(self) -> str:
+        """The first option that only schemes with Q/DQ and ranges know."""
+        said = {"exclude": bool(self.exclude), "recipe": self.recipes not in ((), RECIPES), "calibrator": self.calibrator not in ("auto", "min-max"), "target": bool(self.target)}
+        return next((name for name, given in said.items() if given), "")
+
     def _float(self, folder: Path) -> Path:
         if self.subject.onnx is not None:
             return self.subject.onnx
@@ -108,35 +119,36 @@ class _Job:
         exporter.write(self.subject, folder / "float.onnx")
         return folder / "float.onnx"
 
-    def _data(self, plain: onnx.ModelProto, ports: Any, calibration: Any, evaluator: Evaluator | None) -> tuple[list[batches.Batch], Pass | None, Any, list[Finding]]:
+    def _data(self, plain: onnx.ModelProto, ports: Any, calibration: Any, evaluator: Evaluator | None) -> "tuple[_Kept, Pass | None, list[Finding]]":
         """One pass over the data; the first samples stay. Wrong data is found here, before a model is made of it."""
         if calibration is None:
-            example = list(batches.cut(_example(self.subject, ports), ports))
-            return example, None, answers(plain, example), []
-        kept: list[batches.Batch] = []
-        stream = _keeping(batches.peeked(batches.cut(calibration, ports), what="calibration"), kept)
+            return _Kept(tuned=list(batches.cut(_example(self.subject, ports), ports))), None, []
+        kept, guessed = _Kept(), list[Finding]()
+        if images.are_images(calibration):
+            function = subject.function(self.preprocess) if isinstance(self.preprocess, str) else self.preprocess
+            calibration, guessed = images.read(calibration, ports, function, _example(self.subject, ports, quiet=True))
+        elif self.preprocess is not None:
+            raise UsageError("option-does-nothing", "`preprocess` does nothing: the calibration data is no folder of images", help="leave it out")
+        stream = kept.keeping(batches.peeked(batches.cut(calibration, ports), what="calibration"))
         seen = observe(Observer(plain), stream, cache=self._beside("calibration.npz"), tell=lambda what, count: self._tell(f"{what}: {count} samples"))
-        reference = answers(plain, kept)
-        findings = dataquality.examine(seen, reference, expected=_example(self.subject, ports, quiet=True))
+        findings = dataquality.examine(seen, answers(plain, [*kept.tuned, *kept.held]), expected=_example(self.subject, ports, quiet=True))
         served = evaluator.inputs() if evaluator is not None else list(batches.cut(self.subject.data, ports)) if self.subject.data is not None else []
         for name in served[0][1] if served else ():
             if served[0][1][name].dtype.kind == "f":
                 off = dataquality.scale_of(name, seen.merged()[name], served[0][1][name], "the data it is evaluated on") if name in seen.merged() else []
                 if off:
                     raise InputError("calibration-mismatch", off[0].what, notes=["nothing was written"], help=off[0].help)
-        return kept, seen, reference, findings
+        return kept, seen, [*guessed, *findings]
 
-    def _quantized(self, plain: onnx.ModelProto, kept: list[batches.Batch], seen: Pass | None, reference: Any, evaluator: Evaluator | None) -> Tuning:
+    def _quantized(self, plain: onnx.ModelProto, kept: "_Kept", seen: Pass | None, evaluator: Evaluator | None) -> Tuning:
         scheme = schemes.load(self.scheme)
-        stats = {} if seen is None else seen.merged()
-        tuned = [place for place in range(len(kept)) if place % 4 != 3 or len(kept) < 4]
-        samples = [kept[place] for place in tuned]
-        journal = Journal(self._beside("trials.jsonl"), samples)
+        stats = {} if seen is None else seen.chosen()
+        journal = Journal(self._beside("trials.jsonl"), kept.tuned)
         base = getattr(scheme, "PLAN", None)
         from onnxproof.quantizing.insert import Plan
 
         plan = (base or Plan()).with_(calibrator="min-max" if self.calibrator == "auto" else self.calibrator)
-        bench = Bench(model=plain, stats=stats, plan=plan, samples=samples, answers=[reference[place] for place in tuned], journal=journal, tell=self._tell, target=self.target,
+        bench = Bench(model=plain, stats=stats, plan=plan, samples=kept.tuned, answers=answers(plain, kept.tuned), journal=journal, tell=self._tell, target=self.target,
                       deadline=deadline(self.budget.seconds))
         tuning = Tuning(bench=bench, evaluator=evaluator, plain=plain, budget=self.budget)
         if base is None:
@@ -151,26 +163,29 @@ class _Job:
         tuning.bench, tuning.points = arrange(bench, frozenset(self.exclude))
         return tune(tuning, self.recipes)
 
-    def _delivered(self, tuning: Tuning, kept: list[batches.Batch], seen: Pass | None, findings: list[Finding], backends: tuple[str, ...], policy: Policy | None,
+    def _delivered(self, tuning: Tuning, kept: "_Kept", seen: Pass | None, findings: list[Finding], backends: tuple[str, ...], policy: Policy | None,
                    seed: int, started: float) -> Quantized:
         """Write a draft, prove it, and only then give it its name."""
         made, plain = tuning.bench.quantized, tuning.plain
-        held = [kept[place] for place in range(len(kept)) if place % 4 == 3] or kept
+        held = kept.held or kept.tuned
+        ranges = coverage(made, held, tuning.bench.model)
+        findings = [*findings, *(examine_ranges(ranges, coverage(made, kept.tuned, tuning.bench.model) if kept.held else None) if seen is not None else [])]
         draft = self.path.with_name(f"{self.path.stem}.part.onnx")
         try:
             onnx.save(made, draft)
             self._tell("proof")
-            proof = self._proof(draft, held, backends, policy, seed)
+            proof = replace(self._proof(draft, held, backends, policy, seed), ranges=ranges)
             entries = ledgers.ledger(self.subject, plain, draft, held, backends)
             draft.replace(self.path)
         finally:
             draft.unlink(missing_ok=True)
         sample = one(tuning.bench)
         times = latencies([plain, made], sample)
-        met = tuning.met() and (self.budget.max_latency is None or times[1] <= self.budget.max_latency)
+        outcome = tuning.outcome()
+        met = outcome is Outcome.SHOWN and (self.budget.max_latency is None or times[1] <= self.budget.max_latency)
         metric = tuning.metric or (tuning.evaluator.compare(plain, made) if tuning.evaluator is not None else None)
         journal = tuning.bench.journal
-        return Quantized(path=self.path, scheme=self.scheme, proof=proof, score=_score(plain, made, held), metric=metric, budget=self.budget, met=met,
+        return Quantized(path=self.path, scheme=self.scheme, proof=proof, score=_score(plain, made, held), metric=metric, budget=self.budget, met=met, outcome=outcome,
                          samples=seen.samples if seen is not None else 0, steps=tuple(tuning.steps),
                          front=tuple(front(tuning.points, sample, tuning.evaluator, plain)), ledger=tuple(entries), census=census(self.path),
                          findings=tuple(findings), float_size=plain.ByteSize(), size=made.ByteSize(), float_latency_s=times[0], latency_s=times[1],
@@ -198,14 +213,21 @@ def _score(plain: onnx.ModelProto, made: onnx.ModelProto, held: list[batches.Bat
     return compare(answers(plain, held), answers(made, held))
 
 
-def _keeping(stream: Any, kept: list[batches.Batch]) -> Any:
-    """Pass batches on, and keep the first."""
-    count = 0
-    for label, batch in stream:
-        if count < _KEPT and not any(a.dtype.kind == "f" and not _finite(a) for a in batch.values()):
-            kept.append((label, batch))
-            count += batches.samples(batch)
-        yield label, batch
+@dataclass(slots=True)
+class _Kept:
+    """The first samples, in memory: those that recipes may look at, and those that only the end does."""
+
+    tuned: list[batches.Batch] = field(default_factory=list)
+    held: list[batches.Batch] = field(default_factory=list)
+
+    def keeping(self, stream: Iterator[batches.Batch]) -> Iterator[batches.Batch]:
+        """Pass batches on, and keep the first."""
+        count = 0
+        for place, (label, batch) in enumerate(stream):
+            if count < _KEPT and not any(a.dtype.kind == "f" and not _finite(a) for a in batch.values()):
+                (self.held if held_out(place) else self.tuned).append((label, batch))
+                count += batches.samples(batch)
+            yield label, batch
 
 
 def _finite(array: Any) -> bool:

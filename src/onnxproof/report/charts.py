@@ -95,10 +95,10 @@ def waterfall(rows: int) -> dict[str, Any]:
 
 
 def ranges(rows: int) -> dict[str, Any]:
-    """For each tensor the values that calibration saw, and the range that was chosen."""
+    """For each tensor the values on held-out data, and the range that was chosen."""
     y = alt.Y("tensor:N", title=None, sort=alt.EncodingSortField("place"), axis=alt.Axis(labelLimit=200))
     told = [alt.Tooltip(f"{name}:Q", format=".4g") for name in ("low", "high", "chosen_low", "chosen_high")]
-    told = [alt.Tooltip("tensor:N"), *told, alt.Tooltip("clipped:Q", format=".3%")]
+    told = [alt.Tooltip("tensor:N"), *told, alt.Tooltip("clipped:Q", format=".3%"), alt.Tooltip("unused:Q", format=".0%")]
     seen = _chart("ranges").mark_bar(color=_NOISE, opacity=0.5, size=12).encode(x=alt.X("low:Q", title="value"), x2="high:Q", y=y, tooltip=told)
     chosen = _chart("ranges").mark_bar(color=_GOOD, size=5).encode(x="chosen_low:Q", x2="chosen_high:Q", y=y, tooltip=told)
     return _finish(alt.layer(seen, chosen), _high(rows, 20))

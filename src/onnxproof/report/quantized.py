@@ -8,9 +8,12 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from onnxproof.quantizing.paired import Outcome
+from onnxproof.report.plain import safe
 from onnxproof.report.terminal import COLOURS
 
 if TYPE_CHECKING:
+    from onnxproof.quantizing.paired import Metric
     from onnxproof.quantizing.result import Quantized
 
 _FEW = 6
@@ -21,7 +24,7 @@ def headline(result: "Quantized") -> Text:
     parts = [f"{result.path}: {_db(result.score.sqnr_db)} against the float model"]
     if result.metric is not None:
         m = result.metric
-        parts.append(f"metric {m.before:.4g} -> {m.after:.4g} (drop {m.drop:+.4f}, 95 % {m.low:+.4f} to {m.high:+.4f}, {m.samples} samples)")
+        parts.append(f"metric {m.before:.4g} -> {m.after:.4g} (drop {m.drop:+.4f}, {_interval(m)}, {m.samples} samples)")
     elif result.score.agreement is not None:
         parts.append(f"the same best class for {result.score.agreement:.2%}")
     parts.append(f"{result.size / 1e6:.3g} MB of {result.float_size / 1e6:.3g}, {_ms(result.latency_s)} of {_ms(result.float_latency_s)} a pass")
@@ -44,6 +47,9 @@ def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
     out.print(_steps(result))
     out.print()
     out.print(_ledger(result))
+    if result.samples and result.proof.ranges:
+        out.print()
+        out.print(_ranges(result, len(result.proof.ranges) if verbose else _FEW))
     if verbose or len(result.front) > 1:
         out.print()
         out.print(_front(result))
@@ -56,11 +62,30 @@ def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
 
 def _missed(result: "Quantized") -> str:
     budget, metric = result.budget, result.metric
-    if metric is not None and budget.max_drop is not None and metric.drop > budget.max_drop:
-        return f"the metric drops by {metric.drop:.4f}, and {budget.max_drop:.4f} is allowed"
+    if metric is not None and budget.max_drop is not None and result.outcome is not Outcome.SHOWN:
+        return _drop(metric, budget.max_drop, result.outcome)
     if budget.max_latency is not None and result.latency_s > budget.max_latency:
         return f"a pass takes {_ms(result.latency_s)}, and {_ms(budget.max_latency)} is allowed"
     return f"{_db(result.score.sqnr_db)} of {budget.min_sqnr:g} dB that were aimed at"
+
+
+def _drop(metric: "Metric", most: float, outcome: "Outcome") -> str:
+    """What the samples say, and what would be needed to know more."""
+    if outcome is Outcome.BEYOND:
+        return f"the metric drops by {metric.drop:.4f} ({_interval(metric)}), and {most:.4f} is allowed; the most accurate graph that was tried is written"
+    said = f"a drop of at most {most:.4f} is not shown with {metric.samples} samples: {_interval(metric)}"
+    needed = metric.needed(most)
+    if metric.samples < 2:
+        more = "let the evaluator return one score for each sample, or take its number as it is with `--confidence 0`"
+    elif needed is None:
+        more = "the estimate itself is beyond it, so more samples would hardly show it"
+    else:
+        more = f"about {needed:,} samples would show it if the drop stays as it is"
+    return f"{said}; {more}; the fastest graph is written all the same"
+
+
+def _interval(metric: "Metric") -> str:
+    return f"{metric.confidence:.0%} interval {metric.low:+.4f} to {metric.high:+.4f}" if metric.confidence else "no interval asked for"
 
 
 def _table(*columns: str) -> Table:
@@ -82,6 +107,14 @@ def _ledger(result: "Quantized") -> Table:
     table = _table("stage", "SQNR", "steps", "same class")
     for entry in result.ledger:
         table.add_row(escape(entry.stage), _db(entry.sqnr_db), f"{entry.steps:.2f}", "" if entry.agreement is None else f"{entry.agreement:.2%}")
+    return table
+
+
+def _ranges(result: "Quantized", most: int) -> Table:
+    """The ranges that fit held-out data worst."""
+    table = _table(f"range ({min(most, len(result.proof.ranges))} of {len(result.proof.ranges)}, the worst first)", "clips", "unused", "from", "to")
+    for found in result.proof.ranges[:most]:
+        table.add_row(safe(found.tensor), f"{found.clipped:.3%}", f"{found.unused:.0%}", f"{found.chosen_low:.4g}", f"{found.chosen_high:.4g}")
     return table
 
 

@@ -120,7 +120,8 @@ def _losses(proof: Proof) -> Iterable[dict[str, Any]]:
 
 def _ranges(proof: Proof) -> Iterable[dict[str, Any]]:
     for place, found in enumerate(proof.ranges):
-        yield {"place": place, "tensor": short(found.tensor, 120), "clipped": _number(found.clipped),
+        yield {"place": place, "tensor": short(found.tensor, 120), "clipped": _number(found.clipped), "unused": _number(found.unused),
+               "clips": f"{found.clipped:.3%}", "leaves": f"{found.unused:.0%}",
                **{name: _number(getattr(found, name)) for name in ("low", "high", "chosen_low", "chosen_high")}}
 
 

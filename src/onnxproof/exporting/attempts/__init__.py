@@ -30,4 +30,10 @@ def ways(job: Job, failure: Failure) -> Iterator[Way]:
     for name in ORDER:
         module = importlib.import_module(f"{__name__}.{name}")
         if failure.kind in module.KINDS and (not hasattr(module, "applies") or module.applies(job)):
-            yield Way(name=name, about=module.ABOUT, run=cast("Callable[[Job, Failure], Made]", module.run))
+            yield named(name)
+
+
+def named(name: str) -> Way:
+    """One of them."""
+    module = importlib.import_module(f"{__name__}.{name}")
+    return Way(name=name, about=module.ABOUT, run=cast("Callable[[Job, Failure], Made]", module.run))
