@@ -121,7 +121,7 @@ def _with_if(path: Path) -> None:
 def test_what_a_branch_takes_from_outside_becomes_an_input(tmp_path: Path) -> None:
     _with_if(tmp_path / "if.onnx")
     proof = prove.verify(Branch(), tmp_path / "if.onnx", (torch.randn(3, 4), torch.tensor(True)), dynamic_shapes=({0: "n"}, None), budget_s=5)
-    assert proof.location is not None and proof.location.nodes[0] == "branch"
+    assert proof.location is not None and proof.location.nodes[0] == "branch/then_branch/then"
     script = proof.write_repro(tmp_path / "repro")
     cut = onnx.load(script.parent / "model.onnx")
     assert [n.op_type for n in cut.graph.node] == ["If"] and "doubled" in {i.name for i in cut.graph.input}
