@@ -193,9 +193,9 @@ def _right(graph: Graph, matched: Mapping[str, Matched], tolerance: float, wrong
     return right | excused
 
 
-def _in_part(graph: Graph, place: int, name: str, right: set[str]) -> bool:
+def _in_part(graph: Graph, place: int | None, name: str, right: set[str]) -> bool:
     """True where a node takes a part of the value, and another part of it is not right: then neither is the whole."""
-    if graph.nodes[place].op_type not in _PARTS:
+    if place is None or graph.nodes[place].op_type not in _PARTS:
         return False
     return any(graph.nodes[n].op_type in _PARTS and not set(graph.nodes[n].output) & right for n in graph.consumers(name))
 
