@@ -165,6 +165,8 @@ def _factor(bench: Workbench) -> Tried | None:
     if not ratios.size or not np.isfinite(ratios).all() or np.ptp(ratios) > 1e-4 * abs(ratios.mean()):
         return None
     ratio = float(np.median(ratios))
+    if abs(ratio - 1) < 1e-5:
+        return None  # what is small differs, and no factor does that
     counts = {n for array in bench.scene.case.inputs.values() for n in (*array.shape, array.size)} | {int(n) for e in bench.scene.entries for n in e.sketch.shape}
     divisor = next((n for n in sorted(counts) if n > 1 and min(abs(ratio - n / (n - 1)), abs(ratio - (n - 1) / n)) < 2e-6 * ratio), None)
     numbers = [v for v in _numbers(bench, node) if v]

@@ -10,16 +10,15 @@ import onnx
 from onnxproof.errors import OnnxproofError
 from onnxproof.locate import profile
 from onnxproof.locate._entry import Entry, Fetch
-from onnxproof.locate._graph import Graph, captured, source_of
+from onnxproof.locate._graph import Graph, source_of
 from onnxproof.locate._inner import Inside
-from onnxproof.locate._match import Counterfactual, Front, Matched, counterparts, front, match, observe
+from onnxproof.locate._match import Counterfactual, Front, counterparts, front, match, observe
 from onnxproof.locate._scene import Scene
-from onnxproof.locate._sketch import Sketch, distance, sketch
 from onnxproof.locate._stages import Ideal, given
+from onnxproof.locate._upstream import Upstream, confirm, one_step
 from onnxproof.types import Location, Profile, Stage, Suspect
 
 Array = np.ndarray[Any, Any]
-_TRIED = 10
 _PATIENCE_S = 8.0
 _FAULTS = 4
 _TINY = 1e-12
@@ -47,14 +46,17 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
         first = first or found
         scene.profile = scene.profile or Profile(case=scene.case.name, against=profile.MODULE if scene.oracle.tree is not None else profile.GRAPH, nodes=profile.of_matched(graph, matched, found.gaps, scene.noise))
         scene.matched = scene.matched or {m.entry.place for m in matched.values() if m.entry is not None and m.gap <= tolerance}
-        place, value, after = _confirm(graph, found, entries, test, cured, left, fetch, guilty, truths)
+        place, value, after = confirm(graph, found, entries, test, cured, left, fetch, guilty, truths)
+        upstream = Upstream(graph, matched, feeds, entries, test, fetch, tolerance)
+        if place is not None and (sooner := upstream.sooner(found, place, cured, left, truths)) is not None:
+            place, value, after = sooner
         if place is not None and value is None:
             value = _moves_on(graph, found, place, session, feeds, cured, entries, tolerance, fetch)
             if value is None:  # the front is a step that the module never made; the fault shows behind it
-                further = _confirm(graph, found, entries, test, cured, left, fetch, guilty, truths, later=True)
-                place, value, after = further if further[1] is not None else (place, None, after)
-        elif place is not None:
-            place, value, after = _idle_before(graph, found, place, matched, feeds, entries, test, cured, left, fetch, truths, tolerance) or (place, value, after)
+                further = confirm(graph, found, entries, test, cured, left, fetch, guilty, truths, later=True)
+                if further[0] is not None and further[1] is not None:
+                    guilty += [place] if one_step(graph, found, place, further[0], truths) else []
+                    place, value, after = further
         if place is None:
             break
         guilty.append(place)
@@ -89,62 +91,6 @@ def _makers(graph: Graph, scene: Any) -> list[int]:
     """Where every inner value looks right: the nodes that make the outputs."""
     names = [o.onnx_name for o in scene.signature.outputs if scene.gap is None or o.name == scene.gap.output]
     return [graph.makers[name] for name in names if name in graph.makers]
-
-
-def _confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counterfactual, cured: Mapping[str, Array], before: float, fetch: Any,
-             known: Sequence[int], truths: dict[int, Entry], *, later: bool = False) -> tuple[int | None, Array | None, float]:
-    """The first suspect whose true output mends the answers; failing that, the first suspect.
-
-    A node behind the guilty one is mended, too, when its true output is put in place. So the front is asked first, with
-    every value of the module that could stand there, and only then what lies behind it.
-    """
-    begin = [p for p in found.suspects[: found.fronts] if p not in known]
-    behind = [p for p in found.suspects[found.fronts :] if p not in known]
-    until = time.perf_counter() + _PATIENCE_S
-    for place, options in [(p, 2) for p in behind[:_TRIED]] if later else [(p, 12) for p in begin[:6]]:
-        for entry in counterparts(graph, place, found, entries)[:options]:
-            value = None  # the last one is let go before the next is made
-            value = fetch(entry.place)
-            if value is None:
-                continue
-            after = test.distance({**cured, found.values[place]: value})
-            if after < before / 20:
-                truths[place] = entry
-                return place, value, after
-            if time.perf_counter() > until:
-                break
-    tried = begin or behind
-    return (tried[0], None, before) if tried else (None, None, before)
-
-
-def _idle_before(graph: Graph, found: Front, place: int, matched: Mapping[str, Matched], feeds: Mapping[str, Array], entries: Sequence[Entry], test: Counterfactual,
-                 cured: Mapping[str, Array], before: float, fetch: Fetch, truths: dict[int, Entry], tolerance: float) -> tuple[int, Array, float] | None:
-    """The node in front of the suspect, where it does nothing and should do something.
-
-    A transposition that keeps the order gives its input, which is one of the reference's values and looks right; the next
-    node is the first whose value is not. So a node that only passes its input on is asked, too, what its true value mends.
-    """
-    for name in captured(graph.nodes[place]):
-        maker, made = graph.makers.get(name), matched.get(name)
-        if maker is None or made is None or not made.sketch.telling or not any(
-                distance(made.sketch, passed) <= tolerance for passed in _given_to(graph, maker, matched, feeds)):
-            continue
-        found.sketches[maker], found.values[maker] = made.sketch, name
-        for entry in [e for e in counterparts(graph, maker, found, entries) if distance(e.sketch, made.sketch) > tolerance][:_TRIED]:
-            value = fetch(entry.place)
-            after = test.distance({**cured, name: value}) if value is not None else before
-            if value is not None and after < before / 20:
-                truths[maker] = entry
-                sooner = front(graph, matched, tolerance, {name})  # what it was made from is no longer excused by it
-                sooner.suspects = [p for p in sooner.suspects[: sooner.fronts] if p < maker]
-                further = _confirm(graph, sooner, entries, test, cured, before, fetch, (), truths)
-                return (further[0], further[1], further[2]) if further[0] is not None and further[1] is not None else (maker, value, after)
-    return None
-
-
-def _given_to(graph: Graph, place: int, matched: Mapping[str, Matched], feeds: Mapping[str, Array]) -> list[Sketch]:
-    read = list(captured(graph.nodes[place]))
-    return [matched[name].sketch for name in read if name in matched] + [sketch(feeds[name]) for name in read if name in feeds]
 
 
 def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mapping[str, Array], cured: Mapping[str, Array], entries: Sequence[Entry],

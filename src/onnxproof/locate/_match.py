@@ -105,7 +105,7 @@ def _nearest(value: Sketch, options: "Sequence[Entry]", pool: Pool, tolerance: f
     """
     gaps = pool.distances(value)
     hits, best = np.flatnonzero(gaps <= tolerance).tolist(), int(np.argmin(gaps))
-    shaped = value.exact or any(options[place].sketch.shape == value.shape for place in hits)
+    shaped = value.exact or any(_squeezed(options[place].sketch) == _squeezed(value) for place in hits)
     moved = None if shaped else _rearranged(value, options, pool, gaps, tolerance, moved=True)
     if hits and moved is None:
         whole = [place for place in hits if options[place].outer is None]
@@ -122,9 +122,13 @@ def _rearranged(value: Sketch, options: "Sequence[Entry]", pool: Pool, gaps: Arr
     alike = np.abs(pool.rms - value.rms) <= 4 * tolerance * np.maximum(pool.rms, value.rms)
     for place in reversed(np.flatnonzero(alike & (gaps > tolerance)).tolist()):
         entry = options[place]
-        if (value.shape == entry.sketch.shape) == moved and distance(value, entry.sketch, any_order=True) <= tolerance:
+        if (_squeezed(value) == _squeezed(entry.sketch)) == moved and distance(value, entry.sketch, any_order=True) <= tolerance:
             return Matched(value, entry, float(gaps[place])) if moved else Matched(value, entry, 0.0, same_layout=False)
     return None
+
+
+def _squeezed(value: Sketch) -> tuple[int, ...]:
+    return tuple(n for n in value.shape if n != 1)
 
 
 def front(graph: Graph, matched: Mapping[str, Matched], tolerance: float, wrong: Collection[str] = ()) -> Front:
@@ -201,15 +205,14 @@ def _in_part(graph: Graph, place: int | None, name: str, right: set[str]) -> boo
 
 
 def counterparts(graph: Graph, place: int, found: Front, entries: "Sequence[Entry]") -> "list[Entry]":
-    """The module's values which this node should have made: those of its shape but for dims of one, made of what the node is given first, then the nearest."""
+    """The module's values which this node should have made: those of its shape (or of it with leading dims merged), made of what the node is given first, then the nearest."""
     value = found.sketches.get(place)
     if value is None:
         return []
     given = [found.right[name] for name in captured(graph.nodes[place]) if name in found.right]
     known = {e.place for e in entries if any(e.sketch.count == g.count and distance(g, e.sketch) <= _SAME for g in given)}
-    shape = [n for n in value.shape if n != 1]
-    alike = [e for e in entries if [n for n in e.sketch.shape if n != 1] == shape and e.sketch.exact == value.exact]
-    return sorted(alike, key=lambda e: (e.sketch.shape != value.shape, known.isdisjoint(e.inputs), distance(value, e.sketch)))
+    alike = [e for e in entries if e.sketch.count == value.count and e.sketch.exact == value.exact and (e.sketch.shape[-1:] == value.shape[-1:] or _squeezed(e.sketch) == _squeezed(value))]
+    return sorted(alike, key=lambda e: (_squeezed(e.sketch) != _squeezed(value), known.isdisjoint(e.inputs), distance(value, e.sketch)))
 
 
 class Counterfactual:

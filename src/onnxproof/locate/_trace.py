@@ -18,6 +18,7 @@ from onnxproof.backends.torch64 import TruthSession
 from onnxproof.locate._entry import Entry, Fetch, remembering
 from onnxproof.locate._room import give_back
 from onnxproof.locate._sketch import Shelf, Sketch, sketch
+from onnxproof.locate._steps import STEPS
 from onnxproof.types import Source
 
 Array = np.ndarray[Any, Any]
@@ -217,7 +218,7 @@ def _is_view(func: Any) -> bool:
 def _decompositions() -> dict[Any, Any]:
     from torch._decomp import core_aten_decompositions
 
-    return dict(core_aten_decompositions())
+    return dict(core_aten_decompositions()) | STEPS
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
