@@ -48,8 +48,9 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
         scene.matched = scene.matched or {m.entry.place for m in matched.values() if m.entry is not None and m.gap <= tolerance}
         place, value, after = confirm(graph, found, entries, test, cured, left, fetch, guilty, truths)
         upstream = Upstream(graph, matched, feeds, entries, test, fetch, tolerance)
-        if place is not None and (sooner := upstream.sooner(found, place, cured, left, truths)) is not None:
-            place, value, after = sooner
+        asked = [place] if value is not None else [p for p in found.suspects[: found.fronts] if p not in guilty][:_FAULTS]
+        sooner = next((s for p in asked if p is not None and (s := upstream.sooner(found, p, cured, left, truths)) is not None), None)
+        place, value, after = sooner or (place, value, after)
         if place is not None and value is None:
             value = _moves_on(graph, found, place, session, feeds, cured, entries, tolerance, fetch)
             if value is None:  # the front is a step that the module never made; the fault shows behind it

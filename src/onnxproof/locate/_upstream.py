@@ -115,7 +115,7 @@ class Upstream:
         options = [e for e in counterparts(self.graph, maker, found, self.entries) if distance(e.sketch, made.sketch) > self.tolerance]
         if (made.sketch.telling or (made.sketch.exact and made.sketch.count >= 8)) and any(distance(made.sketch, passed) <= self.tolerance for passed in self._given_to(maker)):
             yield from options[:_TRIED]
-        elif made.sketch.exact and made.sketch.count > 1 and made.gap > 0:
+        elif made.sketch.count > 1 and made.gap > (0 if made.sketch.exact else self.tolerance) and (made.sketch.exact or name in self.graph.static):
             yield from options[:4]
         elif place in truths and self.graph.nodes[maker].op_type in _CHOOSING:
             read = set(self._read(truths[place]))
