@@ -11,7 +11,7 @@ from bench.corpus import Built, Meta, export, nodes
 META = Meta(
     kind="operator",
     about="distances clamped from below; an unreachable pair (inf) leaves ONNX Runtime as a finite number",
-    cause="kernel",
+    cause="kernel", also=("nan-handling",),
     stage="runtime",
     domain="inf",
     native=True,

@@ -11,7 +11,7 @@ from bench.corpus import Built, Meta, export, nodes
 META = Meta(
     kind="audio",
     about="running log-evidence over time; early frames far below the final score turn into -inf",
-    cause="precision",
+    cause="precision", also=("nan-handling",),
     stage="export",
     native=True,
 )

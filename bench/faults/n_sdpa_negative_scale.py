@@ -11,7 +11,7 @@ from bench.corpus import Built, Meta, export, give_weights, nodes
 META = Meta(
     kind="transformer",
     about="attention to the least similar keys by a negative scale; both exporters take the root of it",
-    cause="precision",
+    cause="precision", also=("nan-handling",),
     stage="export",
     native=True,
 )

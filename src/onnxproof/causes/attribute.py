@@ -33,6 +33,7 @@ PRICE = 30
 _CODES = {"ScatterElements": "scatter", "ScatterND": "scatter", "Clip": "clipping", "Round": "rounding", "ArgMax": "tie-order", "ArgMin": "tie-order"}
 _CALL_CODES = {"clamp": "clipping", "clamp_min": "clipping", "clamp_max": "clipping", "hardtanh": "clipping", "tril": "masking", "triu": "masking",
                "scatter_reduce": "scatter", "index_put": "scatter", "native_batch_norm": "attribute"}
+_WORDS = {"approximate": ("none", "tanh"), "reduce": ("sum", "prod", "mean", "amax", "amin"), "rounding_mode": ("floor", "trunc")}
 _IDLE = (("mul", "other", 1), ("div", "other", 1), ("add", "other", 0), ("sub", "other", 0), ("add", "alpha", 0), ("sub", "alpha", 0))
 """Arguments with which a call does nothing: then it is the call that is missing."""
 _CONV = {"stride": "strides", "dilation": "dilations"}
@@ -80,24 +81,25 @@ def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
     for name, value in entry.arguments.items() if entry.op not in VIEWS else ():
         for other in _others(bench, name, value):
             if other != value or type(other) is not type(value):
-                idle = (entry.op, name, other) in _IDLE
-                yield Variant(what=f"with {name}={other} instead of {value}", change=with_arguments(**{name: other}), code="missing-op" if idle else code)
+                idle = (entry.op.rstrip("_"), name, other) in _IDLE
+                lost = "mutation" if entry.op.endswith("_") else "missing-op"
+                yield Variant(what=f"with {name}={other} instead of {value}", change=with_arguments(**{name: other}), code=lost if idle else code)
 
 
 def _others(bench: Workbench, name: str, value: Any) -> list[Any]:
     floats, lists = _written(bench)
     if isinstance(value, bool):
         return [not value]
-    if name in ("approximate",):
-        return ["none", "tanh"]
+    if name in _WORDS:
+        return list(_WORDS[name])
     if name in ("dim", "axis") and isinstance(value, int):
         return list(range(-4, 4))
     if isinstance(value, float) or (name in ("eps", "scale", "negative_slope", "alpha", "beta", "correction", "threshold", "p", "ord", "other", "value") and (value is None or isinstance(value, int))):
-        return [*floats, 1e-5, 1e-6, 1e-12, 0.0, 1.0, 2.0]
+        return [*floats, *((1e-5, 1e-6, 1e-12) if name == "eps" else ()), 0.0, 1.0, 2.0, *((0.5,) if isinstance(value, float) else ())]
     if isinstance(value, list) and value and all(isinstance(v, int) for v in value):
         return [*[v for v in lists if len(v) == len(value)], [1] * len(value), [0] * len(value), value[::-1]]
     if isinstance(value, int):
-        return [*(int(v) for v in floats if v == int(v)), 0, 1, -value, value - 1, value + 1]
+        return [*(int(v) for v in floats if v == int(v)), 0, 1, -value, value - 1, value + 1, *((None,) if name == "divisor_override" else ())]
     return []
 
 
@@ -146,7 +148,8 @@ def _operand(bench: Workbench) -> Tried | None:
                     model = bench.with_constant(node, place, np.full(value.shape, number, value.dtype))
                     after = bench.distance(model)
                     if bench.cured(after):
-                        code = _CODES.get(node.op_type, "attribute")
+                        frozen = node.op_type in ("SequenceAt", "Gather", "Slice") and number < 0 <= present  # the example's last place for the last place
+                        code = "baked-dimension" if frozen else _CODES.get(node.op_type, "attribute")
                         return Tried(proven=True, after=after, code=code, model=model,
                                      evidence=f"operand {place} of {node.name or node.output[0]} ({node.op_type}) is {present:.9g}; the module has {number:.9g}",
                                      fix=Fix(kind="graph", what=f"set the constant operand {place} of {node.name or node.output[0]} to {number:g}"))

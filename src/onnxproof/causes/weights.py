@@ -113,8 +113,12 @@ def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
     """The module's own call with the constants of each located node in the place of its parameters."""
     import torch
 
-    from onnxproof.causes._whatif import Variant
+    from onnxproof.causes._whatif import Variant, instead, with_arguments
 
+    if entry.op == "convolution":
+        yield Variant(what="without its bias", change=with_arguments(bias=None))
+    if entry.op in ("addmm", "baddbmm"):
+        yield Variant(what="without its bias", change=instead(lambda bias, left, right, *rest: left @ right))
     for node in bench.nodes[:3]:
         constants = [array.astype(np.float64) for _, _, array in bench.constants(node) if array.dtype.kind == "f" and array.size > 1]
 
