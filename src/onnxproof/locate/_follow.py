@@ -1,7 +1,7 @@
 """Follow the module's own values through the file, to the first node that goes wrong."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,13 +72,7 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
         if scene.oracle.tree is not None and (place in truths or place in first.entries):
             scene.counterparts[graph.name(place)] = truths.get(place, first.entries.get(place))
     inside = Inside(session, test, entries, fetch, tolerance)
-    suspects: list[Suspect] = []
-    for p in ranked:
-        inner = inside.find(graph, p, {}, ideal) if p in confirmed else None
-        if inner is not None:
-            suspects.append(_named(inner.path, inner.node, inner.entry, inner.gap / max(scene.noise, _TINY), _MENDS if inner.confirmed else ""))
-        suspects.append(_named(graph.name(p), graph.nodes[p], truths.get(p) or first.entries.get(p), first.gaps.get(p, 0.0) / max(scene.noise, _TINY),
-                               _MENDS if p in confirmed and left < ideal / 20 else ""))
+    suspects = _suspects(graph, ranked, {p: truths.get(p) or first.entries.get(p) for p in ranked}, first, confirmed, inside, scene.noise, ideal, mended=left < ideal / 20)
     head = suspects[0] if suspects else None
     total = len([n for n in graph.nodes if any(o not in graph.static for o in n.output)])
     return Location(stage=stage, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), module=head.module if head else None,
@@ -86,6 +80,18 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
                     skipped=tuple(f"{name}: {why}" for name, why in (first.skipped | inside.skipped).items()),
                     evidence=f"{first.compared} of {total} nodes compared {told.means}"
                     + (f"; {head.node} is wrong while its inputs are right" if head else "; no node stands out: something may be missing"))
+
+
+def _suspects(graph: Graph, ranked: Sequence[int], entries: Mapping[int, Entry | None], first: Front, confirmed: Collection[int], inside: Inside, noise: float, ideal: float, *,
+              mended: bool) -> list[Suspect]:
+    """The nodes with what is known of each; the node inside a branch or a loop before it where that is confirmed, after it otherwise."""
+    found: list[Suspect] = []
+    for p in ranked:
+        whole = [_named(graph.name(p), graph.nodes[p], entries[p], first.gaps.get(p, 0.0) / max(noise, _TINY), _MENDS if p in confirmed and mended else "")]
+        inner = inside.find(graph, p, {}, ideal) if p in confirmed else None
+        within = [] if inner is None else [_named(inner.path, inner.node, inner.entry, inner.gap / max(noise, _TINY), _MENDS if inner.confirmed else "")]
+        found += within + whole if inner is not None and inner.confirmed else whole + within
+    return found
 
 
 def _makers(graph: Graph, scene: Any) -> list[int]:

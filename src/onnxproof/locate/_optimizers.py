@@ -63,6 +63,8 @@ def _taken(scene: Any, name: str, graph: Graph) -> list[int]:
     kept = {flag: _optimised(scene.path, [name] if flag else []) for flag in (True, False)}
     gone = {key for key, read in kept[True].items() if key not in kept[False]} or {key for key, read in kept[True].items() if kept[False][key] != read}
     places = [p for p, node in enumerate(graph.nodes) if any(o in gone for o in node.output) or node.name in gone]
+    rank = {"QuantizeLinear": 1, "DequantizeLinear": 2}
+    places.sort(key=lambda p: rank.get(graph.nodes[p].op_type, 0))  # what computes and what rounds before what only scales
     return places or [p for p, node in enumerate(graph.nodes) if node.op_type in ("QuantizeLinear", "DequantizeLinear")]
 
 

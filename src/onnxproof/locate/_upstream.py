@@ -23,7 +23,7 @@ _TRIED = 10
 _PATIENCE_S = 8.0
 _DEEP = 6
 _LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
-_CHOOSING = frozenset({"Gather", "GatherND", "GatherElements", "Slice", "Split", "Concat", "Where", "Clip", "Mod", "Pad", "Expand", "Tile", "Compress", "Max", "Min", *_LAYOUT})
+_CHOOSING = frozenset({"Gather", "GatherND", "GatherElements", "Slice", "Split", "Concat", "Where", "Clip", "Mod", "Pad", "Expand", "Tile", "Compress", "Max", "Min", "SequenceAt", *_LAYOUT})
 """They give some of what they are given, and the wrong part is the module's, too."""
 
 
@@ -99,8 +99,8 @@ class Upstream:
     def _step(self, found: Front, place: int, cured: Mapping[str, Array], before: float, truths: dict[int, Entry]) -> Confirmed | None:
         for name in captured(self.graph.nodes[place]):
             maker, made = self.graph.makers.get(name), self.matched.get(name)
-            if maker is None or made is None:
-                continue
+            if maker is None or made is None or self.graph.nodes[maker].op_type == "Constant":
+                continue  # a constant is right or wrong for whoever reads it
             found.sketches[maker], found.values[maker] = made.sketch, name
             for entry in self._instead(found, place, maker, name, made, truths):
                 value = self.fetch(entry.place)
@@ -120,6 +120,7 @@ class Upstream:
         elif place in truths and self.graph.nodes[maker].op_type in _CHOOSING:
             read = set(self._read(truths[place]))
             yield from [e for e in options if e.place in read][:2]
+            yield from [e for e in options if made.entry is not None and e.call == made.entry.call >= 0][:4]  # another part of the same split
 
     def _read(self, entry: Entry) -> Iterator[int]:
         """What an operation reads, and through which views."""
