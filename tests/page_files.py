@@ -46,7 +46,7 @@ class Net(nn.Module):
 
 def build():
     torch.manual_seed(0)
-    return Net().eval(), (torch.randn(4, 1, 8, 8),)
+    return Net().eval(), (torch.rand(4, 1, 8, 8),)
 '''
 ACCURACY = '''
 import numpy as np
@@ -69,10 +69,16 @@ def exporting(folder: Path) -> dict[str, Any]:
 
 
 def quantizing(folder: Path) -> dict[str, Any]:
-    """A conv net as a factory and as a file with its weights beside it, calibration and test data, a metric, and a file that was calibrated on another scale."""
+    """A conv net as a factory and as a file with its weights beside it, images, calibration and test data, a metric, and a file that was calibrated on another scale."""
+    import numpy as np
+    from PIL import Image
+
     (folder / "model.py").write_text(IMAGES)
     names: dict[str, Any] = {}
     exec(IMAGES, names)
+    (folder / "images").mkdir()
+    for place, pixels in enumerate(np.random.default_rng(1).integers(0, 256, (24, 8, 8), dtype=np.uint8)):
+        Image.fromarray(pixels).save(folder / "images" / f"{place}.png")
     return served(folder, *names["build"]())
 
 
@@ -84,7 +90,8 @@ def served(folder: Path, module: Any, example: tuple[Any, ...]) -> dict[str, Any
     import onnxproof
 
     (folder / "eval.py").write_text(ACCURACY)
-    x = np.random.default_rng(0).standard_normal((96, *example[0].shape[1:])).astype(np.float32)
+    random, shape = np.random.default_rng(0), (96, *example[0].shape[1:])
+    x = (random.random(shape) if example[0].min() >= 0 else random.standard_normal(shape)).astype(np.float32)
     labels = module(torch.from_numpy(x[64:])).argmax(1).numpy()
     (folder / "calib").mkdir()
     for place in range(4):

@@ -25,6 +25,8 @@ _DEEP = 6
 _LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
 _CHOOSING = frozenset({"Gather", "GatherND", "GatherElements", "Slice", "Split", "Concat", "Where", "Clip", "Mod", "Pad", "Expand", "Tile", "Compress", "Max", "Min", "SequenceAt", *_LAYOUT})
 """They give some of what they are given, and the wrong part is the module's, too."""
+_OWN = {"Clip": ("clamp", "clamp_min", "clamp_max", "hardtanh"), "Where": ("where", "masked_fill"), "Concat": ("cat", "stack"), "Mod": ("remainder", "fmod"),
+        "Max": ("maximum", "clamp_min"), "Min": ("minimum", "clamp_max"), "Pad": ("constant_pad_nd", "pad"), "Expand": ("expand",), "Gather": ("embedding", "index", "index_select")}
 
 
 def confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counterfactual, cured: Mapping[str, Array], before: float, fetch: Any,
@@ -90,9 +92,13 @@ class Upstream:
         """What only moves or casts values has none of its own to get wrong: where it holds others than the module's, its input did."""
         place, value, after = best
         while place is not None and place in truths and self.graph.nodes[place].op_type in _LAYOUT:
-            made, maker = self.matched.get(self.graph.nodes[place].output[0]), self.graph.makers.get(self.graph.nodes[place].input[0])
-            if made is None or maker is None or distance(made.sketch, truths[place].sketch, any_order=True) <= self.tolerance:
+            made, given = (self.matched.get(name) for name in (self.graph.nodes[place].output[0], self.graph.nodes[place].input[0]))
+            maker = self.graph.makers.get(self.graph.nodes[place].input[0])
+            if made is None or given is None or maker is None or distance(made.sketch, truths[place].sketch, any_order=True) <= self.tolerance:
                 break
+            whole = given.gap <= self.tolerance and given.entry is not None and given.entry.outer is None
+            if whole and not self._passes_on(maker, given):
+                break  # it was given what it should be given, and passes it on where something is missing
             place = maker
         return place, value, after
 
@@ -113,12 +119,13 @@ class Upstream:
     def _instead(self, found: Front, place: int, maker: int, name: str, made: Matched, truths: Mapping[int, Entry]) -> Iterator[Entry]:
         """What the maker may have had to give instead: anything for a node that does nothing or reads sizes alone, else what the suspect's own operation reads."""
         options = [e for e in counterparts(self.graph, maker, found, self.entries) if distance(e.sketch, made.sketch) > self.tolerance]
-        if (made.sketch.telling or (made.sketch.exact and made.sketch.count >= 8)) and any(distance(made.sketch, passed) <= self.tolerance for passed in self._given_to(maker)):
+        if self._idle(maker, made):
             yield from options[:_TRIED]
         elif made.sketch.count > 1 and made.gap > (0 if made.sketch.exact else self.tolerance) and (made.sketch.exact or name in self.graph.static):
             yield from options[:4]
         elif place in truths and self.graph.nodes[maker].op_type in _CHOOSING:
-            read = set(self._read(truths[place]))
+            own = made.entry is not None and made.entry.op in _OWN.get(self.graph.nodes[maker].op_type, ())  # it does what it should, and what follows is missing
+            read = set(self._read(truths[place])) if not own else set()
             yield from [e for e in options if e.place in read][:2]
             yield from [e for e in options if made.entry is not None and e.call == made.entry.call >= 0][:4]  # another part of the same split
 
@@ -144,6 +151,11 @@ class Upstream:
         found.values.setdefault(further[0], sooner.values[further[0]])
         return further
 
-    def _given_to(self, place: int) -> list[Any]:
+    def _idle(self, place: int, made: Matched) -> bool:
+        """True where a node passes on what it is given, and that is no accident of a few numbers."""
+        return (made.sketch.telling or (made.sketch.exact and made.sketch.count >= 8)) and self._passes_on(place, made)
+
+    def _passes_on(self, place: int, made: Matched) -> bool:
         read = list(captured(self.graph.nodes[place]))
-        return [self.matched[name].sketch for name in read if name in self.matched] + [sketch(self.feeds[name]) for name in read if name in self.feeds]
+        given = [self.matched[name].sketch for name in read if name in self.matched] + [sketch(self.feeds[name]) for name in read if name in self.feeds]
+        return any(distance(made.sketch, passed) <= self.tolerance for passed in given)
