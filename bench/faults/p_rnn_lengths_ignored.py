@@ -21,7 +21,7 @@ class PackedTagger(nn.Module):
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(features, lengths, batch_first=True)
-        hidden, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=None)
+        hidden, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=features.shape[1])
         return self.head(hidden)
 
 
