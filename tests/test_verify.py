@@ -18,6 +18,7 @@ import onnx
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
+from planted_models import seeded
 from torch import Tensor, nn
 
 from onnxproof import judge, prove
@@ -28,21 +29,6 @@ from onnxproof.testing import fake_backend, raising, spoils_inputs, stale
 from onnxproof.types import Domain, Gap, NoiseKind, Policy, Serving, Stage, Status, Verdict
 
 BOTH = pytest.mark.parametrize("exporter", ["dynamo", "legacy"])
-
-
-def seeded(module: nn.Module, seed: int = 0) -> nn.Module:
-    """Weights of a trained model's size, BatchNorm statistics away from their defaults, eval mode."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, tensor in module.state_dict().items():
-            noise = torch.randn(tensor.shape, generator=generator)
-            if name.endswith("running_var"):
-                tensor.copy_(noise.abs() * 0.3 + 0.3)
-            elif tensor.dim() >= 2:
-                tensor.copy_(noise / max(1, tensor[0].numel()) ** 0.5)
-            elif tensor.is_floating_point():
-                tensor.copy_(noise * 0.2 + (1.0 if name.endswith("weight") else 0.0))
-    return module.eval()
 
 
 def fresh(build: Callable[[], nn.Module]) -> nn.Module:

@@ -24,7 +24,7 @@ def _convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> 
 
 
 def _normalised(x: Tensor, dims: list[int], eps: float) -> Tensor:
-    """Both ways of taking a variance: around the mean, and as the difference of two means."""
+    """Mean, distance from it, variance, deviation, quotient: each is a value of somebody's decomposition."""
     apart = x - x.mean(dims, keepdim=True)
     variance = (apart * apart).mean(dims, keepdim=True)
     deviation = (variance + eps).sqrt()
@@ -77,9 +77,8 @@ def _variance(x: Tensor, dim: list[int] | None = None, *, correction: float | No
     dims = list(range(x.dim())) if dim is None else list(dim)
     apart = x - x.mean(dims, keepdim=True)
     count = math.prod(x.shape[d] for d in dims)
-    total = (apart * apart).sum(dims, keepdim=keepdim)
     mean = (apart * apart).mean(dims, keepdim=keepdim)
-    return (mean * count) / (count - (1 if correction is None else correction)) + 0 * total
+    return (mean * count) / (count - (1 if correction is None else correction))
 
 
 STEPS: dict[Any, Callable[..., Any]] = {
