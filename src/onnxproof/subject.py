@@ -5,7 +5,7 @@ import importlib.util
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ class Subject:
     raw: Any = field(default=None, repr=False)
     """The raw example, where the preprocessing is verified beside the file instead of inside of it."""
     args: tuple[Any, ...] = field(default=(), repr=False)
+    """How it is called, for a module that takes both: give `args` and `kwargs` instead of `example_inputs`."""
     kwargs: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
@@ -49,16 +50,17 @@ def load(source: Any, example_inputs: Any = None, *, dynamic_shapes: Any = None,
     example = found.example_inputs if example_inputs is None else example_inputs
     if example is None and otherwise is not None and type(found.module).__name__.endswith("ScriptModule"):
         example = otherwise()
-    if found.onnx is None and example is None and require_example:
+    called = _called(found, example)
+    if found.onnx is None and called == ((), {}) and example is None and require_example:
         raise SubjectError("no-example", f"`{found.name}` needs example inputs to be called with", where=found.origin,
                            help="pass example_inputs, or let the factory return (module, example_inputs)")
     module, raw = found.module, None
     if found.preprocess is not None and inside:
-        module = found.module if example is None else compose(found.module, found.preprocess)
+        module = found.module if called == ((), {}) else compose(found.module, found.preprocess)
     elif found.preprocess is not None:
-        raw, example = example, found.preprocess(*arguments(example)[0], **arguments(example)[1])
-    args, kwargs = arguments(example) if found.onnx is None else _as_given(example)
-    return Subject(module=module, example_inputs=example, preprocess=None if inside else found.preprocess, raw=raw, name=found.name, onnx=found.onnx, origin=found.origin, args=args, kwargs=kwargs,
+        raw, example = example, found.preprocess(*called[0], **called[1])
+        called = arguments(example)
+    return replace(found, module=module, example_inputs=example, preprocess=None if inside else found.preprocess, raw=raw, args=called[0], kwargs=called[1],
                    dynamic_shapes=found.dynamic_shapes if dynamic_shapes is None else dynamic_shapes, data=found.data if data is None else data)
 
 
@@ -71,6 +73,13 @@ def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(example, list | tuple):
         return tuple(_tensors(value) for value in example), {}
     return (_tensors(example),), {}
+
+
+def _called(found: Subject, example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The example as the arguments of a call; a subject without one may say them itself."""
+    if found.onnx is not None:
+        return _as_given(example)
+    return (arguments(found.args)[0], arguments(found.kwargs)[1]) if example is None else arguments(example)
 
 
 def _as_given(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -137,8 +146,7 @@ def _factory(text: str) -> Subject:
 
 def _from_factory(built: Any, name: str, origin: str) -> Subject:
     if isinstance(built, Subject):
-        return Subject(module=built.module, example_inputs=built.example_inputs, dynamic_shapes=built.dynamic_shapes, data=built.data,
-                       preprocess=built.preprocess, name=built.name or name, onnx=built.onnx, origin=origin)
+        return replace(built, name=built.name or name, origin=origin)
     if isinstance(built, tuple) and len(built) == 2 and _is_module(built[0]):
         return Subject(module=built[0], example_inputs=built[1], name=name, origin=origin)
     if _is_module(built):
@@ -195,8 +203,7 @@ def _exported_program(path: Path) -> Subject:
     except Exception as why:  # torch raises several classes for a damaged archive
         raise SubjectError("bad-pt2", f"`{path.name}` can't be read as an exported program: {why}", where=str(path)) from why
     args, kwargs = program.example_inputs or ((), {})
-    example = dict(kwargs) if kwargs and not args else tuple(args) or None
-    return Subject(module=program.module(), example_inputs=example, name=path.stem, origin=str(path))
+    return Subject(module=program.module(), args=tuple(args), kwargs=dict(kwargs), name=path.stem, origin=str(path))
 
 
 def _refuse_pickles(path: Path) -> None:

@@ -1,18 +1,24 @@
-"""Leave a module as it was found: training flags, buffers, plain attributes and the random state."""
+"""Leave a module as it was found: training flags, parameters, buffers, plain attributes and the random state."""
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Any, Self
 
 import torch
 
 _SEED = 20240229
 _OWN = frozenset({"_parameters", "_buffers", "_modules", "training", "_non_persistent_buffers_set"})
+_TORCHS = frozenset(torch.nn.Module().__dict__) - _OWN
+"""What every module has for torch's own use, such as hooks: whoever adds one takes it away."""
 
 
 class Keeper:
-    """A context for one forward pass: eval mode and a fixed seed inside, everything put back after.
+    """A context for forward passes: eval mode and a fixed seed inside, everything put back after each.
 
-    Buffers are copied once; a pass that writes into one is noticed by the tensor's version counter, undone, and
-    remembered in `changed`, since a module which keeps state between calls can't be exported faithfully.
+    A pass that writes into a tensor is noticed by the tensor's version counter (in the first pass by its content too, since a write
+    through `.data` does not count), undone, and remembered in `changed`: a module which keeps state between calls can't be exported
+    faithfully. Buffers, and the tensors in plain attributes, are copied for good. Parameters are copied for the first pass alone:
+    hardly any module writes into them, and a copy kept of all of them would double what a large model needs.
     """
 
     def __init__(self, module: Any) -> None:
@@ -20,16 +26,20 @@ class Keeper:
         self._names = {id(m): name for name, m in module.named_modules()} if self._modules else {}
         self._training = [m.training for m in self._modules]
         self._buffers = [dict(m._buffers.items()) for m in self._modules]
-        self._plain = [_plain(m) for m in self._modules]
-        held = [t for b in self._buffers for t in b.values() if t is not None]
-        held += [value for plain in self._plain for value, _ in plain.values() if isinstance(value, torch.Tensor)]
-        self._copies = [(tensor, tensor.detach().clone()) for tensor in held]
-        self._versions: list[int] = []
+        self._plain = [{} if isinstance(m, torch.jit.ScriptModule) else _plain(m) for m in self._modules]
+        self._inside = [(self._called(m, name), *kept) for m, plain in zip(self._modules, self._plain, strict=True)
+                        for name, value in plain.items() for kept in _contents(value)]
+        held = {id(t): (t, "a buffer written in place") for b in self._buffers for t in b.values() if t is not None}
+        held |= {id(t): (t, f"{label} written in place") for label, t in self._tensors() if id(t) not in held}
+        self._kept = [_Kept(tensor, what) for tensor, what in held.values()]
+        self._parameters = [_Kept(tensor, f"the parameter `{name}`") for name, tensor in module.named_parameters()] if self._modules else []
+        self._passes = 0
         self.changed: set[str] = set()
 
     def __enter__(self) -> Self:
         self._state = torch.random.get_rng_state()
-        self._versions = [tensor._version for tensor, _ in self._copies]
+        for kept in [*self._kept, *self._parameters]:
+            kept.before(copy=self._passes == 0)
         for module in self._modules:
             module.training = False
         torch.manual_seed(_SEED)
@@ -38,10 +48,10 @@ class Keeper:
     def __exit__(self, *_: object) -> None:
         torch.random.set_rng_state(self._state)
         with torch.no_grad():
-            for (tensor, copy), version in zip(self._copies, self._versions, strict=True):
-                if tensor._version != version:
-                    tensor.copy_(copy)
-                    self.changed.add("a buffer written in place")
+            self.changed |= {kept.after() for kept in [*self._kept, *self._parameters] if kept.written(look=self._passes == 0)}
+        for kept in self._parameters if self._passes == 0 else ():
+            kept.forget()
+        self._passes += 1
         for module, training, buffers, plain in zip(self._modules, self._training, self._buffers, self._plain, strict=True):
             module.training = training
             if isinstance(module, torch.jit.ScriptModule):
@@ -50,31 +60,99 @@ class Keeper:
                 self.changed.add(f"a buffer of `{self._names[id(module)]}`")
             module._buffers.update(buffers)
             self._restore(module, plain)
+        for label, container, items in self._inside:
+            if not _alike(container, items):
+                self.changed.add(label)
+                container.clear()
+                container.update(items) if isinstance(container, dict | set) else container.extend(items)
 
-    def _restore(self, module: Any, plain: dict[str, tuple[Any, Any]]) -> None:
-        for name in module.__dict__.keys() - plain.keys() - _OWN:
-            self.changed.add(f"`{self._names[id(module)]}.{name}`".replace("`.", "`"))
+    def _restore(self, module: Any, plain: dict[str, Any]) -> None:
+        for name in module.__dict__.keys() - plain.keys() - _OWN - _TORCHS:
+            self.changed.add(self._called(module, name))
             del module.__dict__[name]
-        for name, (value, copy) in plain.items():
+        for name, value in plain.items():
             if module.__dict__.get(name) is not value:
-                self.changed.add(f"`{self._names[id(module)]}.{name}`".replace("`.", "`"))
+                self.changed.add(self._called(module, name))
                 module.__dict__[name] = value
-            if copy is not None and value != copy:
-                self.changed.add(f"`{self._names[id(module)]}.{name}`".replace("`.", "`"))
-                value.clear()
-                value.extend(copy) if isinstance(value, list) else value.update(copy)
+
+    def _called(self, module: Any, name: str) -> str:
+        return f"`{self._names[id(module)]}.{name}`".replace("`.", "`")
+
+    def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """The tensors among the plain attributes, also those in containers."""
+        for module, plain in zip(self._modules, self._plain, strict=True):
+            yield from ((self._called(module, name), value) for name, value in plain.items() if isinstance(value, torch.Tensor))
+        for label, _, items in self._inside:
+            yield from ((label, item) for item in (items.values() if isinstance(items, dict) else items) if isinstance(item, torch.Tensor))
 
 
-def _plain(module: Any) -> dict[str, tuple[Any, Any]]:
-    """Plain attributes with a copy of the small containers among them: a cache is often a list that grows."""
-    if isinstance(module, torch.jit.ScriptModule):
-        return {}
-    return {name: (value, value.copy() if _is_container(name, value) else None) for name, value in module.__dict__.items() if name not in _OWN}
+class _Kept:
+    """One tensor, how far its version counter was before a pass, and a copy of what it held."""
 
+    def __init__(self, tensor: torch.Tensor, what: str) -> None:
+        self._tensor, self._what = tensor, what
+        self._copy: torch.Tensor | None = None
+        self._known = False
+        """Whether a pass has written into it: then it is looked at after each."""
 
-def _is_container(name: str, value: Any) -> bool:
-    """Containers of plain values only: comparing tensors inside one would not give a yes or no."""
-    if not isinstance(value, list | dict | set) or name.startswith("_"):
+    def before(self, copy: bool) -> None:
+        if copy:
+            self._copy = self._tensor.detach().clone()
+        self._version = _version(self._tensor)
+
+    def written(self, look: bool) -> bool:
+        if _version(self._tensor) != self._version or (self._copy is not None and (look or self._known) and not _equal(self._tensor, self._copy)):
+            self._known = True
+            return True
         return False
-    items = value.values() if isinstance(value, dict) else value
-    return not any(isinstance(item, torch.Tensor) for item in items)
+
+    def after(self) -> str:
+        """Put it back, and say what was written."""
+        if self._copy is None:
+            return f"{self._what}, which could not be put back"
+        self._tensor.copy_(self._copy)
+        return self._what
+
+    def forget(self) -> None:
+        """Let the copy go unless it was needed."""
+        if not self._known:
+            self._copy = None
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    try:
+        return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())
+    except RuntimeError:  # sparse and quantized tensors know no equality: their version counter must do
+        return True
+
+
+def _plain(module: Any) -> dict[str, Any]:
+    return {name: value for name, value in module.__dict__.items() if name not in _OWN and name not in _TORCHS}
+
+
+def _contents(value: Any) -> list[tuple[Any, Any]]:
+    """Every container in an attribute with a copy of what it holds: a cache is often a list that grows, or a dict of such lists."""
+    found: dict[int, tuple[Any, Any]] = {}
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, list | dict | set | deque) and type(item).__module__ in ("builtins", "collections") and id(item) not in found:
+            found[id(item)] = (item, item.copy())
+            waiting += item.values() if isinstance(item, dict) else item
+        elif isinstance(item, tuple):
+            waiting += item
+    return list(found.values())
+
+
+def _alike(container: Any, items: Any) -> bool:
+    """Whether a container holds what it held: the same objects, or equal plain values; asking a tensor for equality gives no yes or no."""
+    if isinstance(container, set):
+        return bool(container == items)
+    if len(container) != len(items) or (isinstance(container, dict) and list(container) != list(items)):
+        return False
+    pairs = zip(container.values(), items.values(), strict=True) if isinstance(container, dict) else zip(container, items, strict=True)
+    return all(now is then or (type(now) is type(then) and isinstance(now, int | float | str) and now == then) for now, then in pairs)
