@@ -3,6 +3,7 @@
 import copy
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,12 @@ import torch
 
 from onnxproof.backends import Description
 from onnxproof.backends._rounding import Jitter, Promote
+from onnxproof.backends._stripes import Stripes
 from onnxproof.backends.torch import TorchSession, from_numpy, to_numpy
 from onnxproof.types import NoiseKind
+
+_LARGE = 1 << 20
+"""Bytes of inputs from which on a convolution may be too large for torch's way."""
 
 
 def describe() -> Description:
@@ -48,9 +53,10 @@ class TruthSession:
         wide = {name: t.to(torch.complex128 if t.is_complex() else torch.float64) if t.is_floating_point() or t.is_complex() else t
                 for name, t in wide.items()}
         if self._plain:
-            outputs = self.session.call(wide)
+            with Stripes() if sum(t.nbytes for t in wide.values()) > _LARGE else nullcontext():
+                outputs = self.session.call(wide)
         else:
-            with Promote() as watch:
+            with Stripes(), Promote() as watch:
                 outputs = self.session.call(wide)
             if self._plain is None:
                 self._plain = watch.rewrites == 0

@@ -40,10 +40,14 @@ def remembering(entries: Sequence[Entry], again: Fetch) -> Fetch:
     def fetch(place: int) -> Array | None:
         if place < len(entries) and (held := entries[place].sketch.held) is not None:
             return held
-        if place not in kept:
-            if sum(value.nbytes for value in kept.values() if value is not None) > _KEPT_BYTES:
-                kept.clear()
-            kept[place] = again(place)
-        return kept[place]
+        if place in kept:
+            return kept[place]
+        value = again(place)
+        size = value.nbytes if value is not None else 0
+        if size + sum(other.nbytes for other in kept.values() if other is not None) > _KEPT_BYTES:
+            kept.clear()
+        if size <= _KEPT_BYTES:
+            kept[place] = value
+        return value
 
     return fetch

@@ -46,23 +46,24 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
         first = first or found
         scene.profile = scene.profile or Profile(case=scene.case.name, against=profile.MODULE if scene.oracle.tree is not None else profile.GRAPH, nodes=profile.of_matched(graph, matched, found.gaps, scene.noise))
         scene.matched = scene.matched or {m.entry.place for m in matched.values() if m.entry is not None and m.gap <= tolerance}
-        place, value, after = confirm(graph, found, entries, test, cured, left, fetch, guilty, truths)
+        place, true, after = confirm(graph, found, entries, test, cured, left, fetch, guilty, truths)
         upstream = Upstream(graph, matched, feeds, entries, test, fetch, tolerance)
-        asked = [place] if value is not None else [p for p in found.suspects[: found.fronts] if p not in guilty][:_FAULTS]
+        asked = [place] if true is not None else [p for p in found.suspects[: found.fronts] if p not in guilty][:_FAULTS]
         sooner = next((s for p in asked if p is not None and (s := upstream.sooner(found, p, cured, left, truths)) is not None), None)
-        place, value, after = sooner or (place, value, after)
-        if place is not None and value is None:
-            value = _moves_on(graph, found, place, session, feeds, cured, entries, tolerance, fetch)
-            if value is None:  # the front is a step that the module never made; the fault shows behind it
+        place, true, after = sooner or (place, true, after)
+        if place is not None and true is None:
+            true = _moves_on(graph, found, place, session, feeds, cured, entries, tolerance, fetch)
+            if true is None:  # the front is a step that the module never made; the fault shows behind it
                 further = confirm(graph, found, entries, test, cured, left, fetch, guilty, truths, later=True)
                 if further[0] is not None and further[1] is not None:
                     guilty += [place] if one_step(graph, found, place, further[0], truths) else []
-                    place, value, after = further
+                    place, true, after = further
         if place is None:
             break
         guilty.append(place)
         left = after
-        if value is None or after <= max(tolerance * 10, ideal / 50):
+        value = fetch(true.place) if true is not None and after > max(tolerance * 10, ideal / 50) else None
+        if value is None:
             break
         cured[found.values[place]] = value
     assert first is not None
@@ -101,7 +102,7 @@ def _makers(graph: Graph, scene: Any) -> list[int]:
 
 
 def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mapping[str, Array], cured: Mapping[str, Array], entries: Sequence[Entry],
-              tolerance: float, fetch: Any) -> Array | None:
+              tolerance: float, fetch: Any) -> Entry | None:
     """Where several faults stand one behind the other: the true value that mends what follows at once, if not the outputs."""
     until = time.perf_counter() + _PATIENCE_S
     for entry in counterparts(graph, place, found, entries)[:8]:
@@ -114,7 +115,7 @@ def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mappi
             continue
         after = front(graph, match(seen, entries, tolerance), tolerance)
         if len(after.suspects) < 0.9 * len(found.suspects) and place not in after.suspects:
-            return value
+            return entry
     return None
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from onnxproof.backends import _stripes
 from onnxproof.backends._mode import Mode, named_arguments
 from onnxproof.backends._rounding import Promote
 from onnxproof.backends.torch import TorchSession, from_numpy, to_numpy
@@ -64,7 +65,7 @@ class Recorder(Mode):
             self._take_apart(parts, args, kwargs)
         end = len(self.entries)
         inputs = tuple(e for a in _tensors((args, kwargs)) if (e := self._entry(a)) is not None)
-        result = func(*args, **kwargs)
+        result = _stripes.run(func, args, kwargs)
         if func._schema.is_mutable:
             self._note_write(func, args)
         for tensor in _tensors(result) if inputs or not _is_view(func) else ():  # a view of a weight is no step of the computation
@@ -96,8 +97,9 @@ class Recorder(Mode):
     def _keep(self, tensor: torch.Tensor) -> None:
         """Keep the value of the entry just made, if it was asked for."""
         if len(self.entries) - 1 in self._wanted:
-            self.kept[len(self.entries) - 1] = np.array(to_numpy(tensor))
-            if len(self.kept) == len(self._wanted):
+            last = len(self.kept) + 1 == len(self._wanted)
+            self.kept[len(self.entries) - 1] = to_numpy(tensor) if last else np.array(to_numpy(tensor))  # nobody writes into the last one any more
+            if last:
                 raise _Enough
 
     def _take_apart(self, parts: Any, args: Any, kwargs: Any) -> None:

@@ -18,7 +18,8 @@ from onnxproof.locate._match import Counterfactual, Front, Matched, counterparts
 from onnxproof.locate._sketch import distance, sketch
 
 Array = np.ndarray[Any, Any]
-Confirmed = tuple[int | None, Array | None, float]
+Confirmed = tuple[int | None, Entry | None, float]
+"""A node, the module's value that belongs in its place (None where none was shown to), and how far the answers are from the truth with it."""
 _TRIED = 10
 _PATIENCE_S = 8.0
 _DEEP = 6
@@ -48,7 +49,7 @@ def confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counterf
             after = test.distance({**cured, found.values[place]: value})
             if after < before / 20:
                 truths[place] = entry
-                return place, value, after
+                return place, entry, after
             if time.perf_counter() > until:
                 break
     tried = begin or behind
@@ -90,7 +91,7 @@ class Upstream:
 
     def _content(self, best: Confirmed, truths: Mapping[int, Entry]) -> Confirmed:
         """What only moves or casts values has none of its own to get wrong: where it holds others than the module's, its input did."""
-        place, value, after = best
+        place, entry, after = best
         while place is not None and place in truths and self.graph.nodes[place].op_type in _LAYOUT:
             made, given = (self.matched.get(name) for name in (self.graph.nodes[place].output[0], self.graph.nodes[place].input[0]))
             maker = self.graph.makers.get(self.graph.nodes[place].input[0])
@@ -100,7 +101,7 @@ class Upstream:
             if whole and not self._passes_on(maker, given):
                 break  # it was given what it should be given, and passes it on where something is missing
             place = maker
-        return place, value, after
+        return place, entry, after
 
     def _step(self, found: Front, place: int, cured: Mapping[str, Array], before: float, truths: dict[int, Entry]) -> Confirmed | None:
         for name in captured(self.graph.nodes[place]):
@@ -111,9 +112,10 @@ class Upstream:
             for entry in self._instead(found, place, maker, name, made, truths):
                 value = self.fetch(entry.place)
                 after = self.test.distance({**cured, name: value}) if value is not None else before
-                if value is not None and after < before / 20:
+                value = None  # a large one is let go before the next is made
+                if after < before / 20:
                     truths[maker] = entry
-                    return self._unexcused(found, maker, name, cured, before, truths) or (maker, value, after)
+                    return self._unexcused(found, maker, name, cured, before, truths) or (maker, entry, after)
         return None
 
     def _instead(self, found: Front, place: int, maker: int, name: str, made: Matched, truths: Mapping[int, Entry]) -> Iterator[Entry]:
