@@ -19,6 +19,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from onnxproof import outsiders
 from onnxproof.errors import BackendMissing, UsageError
 from onnxproof.types import Serving
 
@@ -77,7 +78,7 @@ class BackendModule(Protocol):
 def names() -> list[str]:
     """Every backend that can be asked for, ours first."""
     ours = [info.name.replace("_", "-") for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")]
-    return ours + sorted(point.name for point in importlib.metadata.entry_points(group=ENTRY_POINTS))
+    return ours + sorted(point.name for point in outsiders.points(ENTRY_POINTS))
 
 
 def parse(name: str) -> tuple[str, str]:
@@ -96,7 +97,7 @@ def load(name: str) -> BackendModule:
     key, _ = parse(name)
     if key in _registered:
         return _registered[key]
-    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    for point in outsiders.points(ENTRY_POINTS):
         if point.name == key:
             return point.load()  # type: ignore[no-any-return]
     if key not in names():

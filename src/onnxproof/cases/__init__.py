@@ -5,10 +5,10 @@ by an entry point of the group `onnxproof.cases`.
 """
 
 import importlib
-import importlib.metadata
 import pkgutil
 from collections.abc import Callable, Iterator
 
+from onnxproof import outsiders
 from onnxproof.cases._space import Space
 from onnxproof.types import Case
 
@@ -23,7 +23,7 @@ def generators() -> dict[str, Generator]:
     names = [info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")]
     names.sort(key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
     found: dict[str, Generator] = {name: importlib.import_module(f"{__name__}.{name}").generate for name in names}
-    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    for point in outsiders.points(ENTRY_POINTS):
         found[point.name] = point.load()
     return found
 

@@ -6,7 +6,6 @@ by an entry point of the group `onnxproof.causes`.
 """
 
 import importlib
-import importlib.metadata
 import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from types import ModuleType
 
 import onnx
 
+from onnxproof import outsiders
 from onnxproof.causes._workbench import Workbench
 from onnxproof.types import Cause, Fix, Location, Verdict
 
@@ -37,7 +37,7 @@ def codes() -> dict[str, ModuleType]:
     """Every hypothesis by its code, cheapest first."""
     found = {info.name.replace("_", "-"): importlib.import_module(f"{__name__}.{info.name}") for info in pkgutil.iter_modules(__path__)
              if not info.name.startswith("_")}
-    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    for point in outsiders.points(ENTRY_POINTS):
         found[point.name] = point.load()
     return dict(sorted(found.items(), key=lambda pair: (pair[1].PRICE, pair[0])))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onnxproof import outsiders
 from onnxproof.cli import _options as option
 from onnxproof.cli._deliver import Delivery, deliver, exit_code, write_files
 from onnxproof.cli._dispatch import ERROR
@@ -192,9 +193,8 @@ def _page(code: str) -> str:
     if home in known:
         return known[home][1]
     import difflib
-    from importlib import metadata
 
-    for point in metadata.entry_points(group="onnxproof.causes"):
+    for point in outsiders.points("onnxproof.causes"):
         if point.name == code:
             return (point.load().__doc__ or "").strip()
     near = difflib.get_close_matches(code, known, n=1)

@@ -4,11 +4,13 @@ A replacement is a torch function that takes the operator's own arguments, so it
 eager mode. Another package adds one by an entry point of the group `onnxproof.replacements`, named like `aten.median.dim`.
 """
 
-import importlib.metadata
+
 from collections.abc import Callable
 from typing import Any
 
 import torch
+
+from onnxproof import outsiders
 
 ENTRY_POINTS = "onnxproof.replacements"
 Tensor = torch.Tensor
@@ -77,7 +79,7 @@ OURS: dict[Any, Callable[..., Any]] = {
 def table() -> dict[Any, Callable[..., Any]]:
     """Ours and those of other packages."""
     found = dict(OURS)
-    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+    for point in outsiders.points(ENTRY_POINTS):
         namespace, name, overload = point.name.split(".")
         found[getattr(getattr(getattr(torch.ops, namespace), name), overload)] = point.load()
     return found

@@ -61,6 +61,10 @@ def _gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     return x * grown * 0.5
 
 
+def _silu(x: Tensor) -> Tensor:
+    return x * x.sigmoid()
+
+
 def _rsqrt(x: Tensor) -> Tensor:
     return x.sqrt().reciprocal()
 
@@ -83,6 +87,14 @@ def _variance(x: Tensor, dim: list[int] | None = None, *, correction: float | No
 
 STEPS: dict[Any, Callable[..., Any]] = {
     aten.addmm.default: _addmm, aten.baddbmm.default: _addmm, aten.convolution.default: _convolution, aten.native_layer_norm.default: _layer_norm,
-    aten.native_group_norm.default: _group_norm, aten._native_batch_norm_legit_no_training.default: _batch_norm, aten.gelu.default: _gelu, aten.rsqrt.default: _rsqrt,
+    aten.native_group_norm.default: _group_norm, aten._native_batch_norm_legit_no_training.default: _batch_norm, aten.gelu.default: _gelu, aten.silu.default: _silu, aten.rsqrt.default: _rsqrt,
     aten.hardswish.default: _hardswish, aten.softplus.default: _softplus, aten.var.correction: _variance,
 }
+"""Torch's own decompositions serve for the others; the first of them to be called loads what it needs in half a second."""
+
+WHOLE = frozenset({
+    aten.add, aten.sub, aten.rsub, aten.mul, aten.div, aten.mm, aten.bmm, aten.relu, aten.tanh, aten.sigmoid, aten.exp, aten.sqrt, aten.sum, aten.mean, aten.cat, aten.stack, aten.where,
+    aten.masked_fill, aten.clamp_min, aten.clamp_max, aten.index, aten.embedding, aten.clone, aten._to_copy, aten._unsafe_view, aten.arange, aten.full, aten.ones, aten.zeros,
+    aten.full_like, aten.ones_like, aten.zeros_like, aten.empty_like, aten.new_full, aten.new_ones, aten.new_zeros, aten.new_empty, aten._softmax, aten.max_pool2d_with_indices, aten.avg_pool2d,
+})
+"""Frequent operations with no value inside that an exporter would show."""

@@ -19,7 +19,7 @@ from onnxproof.backends.torch64 import TruthSession
 from onnxproof.locate._entry import Entry, Fetch, remembering
 from onnxproof.locate._room import give_back
 from onnxproof.locate._sketch import Shelf, Sketch, sketch
-from onnxproof.locate._steps import STEPS
+from onnxproof.locate._steps import STEPS, WHOLE
 from onnxproof.types import Source
 
 Array = np.ndarray[Any, Any]
@@ -207,7 +207,7 @@ def _traced(truth: TruthSession, inputs: Mapping[str, Array], wanted: Collection
 @functools.cache
 def _parts(func: Any) -> Any:
     """The function that does in several steps what `func` does in one; None where there is none, or where nothing new is computed."""
-    return None if func._schema.is_mutable or _is_view(func) else _decompositions().get(func)
+    return None if func._schema.is_mutable or func.overloadpacket in WHOLE or _is_view(func) else STEPS.get(func) or _decompositions().get(func)
 
 
 @functools.cache
@@ -220,7 +220,7 @@ def _is_view(func: Any) -> bool:
 def _decompositions() -> dict[Any, Any]:
     from torch._decomp import core_aten_decompositions
 
-    return dict(core_aten_decompositions()) | STEPS
+    return dict(core_aten_decompositions())
 
 
 def _tensors(value: Any) -> Iterator[torch.Tensor]:
