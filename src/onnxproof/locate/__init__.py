@@ -15,7 +15,7 @@ from onnxproof.locate._graph import Graph, suspect
 from onnxproof.locate._room import give_back
 from onnxproof.locate._scene import Scene
 from onnxproof.locate._stages import Ideal, Served, ideal, probed
-from onnxproof.types import Domain, Gap, Location, NoiseKind, Stage, Status
+from onnxproof.types import Domain, Gap, Location, NoiseKind, Policy, Stage, Status
 
 
 def locate(scene: Scene) -> Location | None:
@@ -50,7 +50,8 @@ def _by_stage(scene: Scene, served: Served) -> Location | None:
         return _optimizers.locate(scene, limit)
     served.close()
     told = ideal(scene)
-    if told is not None and told.gap <= max(limit / 4, 1e-6):
+    biased = scene.gap is not None and scene.gap.bias is not None and scene.gap.bias > Policy().bias_limit  # then the graph in float64 was found wrong
+    if told is not None and told.gap <= max(limit / 4, 1e-6) and not biased:
         return _runtime.locate(scene, told, limit)
     return _file(scene, told, plain)
 

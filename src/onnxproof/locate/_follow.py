@@ -51,6 +51,8 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
         asked = [place] if true is not None else [p for p in found.suspects[: found.fronts] if p not in guilty][:_FAULTS]
         sooner = next((s for p in asked if p is not None and (s := upstream.sooner(found, p, cured, left, truths)) is not None), None)
         place, true, after = sooner or (place, true, after)
+        if true is None:
+            place, true, after = upstream.hidden(found, cured, left, truths) or (place, true, after)
         if place is not None and true is None:
             true = _moves_on(graph, found, place, session, feeds, cured, entries, tolerance, fetch)
             if true is None:  # the front is a step that the module never made; the fault shows behind it

@@ -131,10 +131,13 @@ def _squeezed(value: Sketch) -> tuple[int, ...]:
     return tuple(n for n in value.shape if n != 1)
 
 
-def front(graph: Graph, matched: Mapping[str, Matched], tolerance: float, wrong: Collection[str] = ()) -> Front:
-    """The nodes with a value that is not right and inputs that are; `wrong` are values that only look right."""
+def front(graph: Graph, matched: Mapping[str, Matched], tolerance: float, wrong: Collection[str] = (), *, excuse: bool = True) -> Front:
+    """The nodes with a value that is not right and inputs that are; `wrong` are values that only look right.
+
+    What a right value is made from is excused, since a file may have steps that the module has not.
+    """
     result = Front()
-    right = _right(graph, matched, tolerance, wrong)
+    right = _right(graph, matched, tolerance, wrong, excuse=excuse)
     result.right = {name: matched[name].sketch for name in right if name in matched and matched[name].sketch.telling}
     region: list[int] = []
     for place, node in enumerate(graph.nodes):
@@ -183,11 +186,11 @@ def _unfinished(graph: Graph, matched: Mapping[str, Matched], region: Sequence[i
     return found
 
 
-def _right(graph: Graph, matched: Mapping[str, Matched], tolerance: float, wrong: Collection[str]) -> set[str]:
+def _right(graph: Graph, matched: Mapping[str, Matched], tolerance: float, wrong: Collection[str], *, excuse: bool) -> set[str]:
     """Values found among the module's, and what they were made from: a right result does not come from wrong parts."""
     right = {name for name, m in matched.items() if m.gap <= (0.0 if m.sketch.exact else tolerance) and name not in wrong} | graph.inputs
     excused: set[str] = set()
-    waiting = [name for name in right if name in matched and matched[name].sketch.telling and matched[name].same_layout]
+    waiting = [name for name in right if name in matched and matched[name].sketch.telling and matched[name].same_layout] if excuse else []
     while waiting:
         place = graph.makers.get(waiting.pop())
         for name in captured(graph.nodes[place]) if place is not None and graph.nodes[place].op_type not in _SIZES else ():

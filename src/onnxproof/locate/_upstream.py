@@ -23,6 +23,8 @@ Confirmed = tuple[int | None, Entry | None, float]
 _TRIED = 10
 _PATIENCE_S = 8.0
 _DEEP = 6
+_NEAR = 1e-2
+"""A value that is not further from one of the module's is that one, and wrong."""
 _LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
 _CHOOSING = frozenset({"Gather", "GatherND", "GatherElements", "Slice", "Split", "Concat", "Where", "Clip", "Mod", "Pad", "Expand", "Tile", "Compress", "Max", "Min", "SequenceAt", *_LAYOUT})
 """They give some of what they are given, and the wrong part is the module's, too."""
@@ -88,6 +90,18 @@ class Upstream:
                 break
             best, place = step, step[0]
         return best if best is None else self._content(best, truths)
+
+    def hidden(self, found: Front, cured: Mapping[str, Array], before: float, truths: dict[int, Entry]) -> Confirmed | None:
+        """A value a little off whose fault something right was taken to excuse: a sum with a large mask, or a softmax of equals, hides it."""
+        strict = front(self.graph, self.matched, self.tolerance, excuse=False)
+        near = [p for p in strict.suspects[: strict.fronts] if p in strict.entries and strict.gaps[p] < _NEAR]
+        for place in near[:_TRIED]:
+            value = self.fetch(strict.entries[place].place)
+            after = self.test.distance({**cured, strict.values[place]: value}) if value is not None else before
+            if after < before / 20:
+                truths[place], found.sketches[place], found.values[place] = strict.entries[place], strict.sketches[place], strict.values[place]
+                return place, strict.entries[place], after
+        return None
 
     def _content(self, best: Confirmed, truths: Mapping[int, Entry]) -> Confirmed:
         """What only moves or casts values has none of its own to get wrong: where it holds others than the module's, its input did."""
