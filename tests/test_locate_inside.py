@@ -35,6 +35,17 @@ class Twice(nn.Module):
         return torch.sin(torch.tanh(y * 0.7)) * 1.5 - x
 
 
+class Running(nn.Module):
+    """A leaky sum over the columns, one after the other."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        state, seen = torch.zeros_like(x[:, 0]), []
+        for column in range(x.shape[1]):
+            state = torch.sin(state) * 1.5 + x[:, column]
+            seen.append(state)
+        return torch.stack(seen, 1) * 2
+
+
 def constant(name: str, value: object, dtype: type = np.float32) -> onnx.TensorProto:
     return numpy_helper.from_array(np.array(value, dtype), name)
 
@@ -66,6 +77,19 @@ def rounds(factor: float) -> onnx.ModelProto:
     return model(nodes, [constant("times", 3, np.int64), constant("yes", True, np.bool_), constant("two", 2.0)])
 
 
+def running(factor: float) -> onnx.ModelProto:
+    def column(name: str) -> onnx.ValueInfoProto:
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch"])
+
+    body = helper.make_graph(
+        [helper.make_node("Sin", ["old"], ["s"], "sine"), helper.make_node("Mul", ["s", "factor"], ["m"], "scale"), helper.make_node("Add", ["m", "given"], ["new"], "add_x"),
+         helper.make_node("Identity", ["new"], ["seen"], "show")], "body", [column("old"), column("given")], [column("new"), column("seen")], [constant("factor", factor)])
+    nodes = [helper.make_node("Shape", ["x"], ["rows"], "rows", start=0, end=1), helper.make_node("Expand", ["zero", "rows"], ["start"], "start"),
+             helper.make_node("Scan", ["start", "x"], ["end", "all"], "scan", body=body, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1]),
+             helper.make_node("Mul", ["all", "two"], ["out"], "double")]
+    return model(nodes, [constant("zero", [0.0]), constant("two", 2.0)])
+
+
 def twice(factor: float) -> onnx.ModelProto:
     function = parser.parse_function(f"""
         <opset_import: ["" : 21], domain: "own">
@@ -86,6 +110,7 @@ def model(nodes: list[onnx.NodeProto], weights: list[onnx.TensorProto]) -> onnx.
 CASES: dict[str, tuple[type[nn.Module], Callable[[float], onnx.ModelProto], str]] = {
     "branch": (Branches, branches, "choice/then_branch/scale"),
     "loop": (Rounds, rounds, "loop/body/scale"),
+    "scan": (Running, running, "scan/body/scale"),
     "function": (Twice, twice, "first/wave/b"),
 }
 
@@ -129,3 +154,10 @@ def test_between_two_files_the_inner_node_is_named_too(name: str, tmp_path: Path
     assert proof.verdict is Verdict.DIVERGED
     assert proof.location is not None and proof.location.stage is Stage.GRAPH
     assert proof.location.nodes[0] == guilty, proof.location
+
+
+def test_where_the_evaluator_is_too_slow_the_runtimes_own_values_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnxproof.locate._stages.SLOW_S", 1e-9)
+    where = located(Twice(), twice(1.7), tmp_path)
+    assert where is not None and where.nodes[0] == "first", where
+    assert "as the runtime computes them, since the standard's evaluator could not" in where.evidence

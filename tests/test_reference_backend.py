@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 from onnx.reference import ReferenceEvaluator
 
-from onnxproof.backends import _operators, reference
+from onnxproof.backends import _operators, open_session, reference
 from onnxproof.errors import ModelError, Refused, UsageError
 
 torch = pytest.importorskip("torch")
@@ -283,3 +283,29 @@ def test_the_core_imports_without_torch() -> None:
     core = "onnxproof.backends.reference, onnxproof.testing, onnxproof.oracles.graph, onnxproof.backends.ort"
     blocked = f"import sys; sys.modules['torch'] = None; import {core}"
     subprocess.run([sys.executable, "-c", blocked], check=True, env={"PYTHONPATH": str(Path(reference.__file__).parents[2])})
+
+
+def _scanning(path: Path, axis: int, out: int, back: int, turned: int) -> Path:
+    body = parser.parse_graph("body (float[2] old, float[2] given) => (float[2] new, float[2] seen) { new = Add (old, given) seen = Mul (new, new) }")
+    node = helper.make_node("Scan", ["start", "x"], ["end", "all"], body=body, num_scan_inputs=1, scan_input_axes=[axis], scan_input_directions=[back],
+                                 scan_output_axes=[out], scan_output_directions=[turned])
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in
+             (("start", [2]), ("x", ["time", 2] if axis == 0 else [2, "time"]), ("end", [2]), ("all", [None, None]))]
+    onnx.save(helper.make_model(helper.make_graph([node], "scanning", ports[:2], ports[2:]), opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    return path
+
+
+@pytest.mark.parametrize(("axis", "out", "back", "turned"), [(0, 0, 0, 0), (1, 1, 0, 0), (-1, -1, 1, 0), (0, 1, 1, 1), (1, 0, 0, 1)])
+def test_a_scan_along_any_axis_in_both_directions(tmp_path: Path, axis: int, out: int, back: int, turned: int) -> None:
+    path = _scanning(tmp_path / "scan.onnx", axis, out, back, turned)
+    x = np.arange(6, dtype=np.float32).reshape((3, 2) if axis == 0 else (2, 3))
+    given = {"start": np.array([1, -1], np.float32), "x": x}
+    for ours, theirs in zip(open_session("reference", path).run(given), open_session("ort", path).run(given), strict=True):
+        assert np.array_equal(ours, theirs)  # type: ignore[arg-type]
+
+
+def test_onnxruntime_is_not_asked_for_a_scan_over_nothing(tmp_path: Path) -> None:
+    """It would end this process."""
+    path = _scanning(tmp_path / "scan.onnx", 0, 0, 0, 0)
+    with pytest.raises(Refused, match="divides by zero in a Scan"):
+        open_session("ort", path).run({"start": np.zeros(2, np.float32), "x": np.zeros((0, 2), np.float32)})

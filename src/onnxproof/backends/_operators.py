@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 from onnx.reference.op_run import OpRun
 
-from onnxproof.backends import _recurrent, _windows
+from onnxproof.backends import _recurrent, _scan, _windows
 
 Array = np.ndarray[Any, Any]
 _SQRT_HALF, _SQRT_2_PI = math.sqrt(0.5), math.sqrt(2.0 / math.pi)
@@ -264,5 +264,5 @@ _BEFORE: dict[str, tuple[int, type[OpRun]]] = {name: (13, kind) for name, kind i
 _SINCE = {"Pad": 11, "Upsample": 9}
 _KINDS: tuple[type[OpRun], ...] = (
     Erf, GatherElements, LeakyRelu, Gelu, HardSwish, LogSoftmax, LayerNormalization, InstanceNormalization, GroupNormalization, LRN, Pad, QuantizeLinear, DequantizeLinear,
-    DynamicQuantizeLinear, QLinearConv, *_windows.OPERATORS, _recurrent.RNN, _recurrent.GRU, _recurrent.LSTM)
+    DynamicQuantizeLinear, QLinearConv, *_windows.OPERATORS, _recurrent.RNN, _recurrent.GRU, _recurrent.LSTM, _scan.Scan)
 _OPERATORS: dict[str, type[OpRun]] = {kind.__name__: kind for kind in _KINDS} | {"Upsample": _windows.ScaledResize}

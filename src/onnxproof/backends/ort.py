@@ -1,5 +1,6 @@
 """ONNX Runtime: any optimisation level (`ort:disabled`, `ort:basic`, `ort:extended`, `ort:all`) and any provider with its options (`ort:cuda,device_id=1`)."""
 
+import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,8 @@ from onnxproof.backends._placement import CPU
 from onnxproof.errors import BackendMissing, ModelError, Refused, UsageError
 from onnxproof.types import Finding
 
+_SCAN = b'"\x04Scan'
+"""The operator's name as the bytes of a node: field 4, four letters."""
 _LEVELS = {
     "disabled": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
     "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
@@ -83,7 +86,7 @@ def open(model: Path | bytes, option: str = "", *, disabled_optimizers: Sequence
     session.disable_fallback()  # or a provider that fails in a run is replaced by the CPU, and the run is repeated
     if providers != [CPU]:
         findings += _placement.judge(session, wanted.provider, _count(model), forgiven=forgiven)
-    return OrtSession(session, outputs, findings)
+    return OrtSession(session, outputs, findings, model)
 
 
 def _proven(options: onnxruntime.SessionOptions, wanted: Wanted, *, forgiven: bool) -> list[Any]:
@@ -107,16 +110,26 @@ def _count(model: Path | bytes) -> int:
     return sum(node.op_type != "Constant" for node in loaded.graph.node)
 
 
+def _scans(model: Path | bytes) -> bool:
+    """Whether a Scan is among the operators: the bytes of its name as a node's type."""
+    if isinstance(model, bytes):
+        return _SCAN in model
+    with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(_SCAN) >= 0
+
+
 class OrtSession:
     """An InferenceSession that answers by name and refuses in one way."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, outputs: Sequence[str] | None = None, findings: Sequence[Finding] = ()) -> None:
-        self._session, self.findings = session, findings
+    def __init__(self, session: onnxruntime.InferenceSession, outputs: Sequence[str] | None = None, findings: Sequence[Finding] = (), model: Path | bytes = b"") -> None:
+        self._session, self.findings, self._model = session, findings, model
         self.input_names: Sequence[str] = [i.name for i in session.get_inputs()]
         self.output_names: Sequence[str] = list(outputs or (o.name for o in session.get_outputs()))
 
     def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
         """The outputs for these arrays; bfloat16 goes in and out by its bits."""
+        if any(a.size == 0 for a in inputs.values()) and _scans(self._model):
+            raise Refused("refused", "onnxruntime divides by zero in a Scan over an empty input, which ends the whole process; it is not asked")
         try:
             if any(a.dtype == ml_dtypes.bfloat16 for a in inputs.values()) or self._has_bfloat16():
                 return self._run_by_value(inputs)

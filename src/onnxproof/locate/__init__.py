@@ -6,11 +6,9 @@ without optimisation: `runtime`, or `precision` where the graph itself narrows. 
 `optimizer`, found by bisection over the runtime's own list.
 """
 
-import re
-
 from onnxproof.backends import parse
 from onnxproof.errors import OnnxproofError
-from onnxproof.locate import _optimizers, _runtime
+from onnxproof.locate import _optimizers, _refusal, _runtime
 from onnxproof.locate._graph import Graph, suspect
 from onnxproof.locate._room import give_back
 from onnxproof.locate._scene import Scene
@@ -21,7 +19,7 @@ from onnxproof.types import Domain, Gap, Location, NoiseKind, Policy, Stage, Sta
 def locate(scene: Scene) -> Location | None:
     """Name the stage first, then the node by the means that fit the stage."""
     if scene.gap is not None and scene.gap.status is Status.REFUSED:
-        return _refusal(scene, scene.gap.detail)
+        return _refusal.locate(scene, scene.gap.detail)
     if scene.gap is not None and scene.gap.domain is Domain.TIES:
         return _ordering(scene)
     if scene.gap is not None and scene.gap.noise_kind in (NoiseKind.SIMULATED, NoiseKind.TWIN):
@@ -54,17 +52,6 @@ def _by_stage(scene: Scene, served: Served) -> Location | None:
     if told is not None and told.gap <= max(limit / 4, 1e-6) and not biased:
         return _runtime.locate(scene, told, limit)
     return _file(scene, told, plain)
-
-
-def _refusal(scene: Scene, words: str) -> Location:
-    """The runtime names the node at which it gave up."""
-    graph = Graph.of(scene.file)
-    named = [m for m in re.findall(r"Name:\s*'([^']*)'", words) if m]
-    stage = Stage.EXPORT if scene.oracle.tree is not None else Stage.GRAPH
-    places = [p for p in range(len(graph.nodes)) if graph.name(p) in named]
-    suspects = [suspect(graph, p, 0.0, "the runtime gives up here") for p in places]
-    return Location(stage=stage, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), evidence=f"the reference answers and the file refuses: {words[:200]}",
-                    module=suspects[0].module if suspects else None, source=suspects[0].source if suspects else None)
 
 
 def _ordering(scene: Scene) -> Location:

@@ -28,7 +28,7 @@ _MENDS = "putting the true value in its place mends what follows"
 def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
     """Compare, find the front, confirm it by counterfactual, and look for further faults behind it."""
     graph, session, ideal = Graph.of(scene.file), told.session, told.gap
-    entries, fetch = _entries(scene)
+    entries, fetch = entries_of(scene)
     feeds = given(scene)
     tolerance = float(np.clip(ideal / 1000, told.finest, max(told.finest, 1e-5)))
     names = list(session.output_names)
@@ -121,7 +121,7 @@ def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mappi
     return None
 
 
-def _entries(scene: Scene) -> tuple[list[Entry], Fetch]:
+def entries_of(scene: Scene) -> tuple[list[Entry], Fetch]:
     """The reference's own values; for causes and remedies the scene remembers those of a module."""
     if scene.oracle.tree is None:
         from onnxproof.locate import _twin

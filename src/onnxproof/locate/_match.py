@@ -58,11 +58,12 @@ class Front:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
-def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Array] | None = None, *, sketching: bool = True) -> tuple[dict[str, Sketch], list[Array]]:
-    """Sketches of every value while the graph is evaluated, and its outputs; `replace` puts values in the place of others."""
+def observe(session: Any, feeds: Mapping[str, Array], replace: Mapping[str, Array] | None = None, *, sketching: bool = True,
+            seen: dict[str, Sketch] | None = None) -> tuple[dict[str, Sketch], list[Array]]:
+    """Sketches of every value while the graph is evaluated, and its outputs; `replace` puts values in the place of others, `seen` has them also where it breaks off."""
     if hasattr(session, "observed"):
         return session.observed(feeds, replace or {}, sketching=sketching)  # type: ignore[no-any-return]
-    seen: dict[str, Sketch] = {}
+    seen = {} if seen is None else seen
     shelf = Shelf()
 
     def look(node: onnx.NodeProto, found: Any) -> Any:

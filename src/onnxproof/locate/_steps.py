@@ -74,7 +74,15 @@ def _hardswish(x: Tensor) -> Tensor:
 
 
 def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    return ((x * beta).exp() + 1).log() / beta
+    made: Tensor = aten.softplus.default(x * beta, 1, threshold) / beta
+    return made
+
+
+def _distance(left: Tensor, right: Tensor, p: float, *_: Any) -> Tensor:
+    apart = (left.unsqueeze(-2) - right.unsqueeze(-3)).abs()
+    if math.isinf(p):
+        return apart.amax(-1)
+    return (apart**p).sum(-1) ** (1 / p) if p else (apart != 0).sum(-1)
 
 
 def _variance(x: Tensor, dim: list[int] | None = None, *, correction: float | None = None, keepdim: bool = False) -> Tensor:
@@ -88,7 +96,7 @@ def _variance(x: Tensor, dim: list[int] | None = None, *, correction: float | No
 STEPS: dict[Any, Callable[..., Any]] = {
     aten.addmm.default: _addmm, aten.baddbmm.default: _addmm, aten.convolution.default: _convolution, aten.native_layer_norm.default: _layer_norm,
     aten.native_group_norm.default: _group_norm, aten._native_batch_norm_legit_no_training.default: _batch_norm, aten.gelu.default: _gelu, aten.silu.default: _silu, aten.rsqrt.default: _rsqrt,
-    aten.hardswish.default: _hardswish, aten.softplus.default: _softplus, aten.var.correction: _variance,
+    aten.hardswish.default: _hardswish, aten.softplus.default: _softplus, aten._cdist_forward.default: _distance, aten.var.correction: _variance,
 }
 """Torch's own decompositions serve for the others; the first of them to be called loads what it needs in half a second."""
 
