@@ -47,6 +47,11 @@ def eps(dtype: np.dtype[Any]) -> float:
     return float(ml_dtypes.finfo(dtype).eps) if dtype.kind == "f" or dtype == ml_dtypes.bfloat16 else 0.0
 
 
+def largest(dtype: np.dtype[Any]) -> float:
+    """The largest finite number of a float dtype."""
+    return float(ml_dtypes.finfo(dtype).max)
+
+
 def noise_of(reference: Array, truth: Array | None, kind: NoiseKind) -> Noise:
     """The noise of one output of one case, from one comparison of the reference with the truth."""
     if truth is None or truth.shape != reference.shape:

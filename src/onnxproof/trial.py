@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.compare import Noise, is_float, measure, noise_of, pool
+from onnxproof.compare import Noise, is_float, largest, measure, noise_of, pool
 from onnxproof.errors import BackendError
 from onnxproof.execute import Candidate
 from onnxproof.fidelity import Fidelity, Simulated
@@ -33,6 +33,8 @@ _ROUGH = (NoiseKind.GRAPH, NoiseKind.PERTURBED)
 """Estimates whose re-runs don't know how each operation rounds: there an output's usual size sets the floor."""
 _FAR_BELOW = 1e-9
 """Elsewhere only what is this far below an output's usual size is nothing: denormal inputs, for one."""
+_FAR = 1.05
+"""How far beyond the largest number of a dtype rounding can no longer decide whether a value is finite."""
 _SHOWN = 6
 
 
@@ -216,6 +218,7 @@ class _Base:
         """Reference against truth; where there is no truth, re-runs against the reference."""
         for place, (r, t) in enumerate(zip(self.reference, self.truth, strict=True)):
             if t is not None and t.shape == r.shape:
+                self.truth[place] = t = _within(t, r)
                 self._noises[place].append(noise_of(r, t, self._oracle.kind))
             else:
                 self.truth[place] = None
@@ -281,6 +284,16 @@ class _Base:
                 continue
             if len(outputs) == len(self.reference):
                 yield outputs
+
+
+def _within(truth: Array, reference: Array) -> Array:
+    """The truth, but the reference's own word where it stays finite and the truth is far beyond what its dtype holds: the module sees to that (`nan_to_num`, a clamp)."""
+    if not is_float(reference):
+        return truth
+    with np.errstate(invalid="ignore"):
+        far = np.abs(truth) > _FAR * largest(reference.dtype)
+    far &= np.isfinite(truth) & np.isfinite(reference.astype(np.float64, copy=False)) if far.any() else far
+    return np.where(far, reference, truth) if far.any() else truth
 
 
 def _note(gap: Gap, reference: Array, candidate: Array) -> Note:

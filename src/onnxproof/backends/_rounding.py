@@ -115,7 +115,7 @@ class Jitter(Mode):
         error = (narrow.double() - wide).abs_()
         if plain is not None:
             error = torch.maximum(error, (plain.double() - wide).abs_())
-        finite = torch.isfinite(error)
+        finite = torch.isfinite(error) & (narrow.abs() != torch.finfo(narrow.dtype).max)  # the largest number of a dtype was put there on purpose
         error = torch.where(finite, error, 0.0)
         unit = torch.finfo(narrow.dtype).eps
         inexact = (wide.to(narrow.dtype).double() != wide) | (error > 0)
