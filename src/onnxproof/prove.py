@@ -1,10 +1,7 @@
 """The whole way: subject, cases, runs, gaps, verdict; then, when the verdict is bad, where and why."""
 
-import platform
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +14,7 @@ from onnxproof.cases._climb import again, climb, origin
 from onnxproof.cases._shrink import shrink
 from onnxproof.cases._space import Space
 from onnxproof.decisions import Watch
+from onnxproof.environment import environment
 from onnxproof.errors import BackendError, InputError, ModelError, OnnxproofError, Stopped
 from onnxproof.execute import Candidate, Clock
 from onnxproof.fidelity import open_fidelity
@@ -396,23 +394,3 @@ def _few(notes: Sequence[Note]) -> Iterator[Note]:
         seen[key] = seen.get(key, 0) + 1
         if seen[key] <= _NOTES_A_GROUP:
             yield note
-
-
-def environment() -> dict[str, str]:
-    """Versions and hardware, so that two proofs can be told apart."""
-    found = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system(), "processor": _processor(),
-             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
-    for package in ("onnxproof", "torch", "onnx", "onnxruntime", "onnxscript", "numpy", "openvino"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
