@@ -19,7 +19,7 @@ from onnxproof.types import Cause, Fix, Location, Verdict
 
 ENTRY_POINTS = "onnxproof.causes"
 KIN = {"baked-branch": ("baked-dimension", "a branch taken by the example was written into the file"), "output-order": ("input-order", "outputs are exchanged"),
-       "weight-layout": ("weights", "the right weights stand in another order"), "preprocessing": ("weights", "the input is prepared otherwise"),
+       "weight-layout": ("weights", "the right weights stand in another order"),
        "cache": ("axis-order", "past and present are joined or counted otherwise"), "missing-op": ("mutation", "an operation of the module is missing from the file")}
 """Codes that are found on the way to another: where their page is, and their title."""
 Verify = Callable[[onnx.ModelProto | None, tuple[str, ...]], Verdict | None]
