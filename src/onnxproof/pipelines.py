@@ -98,7 +98,8 @@ class _Differences:
         said = f"{apart.what}{'; ' * bool(apart.what and why)}{why or ('' if apart.what else 'the values differ in no way that is usual')}{apart.size}"
         self.findings.append(Finding(code="preprocessing", what=f"on {label} the deployment's preprocessing makes another tensor: {said}{outputs}", help=_HELP, counts=True))
         evidence = f"on {label} the model's own preprocessing, changed so, makes what the deployment makes: {why}" if why else f"on {label} {said}; no usual slip explains it"
-        cause = Cause(code="preprocessing", title=_TITLE, proven=bool(why), evidence=f"{evidence}{outputs}", before=apart.relative / _ROUNDING, after=CLOSE / _ROUNDING if why else apart.relative / _ROUNDING)
+        before, after = apart.relative / _ROUNDING, (CLOSE if why else apart.relative) / _ROUNDING
+        cause = Cause(code="preprocessing", title=_TITLE, proven=bool(why), evidence=f"{evidence}{outputs}", before=before, after=after)
         self.causes = sorted([*self.causes, cause], key=lambda c: not c.proven)
 
 

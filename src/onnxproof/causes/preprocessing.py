@@ -155,8 +155,7 @@ def _named(base: Preparation, factor: Array, shift: Array, *, certain: bool) -> 
 
 def _only(array: Array, port: Port, channel: int) -> Array:
     made = np.zeros_like(array)
-    place = (*[slice(None)] * port.axis, channel)
-    made[place] = array[place]
+    np.moveaxis(made, port.axis, 0)[channel] = np.moveaxis(array, port.axis, 0)[channel]
     return made
 
 

@@ -69,9 +69,6 @@ def _raw(both: Both) -> Iterator[Slip]:
     if axis is not None:
         order = [2, 1, 0, 3][: raw.shape[axis]]
         yield Slip(what="the channels of the raw input are reversed (RGB and BGR)", made=both.own(np.ascontiguousarray(np.take(raw, order, axis))))
-    if raw.ndim >= 2 and axis is not None:
-        turned = np.swapaxes(raw, *((-3, -2) if axis == -1 else (-2, -1)))
-        yield Slip(what="height and width of the raw input are exchanged", made=both.own(np.ascontiguousarray(turned)))
 
 
 def _stepped(both: Both) -> Iterator[Slip]:

@@ -1,6 +1,6 @@
 """How a tensor was made of a raw image: found by making it again in every usual way."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ _EXACT, _ROUNDED, _MOST_ROUNDED = 2e-3, 0.6, 3.0
 _FINE, _ROUGH = 2e-4, 1e-2
 """Of a factor, as it is found without rounding and with it."""
 _LEAST_SIDE = 8
-_ROUNDINGS = {"": lambda x: x, "rounds to whole levels": lambda x: np.clip(np.rint(x), 0, 255), "cuts off to whole levels": lambda x: np.clip(np.floor(x + 1e-6), 0, 255)}
+_ROUNDINGS: dict[str, Callable[[Array], Array]] = {"": lambda x: x, "rounds to whole levels": lambda x: np.clip(np.rint(x), 0, 255), "cuts off to whole levels": lambda x: np.clip(np.floor(x + 1e-6), 0, 255)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ _PADS = (0.0, 114.0, 128.0, 127.5, 255.0)
 
 
 def _triangle(x: Array) -> Array:
-    return np.maximum(1 - np.abs(x), 0)
+    return np.asarray(np.maximum(1 - np.abs(x), 0))
 
 
 def _box(x: Array) -> Array:
@@ -58,7 +58,7 @@ def matrix(before: int, after: int, mode: str) -> Array:
     middle = {"half-pixel": (new + 0.5) * scale - 0.5, "asymmetric": new * scale, "corners": new * ((before - 1) / max(after - 1, 1))}[lie]
     if kernel is None:
         chosen = np.floor(middle + 0.5 if lie == "half-pixel" else middle + 1e-9)
-        return (old == np.clip(chosen, 0, before - 1)).astype(np.float64)
+        return np.asarray(old == np.clip(chosen, 0, before - 1), np.float64)
     wide = max(scale, 1.0) if grows else 1.0
     if grows:  # what lies outside of the image is left out
         shares = kernel((old - middle) / wide)

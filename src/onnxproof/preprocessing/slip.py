@@ -24,7 +24,7 @@ class Both:
 
     def array(self) -> Array | None:
         """The raw input, where it is one array."""
-        raw = self.raw[0] if len(self.raw) == 1 else None
+        raw: Any = self.raw[0] if len(self.raw) == 1 else None
         raw = raw.detach().cpu().numpy() if hasattr(raw, "detach") else raw
         return raw if isinstance(raw, np.ndarray) else None
 

@@ -83,7 +83,8 @@ def _of_channels(both: Both) -> Iterator[Slip]:
 
 def _emphasised(want: Array, got: Array) -> Iterator[Slip]:
     """`x[t] - c * x[t - 1]`, on one side alone."""
-    for words, one, two in (("the deployment has a pre-emphasis of {:.3g} that the model's own lacks", want, got), ("the model's own has a pre-emphasis of {:.3g} that the deployment lacks", got, want)):
+    for words, one, two in (("the deployment has a pre-emphasis of {:.3g} that the model's own lacks", want, got),
+                            ("the model's own has a pre-emphasis of {:.3g} that the deployment lacks", got, want)):
         before, change = one[..., :-1], (one - two)[..., 1:]
         power = float((before**2).sum())
         share = float((before * change).sum() / power) if power else 0.0

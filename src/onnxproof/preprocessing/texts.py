@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from onnxproof.preprocessing.slip import Both, Slip
 
 Array = np.ndarray[Any, Any]
-_WORDS = {"is made lower case": str.lower, "is stripped of blanks at its ends": str.strip, "is brought to the normal form NFKC": lambda text: unicodedata.normalize("NFKC", text),
+_WORDS: dict[str, Callable[[str], str]] = {"is made lower case": str.lower, "is stripped of blanks at its ends": str.strip, "is brought to the normal form NFKC": lambda text: unicodedata.normalize("NFKC", text),
           "is brought to the normal form NFC": lambda text: unicodedata.normalize("NFC", text), "loses its accents": lambda text: "".join(
               c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))}
 
@@ -32,7 +32,9 @@ def slips(both: Both) -> Iterator[Slip]:
 def _written(both: Both) -> Iterator[Slip]:
     """The raw text written otherwise before one of the two takes it."""
     text = both.raw[0] if len(both.raw) == 1 and isinstance(both.raw[0], str) else None
-    for words, change in _WORDS.items() if text is not None else ():
+    if text is None:
+        return
+    for words, change in _WORDS.items():
         changed = change(text)
         if changed != text:
             yield Slip(what=f"the text {words} by the deployment, and not by the model's own", made=both.own(changed))
