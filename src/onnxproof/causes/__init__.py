@@ -70,7 +70,7 @@ def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> 
             mended = verdict in (Verdict.FAITHFUL, Verdict.DRIFT)
             proven = mended or tried.by_reference  # what mends one case alone is a likeness, not the cause
             fix = Fix(kind=tried.fix.kind, what=tried.fix.what, verdict=verdict) if mended and tried.fix is not None else None
-        found.append(Cause(code=tried.code or code, title=title(tried.code or code), proven=proven, evidence=tried.evidence, before=bench.before / bench.noise,
+        found.append(Cause(code=tried.code or code, title=title(tried.code or code), proven=proven, evidence=tried.evidence, before=(bench.before if tried.before is None else tried.before) / bench.noise,
                            after=tried.after / bench.noise, fix=fix))
         if proven:
             break

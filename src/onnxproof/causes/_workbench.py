@@ -36,6 +36,8 @@ class Tried:
     evidence: str
     after: float
     """The relative error that is left with the hypothesis granted."""
+    before: float | None = None
+    """The relative error without it, where that is not the workbench's own: of another runtime."""
     fix: Fix | None = None
     model: onnx.ModelProto | None = None
     """The mended graph, where the remedy is one."""
