@@ -78,7 +78,7 @@ def workbench(scene: Scene, where: Location, proof: "Proof", run: "Run") -> Work
             bad[gap.case] = bad.get(gap.case, False) or beyond
             telling[gap.case] = gap.group in ("ordinary", "shapes") and not gap.case.startswith("scale-")
     return Workbench(scene, where, bad_cases=bad, sizes=run.sizes, telling=telling, subject=run.subject, calibration=run.calibration,
-                     others=[case for case in run.bad if case.name != scene.case.name])
+                     others=[case for case in run.bad if case.name != scene.case.name], findings=proof.findings)
 
 
 def _verify(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...]) -> Verdict | None:

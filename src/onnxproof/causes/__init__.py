@@ -15,6 +15,7 @@ from types import ModuleType
 import onnx
 
 from onnxproof.causes._workbench import Workbench
+from onnxproof.errors import OnnxproofError
 from onnxproof.types import Cause, Fix, Location, Verdict
 
 ENTRY_POINTS = "onnxproof.causes"
@@ -60,7 +61,10 @@ def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> 
         if bench.late:
             skipped.append(f"{code}: no time was left to try it")
             continue
-        tried = hypothesis.test(bench)
+        try:
+            tried = hypothesis.test(bench)
+        except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:  # one that stumbles takes no other with it
+            tried = f"could not be tried: {type(why).__name__}: {why}"
         if isinstance(tried, str):
             skipped.append(f"{code}: {tried}")
             continue

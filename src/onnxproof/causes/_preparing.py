@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from onnxproof.execute import Candidate, Clock
 from onnxproof.locate._graph import captured
 from onnxproof.locate._match import relative
 from onnxproof.preprocessing.affine import applied
-from onnxproof.types import Case, InputInfo
+from onnxproof.types import Case
 
 _LEAST_SIDE, _LEAST_SAMPLES = 4, 32
 _OTHERS, _EXPLAINED = 2, 20
@@ -115,7 +116,7 @@ def _renamed(graph: onnx.GraphProto, old: str, new: str) -> None:
 
 def ports(bench: Workbench) -> Iterator[Port]:
     """The inputs that may be prepared in more than one way."""
-    readers = [node for node in bench.model.graph.node if node.op_type == "Gather"]
+    tables = _tables(bench)
     for info in bench.scene.signature.inputs:
         if info.onnx_name is None or info.name not in bench.scene.case.inputs:
             continue
@@ -125,7 +126,7 @@ def ports(bench: Workbench) -> Iterator[Port]:
             yield Port(name=info.name, onnx_name=info.onnx_name, kind="image", channels=shape[axis], axis=axis, scalable=number == "f")
         elif number == "f" and len(shape) in (2, 3) and shape[-1] >= _LEAST_SAMPLES:
             yield Port(name=info.name, onnx_name=info.onnx_name, kind="sound")
-        elif number == "i" and any(node.input[1] == info.onnx_name for node in readers) and _is_table(bench, info):
+        elif number == "i" and info.onnx_name in tables:
             yield Port(name=info.name, onnx_name=info.onnx_name, kind="text")
 
 
@@ -138,9 +139,11 @@ def _channel_axis(shape: tuple[int, ...]) -> int | None:
     return None
 
 
-def _is_table(bench: Workbench, info: InputInfo) -> bool:
-    weights = {t.name for t in bench.model.graph.initializer}
-    return any(node.op_type == "Gather" and node.input[0] in weights and node.input[1] == info.onnx_name for node in bench.model.graph.node)
+def _tables(bench: Workbench) -> set[str]:
+    """What rows of a table are looked up with."""
+    graph = bench.scene.file.model.graph
+    weights = {t.name for t in graph.initializer}
+    return {node.input[1] for node in graph.node if node.op_type == "Gather" and node.input[0] in weights}
 
 
 class Asked:
@@ -148,9 +151,11 @@ class Asked:
 
     def __init__(self, bench: Workbench, port: Port, *, patience_s: float) -> None:
         self._bench, self._port, self._until = bench, port, time.perf_counter() + patience_s
-        scene = bench.scene
-        name, option = parse(scene.backend)
-        self._candidate = Candidate(scene.backend, scene.path, scene.signature, Clock(), session=ort.open(scene.path, option if name == "ort" else ""))
+
+    @cached_property
+    def _candidate(self) -> Candidate:
+        scene, (name, option) = self._bench.scene, parse(self._bench.scene.backend)
+        return Candidate(scene.backend, scene.path, scene.signature, Clock(), session=ort.open(scene.path, option if name == "ort" else ""))
 
     @property
     def late(self) -> bool:
@@ -181,8 +186,11 @@ class Asked:
         return after
 
 
-class FirstLinear:
+class FirstLayer:
     """What the first layer with weights makes of an input: as far as that, a graph is affine in it, and its preparation can be computed."""
+
+    _LAYERS = ("Conv", "Gemm", "MatMul", "ConvTranspose")
+    _CALLS = ("conv", "mm", "linear", "batch_norm")
 
     def __init__(self, bench: Workbench, port: Port) -> None:
         self._bench, self._port = bench, port
@@ -196,7 +204,7 @@ class FirstLinear:
                 continue
             if self._value and not (node.op_type == "Add" and self._value in node.input):
                 break
-            if node.op_type in ("Conv", "Gemm", "MatMul", "ConvTranspose"):
+            if node.op_type in (self._LAYERS if port.kind != "text" else ("Gather",)):
                 self._value, reached = node.output[0], {node.output[0]}
             elif self._value:
                 self._value = node.output[0]  # the bias of a MatMul
@@ -233,7 +241,8 @@ class FirstLinear:
 
     def targets(self, size: int) -> Iterator[Array]:
         """The module's own values that this may be: of its first layers with weights, or of the norm behind one, which may be folded in."""
-        alike = [e for e in self._bench.scene.entries if e.sketch.count == size and any(word in e.op for word in ("conv", "mm", "linear", "batch_norm"))]
+        calls = self._CALLS if self._port.kind != "text" else ("embedding", "index", "gather")
+        alike = [e for e in self._bench.scene.entries if e.sketch.count == size and any(word in e.op for word in calls)]
         for entry in alike[:3]:
             value = self._bench.scene.fetch(entry.place)
             if value is not None:

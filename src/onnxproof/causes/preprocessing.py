@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
-from onnxproof.causes._preparing import Asked, FirstLinear, Port, Preparation, ports
+from onnxproof.causes._preparing import Asked, FirstLayer, Port, Preparation, ports
 from onnxproof.causes._workbench import Array, Tried, Workbench
 from onnxproof.preprocessing import affine, norms
 from onnxproof.types import Fix, Stage
@@ -49,15 +49,18 @@ def test(bench: Workbench) -> Tried | str:
         return "the file itself is right"
     found = list(ports(bench))
     for port in found[:2]:
-        tried = _prepared(bench, port) or (_cropped(bench, port) if port.kind == "image" else None)
+        first = FirstLayer(bench, port)
+        if _same_already(bench, port, first):
+            continue
+        tried = _prepared(bench, port, first) or (_cropped(bench, port, first) if port.kind == "image" else None)
         if tried is not None:
             return tried
     return "no other preparation of an input makes the answers right" if found else "no input looks like an image, a sound or a text"
 
 
-def _prepared(bench: Workbench, port: Port) -> Tried | None:
+def _prepared(bench: Workbench, port: Port, first: FirstLayer) -> Tried | None:
     asked = Asked(bench, port, patience_s=_PATIENCE_S)
-    for preparation in {"image": _of_image, "sound": _of_sound, "text": _of_text}[port.kind](bench, port):
+    for preparation in {"image": _of_image, "sound": _of_sound, "text": _of_text}[port.kind](bench, port, first):
         if asked.late:
             return None
         after = asked.mends(preparation)
@@ -69,17 +72,16 @@ def _prepared(bench: Workbench, port: Port) -> Tried | None:
     return None
 
 
-def _of_sound(bench: Workbench, port: Port) -> Iterator[Preparation]:
-    return _usual(Preparation(), norms.SOUNDS, 1)
-
-
-def _of_text(bench: Workbench, port: Port) -> Iterator[Preparation]:
+def _of_text(bench: Workbench, port: Port, first: FirstLayer) -> Iterator[Preparation]:
     for offset in _OFFSETS:
         yield Preparation(factor=np.ones(1), shift=np.array([float(offset)]), said="ids that are counted from another number")
 
 
-def _of_image(bench: Workbench, port: Port) -> Iterator[Preparation]:
-    """Computed from the first layer with weights where that can be, else every usual one."""
+def _of_sound(bench: Workbench, port: Port, first: FirstLayer) -> Iterator[Preparation]:
+    return _scaled(bench, port, first, (Preparation(),), norms.SOUNDS)
+
+
+def _of_image(bench: Workbench, port: Port, first: FirstLayer) -> Iterator[Preparation]:
     bare = Preparation(axis=port.axis)
     reverse = (replace(bare, order=(2, 1, 0, 3)[: port.channels]),) if port.channels > 1 else ()
     if bench.found is None:  # the file refuses the module's shape
@@ -89,15 +91,23 @@ def _of_image(bench: Workbench, port: Port) -> Iterator[Preparation]:
                 yield from _usual(turned, norms.IMAGES, port.channels) if port.scalable else ()
         return
     yield from reverse
-    first = FirstLinear(bench, port)
-    for preparation in (bare, *reverse) if port.scalable else ():
-        scales = _computed(bench, port, first, preparation)
-        if scales == "the same":
-            return
+    yield from _scaled(bench, port, first, (bare, *reverse), norms.IMAGES) if port.scalable else ()
+
+
+def _scaled(bench: Workbench, port: Port, first: FirstLayer, bases: tuple[Preparation, ...], known: "tuple[Norm, ...]") -> Iterator[Preparation]:
+    """Computed from the first layer with weights where that can be, else every usual one."""
+    for base in bases:
+        scales = _computed(bench, port, first, base, known)
         if isinstance(scales, Preparation):
             yield scales
         elif not scales:
-            yield from _usual(preparation, norms.IMAGES, port.channels)
+            yield from _usual(base, known, port.channels)
+
+
+def _same_already(bench: Workbench, port: Port, first: FirstLayer) -> bool:
+    """True when the first layer makes what the module's makes: then nothing is wrong before it."""
+    answer = first(np.asarray(bench.scene.case.inputs[port.name]))
+    return answer is not None and any(_far(answer.reshape(-1), target.reshape(-1)) <= _SAME for target in first.targets(answer.size))
 
 
 def _usual(base: Preparation, known: "tuple[Norm, ...]", channels: int) -> Iterator[Preparation]:
@@ -110,7 +120,7 @@ def _said(own: "Norm", other: "Norm") -> str:
     return f"the module has {own.name}, the file {other.name}"
 
 
-def _computed(bench: Workbench, port: Port, first: FirstLinear, base: Preparation) -> Preparation | str:
+def _computed(bench: Workbench, port: Port, first: FirstLayer, base: Preparation, known: "tuple[Norm, ...]") -> Preparation | str:
     """The factor and the shift of each channel that make the first layer's values the module's; empty where that can't be computed."""
     given = base.apply(np.asarray(bench.scene.case.inputs[port.name]))
     answer, nothing = first(given), first(np.zeros_like(given))
@@ -122,16 +132,14 @@ def _computed(bench: Workbench, port: Port, first: FirstLinear, base: Preparatio
     if not np.isfinite(columns).all() or _far(whole, answer.reshape(-1)) > _EXPLAINS:
         return ""  # something on the way is not affine
     for target in first.targets(answer.size):
-        if _far(answer.reshape(-1), target.reshape(-1)) <= _SAME:
-            return "the same"
         found = affine.fitted(columns, target.reshape(-1) - nothing.reshape(-1))
         if found is not None and found[1] <= _EXPLAINS:
             factor, shift = _refined(first, base, given, columns, target, found[0])
-            return _named(base, factor, shift, certain=answer.shape[1] > port.channels)
+            return _named(base, factor, shift, known, certain=port.kind == "image" and answer.shape[1] > port.channels)
     return "no factor and shift explain it"
 
 
-def _refined(first: FirstLinear, base: Preparation, given: Array, columns: Array, target: Array, found: Array) -> tuple[Array, Array]:
+def _refined(first: FirstLayer, base: Preparation, given: Array, columns: Array, target: Array, found: Array) -> tuple[Array, Array]:
     """The same once more for what is left: the columns are differences of float32 values, and have lost digits."""
     for _ in range(_ROUNDS):
         factor, shift = np.split(found, 2)
@@ -143,17 +151,20 @@ def _refined(first: FirstLinear, base: Preparation, given: Array, columns: Array
     return found[: len(found) // 2], found[len(found) // 2 :]
 
 
-def _named(base: Preparation, factor: Array, shift: Array, *, certain: bool) -> Preparation | str:
-    """The usual preparation that it is; failing that the numbers as they are, unless a lost bias would look the same."""
-    for own, other in norms.pairs(norms.IMAGES, len(factor)):
+def _named(base: Preparation, factor: Array, shift: Array, known: "tuple[Norm, ...]", *, certain: bool) -> Preparation | str:
+    """The usual preparation that it is; failing that the numbers as they are, unless another fault would look the same."""
+    for own, other in norms.pairs(known, len(factor)):
         usual = norms.undoing(own, other, len(factor))
         if norms.alike((factor, shift), usual):
             return replace(base, factor=usual[0], shift=usual[1], said=_said(own, other))
     factor, shift = np.where(np.abs(factor - 1) < _TINY, 1.0, factor), np.where(np.abs(shift) < _TINY * np.abs(shift).max(), 0.0, shift)
-    return replace(base, factor=factor, shift=shift) if certain else "as many channels as before: a lost bias would look the same"
+    return replace(base, factor=factor, shift=shift) if certain else "a lost bias, or weights of another size, would look the same"
 
 
 def _only(array: Array, port: Port, channel: int) -> Array:
+    """One channel, and zeros in the others."""
+    if port.channels == 1:
+        return array
     made = np.zeros_like(array)
     np.moveaxis(made, port.axis, 0)[channel] = np.moveaxis(array, port.axis, 0)[channel]
     return made
@@ -163,9 +174,9 @@ def _far(one: Array, other: Array) -> float:
     return float(np.sqrt(((one - other) ** 2).sum() / max((other**2).sum(), 1e-300)))
 
 
-def _cropped(bench: Workbench, port: Port) -> Tried | None:
+def _cropped(bench: Workbench, port: Port, first: FirstLayer) -> Tried | None:
     """Another part of the image: the same size, taken from elsewhere."""
-    crops = [crop for node in FirstLinear(bench, port).slices if (crop := _crop(bench, node)) is not None]
+    crops = [crop for node in first.slices if (crop := _crop(bench, node)) is not None]
     for where, share in (("the centre", 0.5), ("the top left", 0.0), ("the bottom right", 1.0)) if crops else ():
         for up in (False, True):
             model = bench.edited(partial(_moved, crops=crops, share=share, up=up))
