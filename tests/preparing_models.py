@@ -87,10 +87,10 @@ class Sound(nn.Module):
 class Words(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.table, self.recur, self.head = nn.Embedding(40, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 3)
+        self.table, self.mix, self.head = nn.Embedding(40, 8), nn.Conv1d(8, 8, 3), nn.Linear(8, 3)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.head(self.recur(self.table(x))[0][:, -1])
+        return self.head(torch.relu(self.mix(self.table(x).transpose(1, 2))).amax(2))
 
 
 class Prepared(nn.Module):

@@ -171,6 +171,24 @@ def test_the_same_arithmetic_in_another_order_is_no_difference(seed: int) -> Non
     assert same(one, two) and same(one, one.astype(np.float64))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_two_preprocessings_make_can_be_asked_about(seed: int) -> None:
+    """Any shape and type, empty and constant ones too: an explanation is found or it is not, and none for noise."""
+    rng = np.random.default_rng(seed)
+    kinds = [np.float32, np.float64, np.int64, np.uint8, np.bool_]
+
+    def array() -> Array:
+        shape = rng.integers(0 if rng.random() < 0.1 else 1, 12, rng.integers(0, 5))
+        return (rng.normal(0, 10, shape).clip(0 if rng.random() < 0.3 else -30, 30)).astype(kinds[rng.integers(len(kinds))])
+
+    for _ in range(20):
+        want = array()
+        explain(Both(want=want, got=want[..., ::-1] if want.ndim and rng.random() < 0.3 else array(), raw=(array(),), own=lambda raw: array()))
+    noise = rng.normal(0, 1, (2, 3, 16, 16)).astype(np.float32)
+    for got in (noise + rng.normal(0, 0.05, noise.shape).astype(np.float32), rng.permutation(noise.reshape(-1)).reshape(noise.shape)):
+        assert explain(Both(want=noise, got=got, raw=(rng.integers(0, 256, (40, 30, 3), dtype=np.uint8),))) == ""
+
+
 FACTORY = '''
 import numpy as np
 import torch

@@ -114,7 +114,7 @@ def test_the_mended_file_is_written(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(f"import sys\nsys.path.insert(0, {str(Path(__file__).parent)!r})\nfrom preparing_models import *\n\n\n"
                                        "def build():\n    return prepared(Conv, normed(*IMAGENET)), (pixels(2, 3, 16, 16, top=1.0),)\n")
     path = written(prepared(Conv, bare), UNIT, "to-be-mended")
-    assert main(["explain", f"{tmp_path / 'model.py'}:build", str(path), "--dynamic", "x:0=batch", "--budget", "2", "--fix", "-o", str(tmp_path / "fixed.onnx")]) == 1
+    assert main(["explain", f"{tmp_path / 'model.py'}:build", str(path), "--dynamic", "x:0=batch", "--budget", "1", "--fix", "-o", str(tmp_path / "fixed.onnx")]) == 1
     assert verified(prepared(Conv, normed(*IMAGENET)), tmp_path / "fixed.onnx", UNIT).verdict is Verdict.FAITHFUL
 
 
@@ -151,6 +151,18 @@ def test_spoiled_weights_of_the_first_layers_are_not_taken_for_it(kind: type[nn.
     assert proof.verdict is Verdict.DIVERGED
     assert "preprocessing" not in [cause.code for cause in proof.causes], told(proof)
     assert proof.causes and proof.causes[0].code in ("weights", "weight-layout") and proof.causes[0].proven, told(proof)
+
+
+def test_a_norm_of_the_input_with_another_epsilon_is_not_taken_for_it() -> None:
+    module = seeded(nn.Sequential(nn.BatchNorm2d(3), nn.Conv2d(3, 6, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3)), 3)
+    path = written(module, UNIT, "input-norm")
+    loaded = onnx.load(path)
+    norm = next(node for node in loaded.graph.node if node.op_type == "BatchNormalization")
+    del norm.attribute[:]
+    norm.attribute.append(onnx.helper.make_attribute("epsilon", 0.1))
+    onnx.save(loaded, path)
+    proof = verified(module, path, UNIT)
+    assert (proof.causes[0].code, proof.causes[0].proven) == ("attribute", True), told(proof)
 
 
 @pytest.mark.parametrize("kind", [Conv, Patches])

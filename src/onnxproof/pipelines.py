@@ -170,7 +170,8 @@ def _made(function: Function, raw: tuple[Any, ...], label: str) -> list[Array]:
         positional, named = as_arguments(function(*raw))
     except Exception as why:  # the user's own code
         raise UsageError("preprocess-raised", f"`{getattr(function, '__name__', function)}` raised {type(why).__name__} on {label}: {why}") from why
-    return [to_numpy(leaf) if hasattr(leaf, "detach") else np.asarray(leaf) for _, leaf in nest.flatten([*positional, *named.values()])]
+    made = [to_numpy(leaf) if hasattr(leaf, "detach") else np.asarray(leaf) for _, leaf in nest.flatten([*positional, *named.values()])]
+    return [array.astype(np.float32) if array.dtype.name == "bfloat16" else array for array in made]
 
 
 def _farthest(want: Array, got: Array) -> float:

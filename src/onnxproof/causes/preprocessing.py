@@ -135,7 +135,7 @@ def _computed(bench: Workbench, port: Port, first: FirstLayer, base: Preparation
         found = affine.fitted(columns, target.reshape(-1) - nothing.reshape(-1))
         if found is not None and found[1] <= _EXPLAINS:
             factor, shift = _refined(first, base, given, columns, target, found[0])
-            return _named(base, factor, shift, known, certain=port.kind == "image" and answer.shape[1] > port.channels)
+            return _named(base, factor, shift, known, certain=port.kind == "image" and answer.shape[1] > port.channels and not first.normed)
     return "no factor and shift explain it"
 
 
@@ -158,7 +158,7 @@ def _named(base: Preparation, factor: Array, shift: Array, known: "tuple[Norm, .
         if norms.alike((factor, shift), usual):
             return replace(base, factor=usual[0], shift=usual[1], said=_said(own, other))
     factor, shift = np.where(np.abs(factor - 1) < _TINY, 1.0, factor), np.where(np.abs(shift) < _TINY * np.abs(shift).max(), 0.0, shift)
-    return replace(base, factor=factor, shift=shift) if certain else "a lost bias, or weights of another size, would look the same"
+    return replace(base, factor=factor, shift=shift) if certain else "a lost bias, or another norm, would look the same"
 
 
 def _only(array: Array, port: Port, channel: int) -> Array:

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray[Any, Any]
-_ROWS = 20_000
+_ROWS, _LEAST = 20_000, 8
+"""Values that are asked at most, and values of a channel without which a fit says nothing."""
 
 
 def fitted(columns: Array, target: Array) -> tuple[Array, float] | None:
@@ -27,7 +28,7 @@ def by_channel(want: Array, got: Array, axis: int) -> tuple[Array, Array] | None
     """`got = want * factor + shift` for each channel, as nearly as can be; None where a channel is constant or has too few values."""
     a, b = (np.moveaxis(v.astype(np.float64), axis, 0).reshape(v.shape[axis], -1) for v in (want, got))
     spread = a.std(1)
-    if a.shape[1] < 3 or not spread.all():
+    if a.shape[1] < _LEAST or not spread.all():
         return None
     factor = ((a - a.mean(1, keepdims=True)) * (b - b.mean(1, keepdims=True))).mean(1) / spread**2
     return factor, b.mean(1) - factor * a.mean(1)

@@ -11,10 +11,14 @@ from onnxproof.preprocessing.slip import Both, Slip, same, scale_of
 
 Array = np.ndarray[Any, Any]
 _MOST_AXES = 5
+_LEAST_VALUES, _LEAST_LEVELS = 16, 5
+"""Of a channel that may be rounded: fewer lie on a grid by chance."""
 
 
 def explain(both: Both) -> str:
     """The first slip with which the model's own preprocessing makes what the deployment makes; empty where none does."""
+    if not all(array.size and array.dtype.kind in "iufb" and np.isfinite(array).all() for array in (both.want, both.got)):
+        return ""
     for slip in itertools.chain(_ordered(both), texts.slips(both), _raw(both), _scaled(both), _stepped(both)):
         if same(slip.made, both.got if slip.target is None else slip.target):
             return slip.what
@@ -92,7 +96,7 @@ def _on_grid(on: Array, off: Array, axis: int | None, rounded: Any) -> Array | N
         steps = np.diff(levels)
         step = float(np.median(steps[steps > 1e-6 * scale_of(values)])) if (steps > 1e-6 * scale_of(values)).any() else 0.0
         places = (levels - levels[0]) / step if step else levels
-        if not step or len(levels) > 300 or np.abs(places - np.rint(places)).max() > 1e-2:
+        if not step or len(values) < _LEAST_VALUES or not _LEAST_LEVELS <= len(levels) <= 300 or np.abs(places - np.rint(places)).max() > 1e-2:
             return None
         made[channel] = rounded((offs[channel] - levels[0]) / step) * step + levels[0]
     return np.moveaxis(made.reshape(np.moveaxis(on, axis, 0).shape), 0, axis) if axis is not None else made.reshape(on.shape)

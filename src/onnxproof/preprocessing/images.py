@@ -72,7 +72,7 @@ def _resizes(made: Recipe) -> bool:
 def recipe(image: Array, tensor: Array) -> Recipe | None:
     """The usual steps that make this tensor of this image, if some do."""
     made = _channels_last(tensor.astype(np.float64), image.shape[2])
-    if made is None or made.shape[:2] == image.shape[:2]:
+    if made is None or made.shape[:2] == image.shape[:2] or min(made.shape[:2]) < _LEAST_SIDE:
         return None
     shape, best = (made.shape[0], made.shape[1]), None
     rows = np.unique(np.linspace(0, shape[0] - 1, _ROWS).astype(int))

@@ -112,7 +112,7 @@ def geometries(before: tuple[int, int], after: tuple[int, int]) -> Iterator[Geom
         yield Geometry(name="cuts out the top left without resizing", source=(0, 0, high, wide), size=after)
     ratio = min(high / height, wide / width)
     size = (round(height * ratio), round(width * ratio))
-    for pad in _PADS if size != after else ():
+    for pad in _PADS if size != after and min(size) > 0 else ():
         around = tuple(-((a - s) // 2) for a, s in zip(after, size, strict=True))
         yield Geometry(name=f"keeps the proportions and puts {pad:g} around", source=whole, size=size, place=(around[0], around[1]), pad=pad)
         yield Geometry(name=f"keeps the proportions and puts {pad:g} at the end", source=whole, size=size, pad=pad)

@@ -14,6 +14,8 @@ _RATES = (16000, 44100, 48000, 8000, 22050, 24000, 32000, 11025)
 _LEAST_SAMPLES = 64
 _MOST_SHIFT = 1024
 _LONGEST = 1 << 22
+_MOSTLY = 0.2
+"""Share of the values that a floor must leave alone."""
 _ALIKE = 0.98
 """Correlation from which on two sounds are one: filters of resampling differ."""
 _SHAPES: dict[str, Callable[[Array], Array]] = {
@@ -23,17 +25,19 @@ _SHAPES: dict[str, Callable[[Array], Array]] = {
 
 def slips(both: Both) -> Iterator[Slip]:
     """For floats whose last axis may be time."""
-    want, got = both.want, both.got
-    if want.dtype.kind != "f" or want.ndim == 0 or want.ndim != got.ndim or want.size < 8 or want.size > _LONGEST:
+    if both.want.dtype.kind != "f" or not 0 < both.want.ndim == both.got.ndim or not 8 <= both.want.size <= _LONGEST:
+        return
+    want, got = both.want.astype(np.float64), both.got.astype(np.float64)
+    if not np.ptp(want) or not np.ptp(got):
         return
     yield from _shifted(want, got)
     yield from _resampled(want, got)
     if want.shape != got.shape:
         return
     yield from _of_channels(both)
-    yield from _emphasised(want.astype(np.float64), got.astype(np.float64))
+    yield from _emphasised(want, got)
     with np.errstate(all="ignore"):
-        yield from _shaped(want.astype(np.float64), got.astype(np.float64))
+        yield from _shaped(want, got)
 
 
 def _resampled(want: Array, got: Array) -> Iterator[Slip]:
@@ -44,8 +48,8 @@ def _resampled(want: Array, got: Array) -> Iterator[Slip]:
     pair = next(((a, b) for a, b in permutations(_RATES, 2) if abs(after - before * b / a) <= 1.5), None)
     if pair is None:
         return
-    again = want.astype(np.float64) @ matrix(before, after, "bilinear with antialiasing").T
-    one, two = (v - v.mean() for v in (again, got.astype(np.float64)))
+    again = want @ matrix(before, after, "bilinear with antialiasing").T
+    one, two = (v - v.mean() for v in (again, got))
     if (one * two).sum() >= _ALIKE * np.sqrt((one**2).sum() * (two**2).sum()):
         yield Slip(what=f"another sample rate: {after / before:.4g} times as many samples, as for {pair[1]:,} Hz in the place of {pair[0]:,} Hz", made=got)
 
@@ -62,7 +66,7 @@ def _shifted(want: Array, got: Array) -> Iterator[Slip]:
             kept = one[..., : part.shape[-1]]
             if part.shape[-1] >= least and np.ptp(kept) > 0 and abs(float(part.flat[0]) - float(kept.flat[0])) <= CLOSE * scale_of(kept):
                 yield Slip(what=f"everything comes {shift} step{'s' * (shift != 1)} {late} (another padding, hop or trimming)", made=kept, target=part)
-    if want.shape != got.shape:
+    if want.shape != got.shape and np.ptp(want[..., :length]) > 0:
         yield Slip(what=f"the same values, and {got.shape[-1]} instead of {want.shape[-1]} steps (another padding, or cut off)", made=want[..., :length], target=got[..., :length])
 
 
@@ -102,5 +106,7 @@ def _shaped(want: Array, got: Array) -> Iterator[Slip]:
     if np.isfinite(floor).all():
         yield Slip(what=f"{np.median(floor):+.3g} inside of the logarithm", made=np.log(np.maximum(np.exp(want) + np.median(floor), 1e-300)))
     low, lowest = got.min(), want.min()
+    if (np.abs(want - got) <= CLOSE * scale_of(want)).mean() < _MOSTLY:
+        return
     yield Slip(what=f"a floor of {low:.4g} in the place of {lowest:.4g}", made=np.maximum(want, low))
     yield Slip(what=f"a floor of {low:.4g} in the place of {lowest:.4g}", made=want, target=np.maximum(got, lowest))

@@ -10,6 +10,8 @@ import numpy as np
 from onnxproof.preprocessing.slip import Both, Slip
 
 Array = np.ndarray[Any, Any]
+_LEAST = 4
+"""Ids that must agree: fewer do by chance."""
 _WORDS: dict[str, Callable[[str], str]] = {"is made lower case": str.lower, "is stripped of blanks at its ends": str.strip, "is brought to the normal form NFKC": lambda text: unicodedata.normalize("NFKC", text),
           "is brought to the normal form NFC": lambda text: unicodedata.normalize("NFC", text), "loses its accents": lambda text: "".join(
               c for c in unicodedata.normalize("NFD", text) if not unicodedata.combining(c))}
@@ -21,8 +23,9 @@ def slips(both: Both) -> Iterator[Slip]:
     want, got = both.want, both.got
     if want.dtype.kind not in "iu" or got.dtype.kind not in "iu" or want.ndim not in (1, 2) or want.ndim != got.ndim or not want.size or not got.size:
         return
-    if want.shape == got.shape and want.max() > 1:
-        offset = int(np.median(got.astype(np.int64) - want))
+    want, got = want.astype(np.int64), got.astype(np.int64)
+    if want.shape == got.shape and want.max() > 1 and want.size >= _LEAST:
+        offset = int(np.median(got - want))
         yield Slip(what=f"every id is {abs(offset)} {'higher' if offset > 0 else 'lower'}", made=want + offset)
     rows, others = np.atleast_2d(want), np.atleast_2d(got)
     if len(rows) == len(others):
@@ -70,11 +73,11 @@ def _of_padding(want: Array, got: Array, own: tuple[int, str] | None, theirs: tu
 def _of_truncation(want: list[list[int]], got: list[list[int]]) -> Iterator[Slip]:
     """What the one has at its end, the other has at its beginning; or one is the beginning of the other."""
     for words, short, long in (("cut off", got, want), ("not cut off", want, got)):
-        if all(0 < len(s) <= len(full) for s, full in zip(short, long, strict=True)):
+        if all(_LEAST <= len(s) <= len(full) for s, full in zip(short, long, strict=True)):
             yield Slip(what=f"{words} after {max(map(len, short))} ids", made=_as_array([full[: len(s)] for s, full in zip(short, long, strict=True)]), target=_as_array(short))
     for words, left, right in (("the beginning of a long text is cut off, and not its end", want, got), ("the end of a long text is cut off, and not its beginning", got, want)):
         overlaps = [_overlap(one, two) for one, two in zip(left, right, strict=True)]
-        if all(one == two or shared >= max(3, len(one) // 4) for shared, one, two in zip(overlaps, left, right, strict=True)):
+        if all(one == two or shared >= max(_LEAST, len(one) // 4) for shared, one, two in zip(overlaps, left, right, strict=True)):
             yield Slip(what=words, made=_as_array([one[-shared:] for shared, one in zip(overlaps, left, strict=True)]),
                        target=_as_array([two[:shared] for shared, two in zip(overlaps, right, strict=True)]))
 
@@ -84,7 +87,7 @@ def _of_vocabulary(want: Array, got: Array) -> Iterator[Slip]:
     known: dict[int, int] = {}
     same = all(known.setdefault(int(w), int(g)) == int(g) for w, g in zip(want.flat, got.flat, strict=True))
     changed = {w: g for w, g in known.items() if w != g}
-    if same and 0 < len(changed) <= len(known) // 2:
+    if same and 0 < len(changed) <= len(known) // 4:
         shown = ", ".join(f"{w} becomes {g}" for w, g in list(changed.items())[:4])
         yield Slip(what=f"{len(changed)} of {len(known)} ids stand for others, always the same ({shown}): another vocabulary, or letters that are written otherwise", made=got)
 
