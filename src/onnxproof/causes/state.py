@@ -29,8 +29,8 @@ from onnxproof.causes._workbench import Array, Tried, Workbench
 TITLE = "the module keeps state, and the file has that of another moment"
 PRICE = 4
 _OWN = frozenset({"_parameters", "_buffers", "_modules", "training"})
-_CALLS, _COUNTS, _OTHERS = 6, 8, 2
-"""Further calls that are tried, numbers that a counter is set to, and other cases that must agree."""
+_CALLS, _COUNTS, _OTHERS, _DEPTH = 6, 8, 2, 4
+"""Further calls that are tried, numbers that a counter is set to, other cases that must agree, and how deep attributes are compared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,17 +139,22 @@ def _differing(one: torch.nn.Module, other: torch.nn.Module) -> Iterator[tuple[t
             yield place, old, new
 
 
-def _equal(one: Any, other: Any) -> bool:
-    """Whether two values are the same as far as they are data; other objects are told by their type alone, since they were copied."""
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return one.shape == other.shape and one.dtype == other.dtype and bool(torch.equal(one.isnan(), other.isnan()) and torch.equal(one.nan_to_num(), other.nan_to_num()))
-    if isinstance(one, list | tuple) and type(one) is type(other):
-        return len(one) == len(other) and all(map(_equal, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_equal(one[key], other[key]) for key in one)
-    if isinstance(one, int | float | str | bool | set | type(None)) or type(one) is not type(other):
-        return bool(type(one) is type(other) and one == other)
-    return not hasattr(one, "__dict__") or _equal({**vars(one)}, {**vars(other)}) if not callable(one) else True
+def _equal(one: Any, other: Any, depth: int = _DEPTH) -> bool:
+    """Whether two values are the same as far as they are data; what lies deeper, or is no data, was copied and counts as equal."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, torch.Tensor):
+        floats = one.is_floating_point()
+        return one.shape == other.shape and one.dtype == other.dtype and (torch.allclose(one, other, 0, 0, equal_nan=True) if floats else torch.equal(one, other))
+    if isinstance(one, bool | int | float | str | set | None):
+        return bool(one == other)
+    if depth == 0 or callable(one):
+        return True
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(_equal(a, b, depth - 1) for a, b in zip(one, other, strict=True))
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(_equal(one[key], other[key], depth - 1) for key in one)
+    return _equal(vars(one), vars(other), depth - 1) if hasattr(one, "__dict__") else True
 
 
 def _told(start: torch.nn.Module, module: torch.nn.Module) -> tuple[str, ...]:

@@ -44,16 +44,19 @@ def _scaled(both: Both) -> Iterator[Slip]:
     if want.shape != got.shape or "f" not in want.dtype.kind + got.dtype.kind:
         return
     few = [axis for axis in range(want.ndim) if 1 < want.shape[axis] <= 4]
-    for start, axis, said in ((want[None], 0, ""), *((np.flip(want, flip)[None] if flip is not None else want[None], axis + 1, " in the other order of channels" * (flip is not None))
-                                                     for axis in [*few, *([0] if want.ndim > 1 and 0 not in few else [])] for flip in (None, *few[:2]))):
-        found = affine.by_channel(start, got[None], axis)
+    alone = [0] if want.ndim > 1 and 0 not in few else []
+    ways = [(want, None), *((want, axis) for axis in [*few, *alone]), *((np.flip(want, axis), axis) for axis in few)]
+    for start, axis in ways:
+        whole, place = (start[None], 0) if axis is None else (start, axis)
+        found = affine.by_channel(whole, got[None] if axis is None else got, place)
         if found is not None:
-            yield Slip(what=_named(start, *found, axis) + said, made=affine.applied(start.astype(np.float64), *found, axis)[0])
+            said = "" if start is want else " in the other order of channels"
+            yield Slip(what=_named(whole, *found, place) + said, made=affine.applied(whole.astype(np.float64), *found, place).reshape(got.shape))
 
 
 def _named(want: Array, factor: Array, shift: Array, axis: int) -> str:
     """A factor and a shift in words: which usual scaling is in the place of which."""
-    known = norms.IMAGES if want.ndim > 4 or len(factor) > 1 else norms.USUAL  # one more than the tensor's own axes
+    known = norms.IMAGES if want.ndim > 4 or len(factor) > 1 else norms.USUAL  # of all values at once there is one axis more
     usual = next((f" ({other.name} in the place of {own.name})" for own, other in norms.pairs(known, len(factor))
                   if norms.alike((factor, shift), norms.turning(own, other, len(factor)))), "")
     rows = np.moveaxis(want.astype(np.float64), axis, 0).reshape(len(factor), -1)
