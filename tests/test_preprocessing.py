@@ -153,6 +153,19 @@ def test_spoiled_weights_of_the_first_layers_are_not_taken_for_it(kind: type[nn.
     assert proof.causes and proof.causes[0].code in ("weights", "weight-layout") and proof.causes[0].proven, told(proof)
 
 
+@pytest.mark.parametrize(("own", "filed", "words"), [("bilinear", "nearest", "when it resizes bilinear"), ("nearest", "bicubic", "when it resizes nearest")])
+def test_another_way_of_resizing_inside_of_the_file_is_a_matter_of_attributes(own: str, filed: str, words: str) -> None:
+    """Several attributes at once: one alone mends nothing."""
+    def resized(mode: str) -> Prepare:
+        return lambda x: nn.functional.interpolate(x, (12, 12), mode=mode, align_corners=None if mode == "nearest" else False)
+
+    example = pixels(2, 3, 24, 24, top=1.0)
+    proof = verified(prepared(Conv, resized(own)), written(prepared(Conv, resized(filed)), example, f"{filed}-for-{own}"), example)
+    assert (proof.causes[0].code, proof.causes[0].proven) == ("attribute", True), told(proof)
+    assert words in proof.causes[0].evidence
+    assert proof.causes[0].fix is not None and proof.causes[0].fix.verdict is Verdict.FAITHFUL
+
+
 def test_a_norm_of_the_input_with_another_epsilon_is_not_taken_for_it() -> None:
     module = seeded(nn.Sequential(nn.BatchNorm2d(3), nn.Conv2d(3, 6, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3)), 3)
     path = written(module, UNIT, "input-norm")

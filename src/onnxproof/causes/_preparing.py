@@ -197,6 +197,7 @@ class FirstLayer:
         self._feeds = {i.onnx_name: np.asarray(bench.scene.case.inputs[i.name]) for i in bench.scene.signature.inputs if i.onnx_name}
         self.slices: list[onnx.NodeProto] = []
         """The parts that are taken of the input on the way: crops."""
+        self.resizes: list[onnx.NodeProto] = []
         self.normed = False
         """Whether there is a norm with weights on the way: what is wrong with it is affine, too."""
         reached = {port.onnx_name}
@@ -213,6 +214,7 @@ class FirstLayer:
                 break
             else:
                 self.slices += [node] if node.op_type == "Slice" else []
+                self.resizes += [node] if node.op_type == "Resize" else []
                 self.normed |= node.op_type == "BatchNormalization"
                 reached |= set(node.output)
         self._session = self._opened() if self._value else None

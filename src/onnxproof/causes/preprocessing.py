@@ -26,7 +26,7 @@ import numpy as np
 import onnx
 
 from onnxproof.causes._preparing import Asked, FirstLayer, Port, Preparation, ports
-from onnxproof.causes._workbench import Array, Tried, Workbench
+from onnxproof.causes._workbench import Array, Tried, Workbench, set_attribute
 from onnxproof.preprocessing import affine, norms
 from onnxproof.types import Fix, Stage
 
@@ -39,6 +39,16 @@ _PATIENCE_S = 4.0
 _EXPLAINS, _SAME = 1e-4, 1e-5
 """Relative error of the first layer's values up to which a preparation explains them, and up to which there is nothing to explain."""
 _LAYOUTS = {3: ((1, 2, 0), (2, 0, 1)), 4: ((0, 2, 3, 1), (0, 3, 1, 2)), 5: ((0, 2, 3, 4, 1), (0, 4, 1, 2, 3))}
+_RESIZES: dict[str, dict[str, str | float]] = {
+    "bilinear": {"mode": "linear", "coordinate_transformation_mode": "half_pixel"},
+    "bilinear with antialiasing": {"mode": "linear", "coordinate_transformation_mode": "half_pixel", "antialias": 1},
+    "bilinear with aligned corners": {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
+    "nearest": {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
+    "nearest to the middle of each pixel": {"mode": "nearest", "coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"},
+    "bicubic": {"mode": "cubic", "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.75},
+    "bicubic with antialiasing": {"mode": "cubic", "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.5, "antialias": 1},
+    "bicubic with aligned corners": {"mode": "cubic", "coordinate_transformation_mode": "align_corners", "cubic_coeff_a": -0.75},
+}
 _ROUNDS, _TINY = 2, 1e-6
 _OFFSETS = (1, -1, 2, -2, 3, -3, 4, -4)
 
@@ -52,7 +62,7 @@ def test(bench: Workbench) -> Tried | str:
         first = FirstLayer(bench, port)
         if _same_already(bench, port, first):
             continue
-        tried = _prepared(bench, port, first) or (_cropped(bench, port, first) if port.kind == "image" else None)
+        tried = _prepared(bench, port, first) or (_cropped(bench, port, first) or _resized(bench, first) if port.kind == "image" else None)
         if tried is not None:
             return tried
     return "no other preparation of an input makes the answers right" if found else "no input looks like an image, a sound or a text"
@@ -186,6 +196,24 @@ def _cropped(bench: Workbench, port: Port, first: FirstLayer) -> Tried | None:
                 return Tried(proven=True, after=after, model=model, evidence=f"{names} cut{'s' * (len(crops) == 1)} another part out of `{port.name}`; from {where} the answers are right",
                              fix=Fix(kind="graph", what=f"cut the image from {where} in {names}"))
     return None
+
+
+def _resized(bench: Workbench, first: FirstLayer) -> Tried | None:
+    """Another way of resizing, all of its attributes at once: as a library has it."""
+    for node in first.resizes[:1]:
+        for name, attributes in _RESIZES.items():
+            model = bench.with_node(node, partial(_set, attributes=attributes))
+            after = bench.distance(model)
+            if bench.cured(after):
+                where = node.name or node.output[0]
+                return Tried(proven=True, after=after, model=model, code="attribute", evidence=f"{where} (Resize) is right when it resizes {name}: {attributes}",
+                             fix=Fix(kind="graph", what=f"let {where} resize {name}"))
+    return None
+
+
+def _set(node: onnx.NodeProto, *, attributes: dict[str, str | float]) -> None:
+    for name in ("mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a", "antialias"):
+        set_attribute(node, name, attributes.get(name))
 
 
 def _crop(bench: Workbench, node: onnx.NodeProto) -> tuple[onnx.NodeProto, Array, Array, Array] | None:
