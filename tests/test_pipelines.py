@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 import onnxproof
 from onnxproof.cli import main
-from onnxproof.preprocessing.explaining import explain
+from onnxproof.preprocessing.explaining import explain, explained
 from onnxproof.preprocessing.slip import Both, same
 from onnxproof.types import Verdict
 
@@ -273,3 +273,9 @@ def test_a_difference_that_nothing_explains_still_decides(place: Path) -> None:
 def test_a_subject_without_preprocessing_has_nothing_to_be_compared_with(place: Path) -> None:
     with pytest.raises(onnxproof.errors.UsageError, match="does not say how it is preprocessed"):
         onnxproof.verify("model.py:net", "m.onnx", (torch.zeros(1, 3, 16, 16),), pipeline="deploy.py:right")
+
+
+@pytest.mark.parametrize(("want", "got", "sure"), [(SOUNDS["rate"][0], SOUNDS["rate"][1], False), (IDS, np.where(IDS == 8, 18, IDS), False), (IDS, IDS + 1, True), (MONO, MONO * 2, True)])
+def test_what_was_only_seen_is_likely_and_what_was_done_is_proven(want: Array, got: Array, sure: bool) -> None:
+    found = explained(Both(want=want, got=got))
+    assert found.what and found.sure is sure and (found.left < 1e-5)

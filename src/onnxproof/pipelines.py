@@ -16,8 +16,8 @@ from onnxproof import nest, subject
 from onnxproof.backends import Session, open_session
 from onnxproof.errors import InputError, UsageError
 from onnxproof.preprocessing import as_arguments
-from onnxproof.preprocessing.explaining import explain
-from onnxproof.preprocessing.slip import CLOSE, Both, same, scale_of
+from onnxproof.preprocessing.explaining import explained
+from onnxproof.preprocessing.slip import Both, Explanation, same, scale_of
 from onnxproof.types import Cause, Finding
 
 if TYPE_CHECKING:
@@ -93,13 +93,16 @@ class _Differences:
     findings: list[Finding] = field(default_factory=list)
     causes: list[Cause] = field(default_factory=list)
 
-    def add(self, label: str, apart: "_Apart", why: str, outputs: str) -> None:
+    def add(self, label: str, apart: "_Apart", found: Explanation, outputs: str) -> None:
         """One raw input on which the two differ."""
+        why = found.what
         said = f"{apart.what}{'; ' * bool(apart.what and why)}{why or ('' if apart.what else 'the values differ in no way that is usual')}{apart.size}"
         self.findings.append(Finding(code="preprocessing", what=f"on {label} the deployment's preprocessing makes another tensor: {said}{outputs}", help=_HELP, counts=True))
-        evidence = f"on {label} the model's own preprocessing, changed so, makes what the deployment makes: {why}" if why else f"on {label} {said}; no usual slip explains it"
-        before, after = apart.relative / _ROUNDING, (CLOSE if why else apart.relative) / _ROUNDING
-        cause = Cause(code="preprocessing", title=_TITLE, proven=bool(why), evidence=f"{evidence}{outputs}", before=before, after=after)
+        evidence = f"on {label} {said}" + ("; no usual slip explains it" if not why else "")
+        if found.sure:
+            evidence = f"on {label} the model's own preprocessing, changed so, makes what the deployment makes: {why}"
+        before, after = apart.relative / _ROUNDING, (found.left if found.sure else apart.relative) / _ROUNDING
+        cause = Cause(code="preprocessing", title=_TITLE, proven=found.sure, evidence=f"{evidence}{outputs}", before=before, after=after)
         self.causes = sorted([*self.causes, cause], key=lambda c: not c.proven)
 
 
@@ -126,9 +129,10 @@ def _apart(wanted: Sequence[Array], given: Sequence[Array]) -> _Apart | None:
     return None
 
 
-def _explained(apart: _Apart, wanted: Sequence[Array], given: Sequence[Array], raw: tuple[Any, ...], own: Function, theirs: Function) -> str:
+def _explained(apart: _Apart, wanted: Sequence[Array], given: Sequence[Array], raw: tuple[Any, ...], own: Function, theirs: Function) -> Explanation:
+    """The slip that explains it, if one does, and what is left."""
     if apart.place is None:
-        return ""
+        return Explanation()
     place = apart.place
 
     def again(function: Function) -> Callable[..., Array]:
@@ -140,7 +144,7 @@ def _explained(apart: _Apart, wanted: Sequence[Array], given: Sequence[Array], r
 
         return call
 
-    return explain(Both(want=wanted[place], got=given[place], raw=raw, own=again(own), theirs=again(theirs)))
+    return explained(Both(want=wanted[place], got=given[place], raw=raw, own=again(own), theirs=again(theirs)))
 
 
 def _like(new: Any, old: Any) -> Any:

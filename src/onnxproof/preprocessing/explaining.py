@@ -1,13 +1,13 @@
 """Which slip explains that two preprocessings differ: each usual one is tried."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
 from onnxproof.preprocessing import affine, images, norms, sounds, texts
-from onnxproof.preprocessing.slip import Both, Slip, same, scale_of
+from onnxproof.preprocessing.slip import Both, Explanation, Slip, same, scale_of
 
 Array = np.ndarray[Any, Any]
 _MOST_AXES = 5
@@ -17,15 +17,24 @@ _LEAST_VALUES, _LEAST_LEVELS = 16, 5
 
 def explain(both: Both) -> str:
     """The first slip with which the model's own preprocessing makes what the deployment makes; empty where none does."""
+    return explained(both).what
+
+
+def explained(both: Both) -> Explanation:
+    """The same, with the relative difference that is left."""
     if not all(array.size and array.dtype.kind in "iufb" and np.isfinite(array).all() for array in (both.want, both.got)):
-        return ""
-    for slip in itertools.chain(_ordered(both), texts.slips(both), _raw(both), _scaled(both), _stepped(both)):
-        if same(slip.made, both.got if slip.target is None else slip.target):
-            return slip.what
-    made = images.difference(both.raw[0], both.want, both.got) if len(both.raw) == 1 else ""
-    if made:
-        return made
-    return next((slip.what for slip in sounds.slips(both) if same(slip.made, both.got if slip.target is None else slip.target)), "")
+        return Explanation()
+    return (_first(both, itertools.chain(_ordered(both), texts.slips(both), _raw(both), _scaled(both), _stepped(both)))
+            or (images.difference(both.raw[0], both.want, both.got) if len(both.raw) == 1 else None) or _first(both, sounds.slips(both)) or Explanation())
+
+
+def _first(both: Both, slips: Iterable[Slip]) -> Explanation | None:
+    for slip in slips:
+        target = both.got if slip.target is None else slip.target
+        if same(slip.made, target):
+            left = float(np.abs(slip.made.astype(np.float64) - target.astype(np.float64)).max(initial=0)) / scale_of(target)
+            return Explanation(what=slip.what, left=left, sure=slip.sure)
+    return None
 
 
 def _ordered(both: Both) -> Iterator[Slip]:

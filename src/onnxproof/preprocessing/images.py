@@ -8,6 +8,7 @@ import numpy as np
 
 from onnxproof.preprocessing import affine, norms
 from onnxproof.preprocessing.resizing import MODES, Geometry, geometries
+from onnxproof.preprocessing.slip import Explanation
 
 Array = np.ndarray[Any, Any]
 _ROWS = 16
@@ -34,13 +35,12 @@ class Recipe:
     """What is left unexplained: the largest difference, in levels, or the mean one where values are rounded on the way."""
 
 
-def difference(raw: Any, want: Array, got: Array) -> str:
-    """In which steps two tensors that were made of one raw image differ; empty where either is made in no usual way."""
+def difference(raw: Any, want: Array, got: Array) -> Explanation | None:
+    """In which steps two tensors that were made of one raw image differ, and what is left of it; None where either is made in no usual way."""
     image = pixels(raw)
-    if image is None:
-        return ""
-    own, theirs = recipe(image, want), recipe(image, got)
-    return "; ".join(_steps(own, theirs)) if own is not None and theirs is not None else ""
+    own, theirs = (recipe(image, tensor) if image is not None else None for tensor in (want, got))
+    words = "; ".join(_steps(own, theirs)) if own is not None and theirs is not None else ""
+    return Explanation(what=words, left=theirs.left / 255, sure=True) if words and theirs is not None else None
 
 
 def _steps(own: Recipe, theirs: Recipe) -> Iterator[str]:

@@ -36,6 +36,18 @@ class Slip:
     what: str
     made: Array
     target: Array | None = None
+    sure: bool = True
+    """False where it was only seen, not done: such an explanation is likely, not proven."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why two preprocessings differ; empty words where no slip explains it."""
+
+    what: str = ""
+    left: float = 1.0
+    """The relative difference that is left with the slip granted."""
+    sure: bool = False
 
 
 def scale_of(array: Array) -> float:

@@ -51,7 +51,7 @@ def _resampled(want: Array, got: Array) -> Iterator[Slip]:
     again = want @ matrix(before, after, "bilinear with antialiasing").T
     one, two = (v - v.mean() for v in (again, got))
     if (one * two).sum() >= _ALIKE * np.sqrt((one**2).sum() * (two**2).sum()):
-        yield Slip(what=f"another sample rate: {after / before:.4g} times as many samples, as for {pair[1]:,} Hz in the place of {pair[0]:,} Hz", made=got)
+        yield Slip(what=f"another sample rate: {after / before:.4g} times as many samples, as for {pair[1]:,} Hz in the place of {pair[0]:,} Hz", made=got, sure=False)
 
 
 def _shifted(want: Array, got: Array) -> Iterator[Slip]:

@@ -89,7 +89,7 @@ def _of_vocabulary(want: Array, got: Array) -> Iterator[Slip]:
     changed = {w: g for w, g in known.items() if w != g}
     if same and 0 < len(changed) <= len(known) // 4:
         shown = ", ".join(f"{w} becomes {g}" for w, g in list(changed.items())[:4])
-        yield Slip(what=f"{len(changed)} of {len(known)} ids stand for others, always the same ({shown}): another vocabulary, or letters that are written otherwise", made=got)
+        yield Slip(what=f"{len(changed)} of {len(known)} ids stand for others, always the same ({shown}): another vocabulary, or letters that are written otherwise", made=got, sure=False)
 
 
 def _overlap(one: list[int], two: list[int]) -> int:
