@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from onnxproof import causes, judge
+from onnxproof.causes import provider_fallback
 from onnxproof.causes._quantized import waterfall
 from onnxproof.causes._workbench import Workbench
 from onnxproof.errors import OnnxproofError
@@ -38,7 +39,7 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
     """Locate the fault on its best witness, then try the causes; where there are only notes, on the first of them."""
     case = proof.witness or run.noted
     if case is None:
-        return proof
+        return replace(proof, causes=tuple(provider_fallback.refused(proof.findings)))
     gaps = [gap for gap in proof.gaps if gap.case == case.name]
     counted = proof.witness is not None
     gap = max(gaps, key=lambda g: ((g.domain is None) == counted, g.domain is Domain.TIES, *judge.severity(g, proof.policy)))
@@ -77,7 +78,7 @@ def workbench(scene: Scene, where: Location, proof: "Proof", run: "Run") -> Work
             bad[gap.case] = bad.get(gap.case, False) or beyond
             telling[gap.case] = gap.group in ("ordinary", "shapes") and not gap.case.startswith("scale-")
     return Workbench(scene, where, bad_cases=bad, sizes=run.sizes, telling=telling, subject=run.subject, calibration=run.calibration,
-                     others=[case for case in run.bad if case.name != scene.case.name])
+                     others=[case for case in run.bad if case.name != scene.case.name], findings=proof.findings)
 
 
 def _verify(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...]) -> Verdict | None:

@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxproof import prove, subject
+from onnxproof import pipelines, prove, subject
 from onnxproof.errors import ExportError, UsageError
 from onnxproof.types import ExportOptions, ExportRecord, Finding
 
 if TYPE_CHECKING:
     from onnxproof.exporting.job import Job, Made
-    from onnxproof.exporting.pipeline import Compared
     from onnxproof.proof import Proof
     from onnxproof.types import Policy, Serving
 
@@ -37,12 +36,11 @@ def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes:
     asked = options or ExportOptions()
     asked = asked if opset is None else replace(asked, opset=opset)
     found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data, inside=asked.pipeline is None)
-    if asked.pipeline is not None and found.preprocess is None:
-        raise UsageError("no-preprocessing", f"`{found.name}` does not say how it is preprocessed, so a pipeline has nothing to be compared with",
-                         help="let the factory return onnxproof.Subject(module=..., example_inputs=raw, preprocess=...)")
+    if asked.pipeline is not None:
+        pipelines.demand(found)
     written = write(found, Path(path), asked, backends=backends, tell=_teller(progress, budget_s))
     guards, findings = written.try_guards(Path(path))
-    piped = _pipeline(found, asked, Path(path))
+    piped = pipelines.compare(found, asked.pipeline, Path(path)) if asked.pipeline is not None else None
     proof = prove.verify(replace(found, data=None, preprocess=None) if piped else found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed,
                          explain=explain, only=only, serving=serving, progress=progress, profile=profile)
     kept = [finding for finding in proof.findings if finding.code not in {mine.code for mine in written.findings}]
@@ -61,20 +59,10 @@ def _teller(progress: prove.Report | None, budget_s: float) -> Tell:
     return tell
 
 
-def _pipeline(found: subject.Subject, options: ExportOptions, path: Path) -> "Compared | None":
-    """The deployment's preprocessing beside the model's own, on raw inputs."""
-    if options.pipeline is None:
-        return None
-    from onnxproof.exporting import pipeline
-
-    return pipeline.compare(found, options.pipeline, path)
-
-
-def _with_pipeline(proof: "Proof", compared: "Compared") -> "Proof":
+def _with_pipeline(proof: "Proof", compared: pipelines.Compared) -> "Proof":
     assert proof.export is not None
     record = replace(proof.export, choices={**proof.export.choices, "pipeline": compared.words})
-    joined = replace(proof, export=record, findings=(*compared.findings, *proof.findings))
-    return joined.judged(proof.policy) if compared.findings else joined
+    return replace(compared.join(proof), export=record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

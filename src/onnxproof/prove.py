@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof import cases as generators
-from onnxproof import crosscheck, judge, onnxfile, signature, subject, trust
+from onnxproof import crosscheck, judge, onnxfile, pipelines, signature, subject, trust
 from onnxproof import data as user_data
 from onnxproof.backends import Session, parse, served
 from onnxproof.cases import _learn
@@ -61,8 +61,10 @@ Report = Callable[[Progress], None]
 
 def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None, backends: Sequence[str] = ("ort",),
            policy: Policy | None = None, budget_s: float = 60.0, seed: int = 0, explain: bool = True, only: Sequence[str] = (),
-           serving: Serving | None = None, progress: Report | None = None, profile: bool = False) -> Proof:
+           serving: Serving | None = None, progress: Report | None = None, profile: bool = False, pipeline: Any = None) -> Proof:
     """Prove that an ONNX file says what a PyTorch module says; `profile` also measures the noise along a graph that is faithful.
+
+    `pipeline` is the deployment's own preprocessing, compared with `Subject(preprocess=...)` on raw inputs; the file takes what it makes.
 
     >>> import torch, onnxproof
     >>> module, x = torch.nn.Linear(4, 2).eval(), torch.randn(3, 4)
@@ -70,7 +72,11 @@ def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_
     >>> onnxproof.verify(module, "linear.onnx", (x,)).verdict      # doctest: +SKIP
     <Verdict.FAITHFUL: 'faithful'>
     """
-    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data, otherwise=lambda: _example_for(Path(onnx)))
+    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data, inside=pipeline is None, otherwise=lambda: _example_for(Path(onnx)))
+    if pipeline is not None:
+        piped, bare = pipelines.compare(found, pipeline, Path(onnx)), replace(found, data=None, preprocess=None)
+        return piped.join(verify(bare, onnx, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only, serving=serving,
+                                 progress=progress, profile=profile))
     run = Run(found, Path(onnx), tuple(backends), policy or Policy(), budget_s=budget_s, seed=seed, only=tuple(only), progress=progress)
     with served(serving):
         proof = run.prove()

@@ -138,6 +138,11 @@ def _input(leaf: Leaf, port: Port | None, by: str, specs: Mapping[str, Mapping[i
     if port is not None and port.dtype not in (leaf.dtype, "unknown"):
         findings.append(Finding(code="input-dtype", what=f"`{leaf.name}` is {leaf.dtype} for the reference and {port.dtype} for the file (`{port.name}`)",
                                 help="it is converted for the file; values that the narrower type can't hold will show as a difference"))
+    turned = other_layout(leaf.shape, port.dims) if port is not None and port.dims is not None else None
+    if port is not None and port.dims is not None and turned is not None:
+        raise InputError("layout-differs", f"the file's `{port.name}` has the dims of `{leaf.name}` in the order {list(turned)}: channels first on one side, last on the other",
+                         notes=[f"the example is {leaf.dtype}{list(leaf.shape)}, the file says {list(port.dims)}"],
+                         help="deployment must transpose its input, too: put the transpose into the module that is verified, or export again")
     wanted = specs.get(leaf.name, {})
     merged: list[str | int] = []
     for axis, size in enumerate(leaf.shape):
@@ -145,6 +150,16 @@ def _input(leaf: Leaf, port: Port | None, by: str, specs: Mapping[str, Mapping[i
         merged.append(_dim(leaf, axis, size, filed, wanted.get(axis), dims, findings, given=given))
     return InputInfo(name=leaf.name, dtype=leaf.dtype, shape=leaf.shape, dims=tuple(merged), onnx_name=port.name if port else None,
                      onnx_dtype=port.dtype if port else None, paired_by=by)
+
+
+def other_layout(shape: Sequence[int], dims: Sequence[str | int | None]) -> tuple[int, ...] | None:
+    """The order that puts the channels of an image last, or first, where only so the file's fixed dims are those of the example."""
+    def fits(order: Sequence[int]) -> bool:
+        return all(not isinstance(dim, int) or dim == shape[axis] for axis, dim in zip(order, dims, strict=True))
+
+    rank = len(shape)
+    last, first = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
+    return next((order for order in (last, first) if fits(order)), None) if rank in (4, 5) and not fits(range(rank)) else None
 
 
 def _dim(leaf: Leaf, axis: int, size: int, filed: str | int | None, spec: Any, dims: _Dims, findings: list[Finding], *, given: bool) -> str | int:

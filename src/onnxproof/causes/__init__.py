@@ -15,11 +15,12 @@ import onnx
 
 from onnxproof import outsiders
 from onnxproof.causes._workbench import Workbench
+from onnxproof.errors import OnnxproofError
 from onnxproof.types import Cause, Fix, Location, Verdict
 
 ENTRY_POINTS = "onnxproof.causes"
 KIN = {"baked-branch": ("baked-dimension", "a branch taken by the example was written into the file"), "output-order": ("input-order", "outputs are exchanged"),
-       "weight-layout": ("weights", "the right weights stand in another order"), "preprocessing": ("weights", "the input is prepared otherwise"),
+       "weight-layout": ("weights", "the right weights stand in another order"),
        "cache": ("axis-order", "past and present are joined or counted otherwise"), "missing-op": ("mutation", "an operation of the module is missing from the file")}
 """Codes that are found on the way to another: where their page is, and their title."""
 Verify = Callable[[onnx.ModelProto | None, tuple[str, ...]], Verdict | None]
@@ -60,7 +61,10 @@ def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> 
         if bench.late:
             skipped.append(f"{code}: no time was left to try it")
             continue
-        tried = hypothesis.test(bench)
+        try:
+            tried = hypothesis.test(bench)
+        except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:  # one that stumbles takes no other with it
+            tried = f"could not be tried: {type(why).__name__}: {why}"
         if isinstance(tried, str):
             skipped.append(f"{code}: {tried}")
             continue
@@ -70,7 +74,7 @@ def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> 
             mended = verdict in (Verdict.FAITHFUL, Verdict.DRIFT)
             proven = mended or tried.by_reference  # what mends one case alone is a likeness, not the cause
             fix = Fix(kind=tried.fix.kind, what=tried.fix.what, verdict=verdict) if mended and tried.fix is not None else None
-        found.append(Cause(code=tried.code or code, title=title(tried.code or code), proven=proven, evidence=tried.evidence, before=bench.before / bench.noise,
+        found.append(Cause(code=tried.code or code, title=title(tried.code or code), proven=proven, evidence=tried.evidence, before=(bench.before if tried.before is None else tried.before) / bench.noise,
                            after=tried.after / bench.noise, fix=fix))
         if proven:
             break

@@ -16,7 +16,7 @@ from onnxproof.execute import Candidate, Clock, feed
 from onnxproof.locate import Scene
 from onnxproof.locate._match import relative
 from onnxproof.subject import Subject
-from onnxproof.types import Case, Fix, Location
+from onnxproof.types import Case, Finding, Fix, Location
 
 if TYPE_CHECKING:
     from onnxproof.causes._whatif import Variant
@@ -36,6 +36,8 @@ class Tried:
     evidence: str
     after: float
     """The relative error that is left with the hypothesis granted."""
+    before: float | None = None
+    """The relative error without it, where that is not the workbench's own: of another runtime."""
     fix: Fix | None = None
     model: onnx.ModelProto | None = None
     """The mended graph, where the remedy is one."""
@@ -51,12 +53,15 @@ class Workbench:
     """One scene of a fault, with its location."""
 
     def __init__(self, scene: Scene, where: Location, *, bad_cases: Mapping[str, bool], sizes: Mapping[str, Mapping[str, int]],
-                 telling: Mapping[str, bool], subject: Subject | None = None, calibration: Any = None, others: Sequence[Case] = ()) -> None:
+                 telling: Mapping[str, bool], subject: Subject | None = None, calibration: Any = None, others: Sequence[Case] = (),
+                 findings: Sequence[Finding] = ()) -> None:
         self.scene, self.where = scene, where
         self.subject, self.calibration = subject, calibration
         """What is proven, with the user's data, and the data that a quantized candidate was calibrated on, where it is known."""
         self.others = others
         """Further cases that differ: an accident of the witness does not hold on them."""
+        self.findings = findings
+        """What was found without comparing values: among it, where the runtimes ran."""
         self.bad_cases = bad_cases
         """Case name -> whether it was beyond noise (cases of odd domains left out)."""
         self.sizes = sizes

@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING
 import onnx
 import torch
 
-from onnxproof import nest
-from onnxproof.backends.torch import from_numpy, to_numpy
+from onnxproof.causes._module import far, said, session_of
 from onnxproof.causes._workbench import Tried, Workbench, attribute, set_attribute
-from onnxproof.locate._match import relative
 from onnxproof.types import Fix
 
 if TYPE_CHECKING:
@@ -47,23 +45,17 @@ def _variants(entry: "Entry") -> "Iterator[Variant]":
 
 
 def _whole(bench: Workbench) -> Tried | str:
-    session = getattr(bench.scene.oracle, "session", None)
+    session = session_of(bench)
     norms = [m for m in session.module.modules() if isinstance(m, torch.nn.modules.batchnorm._NormBase)] if session is not None and hasattr(session.module, "modules") else []
     if session is None or not norms:
         return "the module has no layer that behaves otherwise in training"
-    answers = bench.answers()
     training = copy.deepcopy(session.module)
     for layer in training.modules():
         layer.train(isinstance(layer, torch.nn.modules.batchnorm._NormBase))
-    args, kwargs = session.arguments({n: from_numpy(a) for n, a in bench.scene.case.inputs.items()})
     try:
-        with torch.no_grad():
-            found = [to_numpy(leaf) for _, leaf in nest.flatten(training(*args, **kwargs)) if isinstance(leaf, torch.Tensor)]
+        after = far(bench.found, said(session, training, bench.scene.case.inputs))
     except (RuntimeError, ValueError) as why:
         return f"the module does not run in training mode on the witness: {why}"
-    if answers is None or len(found) != len(answers):
-        return "the candidate's answers could not be had"
-    after = max(relative(a, f) for a, f in zip(answers, found, strict=True))
     mended = bench.edited(_in_inference)
     direct = any(attribute(n, "training_mode") for n in bench.model.graph.node)
     proven = after <= max(bench.limit, 1e-4) and after < bench.before / 5

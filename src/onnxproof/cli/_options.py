@@ -45,6 +45,8 @@ Dynamic = Annotated[list[str] | None, typer.Option(
     "--dynamic", metavar="x:0=batch,x:1=seq", help="Dims that may vary: input, axis and a name; may be repeated.")]
 Static = Annotated[list[str] | None, typer.Option("--static", metavar="x:1,y:0", help="Dims that must stay as they are in the example; may be repeated.")]
 Ranges = Annotated[list[str] | None, typer.Option("--dim", metavar="seq=1..512", help="Sizes that a named dim will ever have; may be repeated.")]
+Pipeline = Annotated[str | None, typer.Option(
+    "--pipeline", metavar="deploy.py:preprocess", help="The preprocessing of the deployment, verified from raw inputs on.")]
 NoExplain = Annotated[bool, typer.Option("--no-explain", help="Don't look for the node and the cause.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also how inputs and outputs were paired, dims, versions, dropped cases, all rows.")]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onnxproof.proof import Proof
     from onnxproof.prove import Run
 
-_ELSEWHERE = {"output-order": "input-order", "weight-layout": "weights", "preprocessing": "weights", "integer-width": "precision", "scatter": "attribute",
+_ELSEWHERE = {"output-order": "input-order", "weight-layout": "weights", "integer-width": "precision", "scatter": "attribute",
               "cache": "axis-order", "baked-branch": "baked-dimension", "missing-op": "mutation"}
 """Codes that a hypothesis of another name gives: its page tells them."""
 

@@ -30,7 +30,7 @@ def command(
     input_names: Annotated[str | None, typer.Option("--input-names", metavar="A,B", help="Names for the file's inputs, in the order of `forward`.")] = None,
     output_names: Annotated[str | None, typer.Option("--output-names", metavar="A,B", help="Names for its outputs. [default: dict keys and field names]")] = None,
     optimize: Annotated[str | None, typer.Option("--optimize", metavar="onnxslim|onnxscript", help="Shrink the graph with a tool; verified against the file before.")] = None,
-    pipeline: Annotated[str | None, typer.Option("--pipeline", metavar="deploy.py:preprocess", help="The preprocessing of the deployment, verified from raw inputs on.")] = None,
+    pipeline: option.Pipeline = None,
     no_explain: option.NoExplain = False,
 ) -> int:
     """`onnxproof.export` from the command line."""

@@ -26,6 +26,7 @@ def command(
     case: option.Only = None,
     dynamic: option.Dynamic = None,
     stored: Annotated[str | None, typer.Option("--from", metavar="PROOF.json", help="Judge a stored proof again; nothing is run.")] = None,
+    pipeline: option.Pipeline = None,
     no_explain: option.NoExplain = False,
 ) -> int:
     """`onnxproof.verify` from the command line, or a stored proof judged again."""
@@ -42,7 +43,7 @@ def command(
         from onnxproof.prove import verify
 
         proof = verify(subject, model, dynamic_shapes=shapes, policy=policy, explain=not no_explain, only=tuple(case or ()), progress=report,
-                       profile=option.profiled(lock, where.html), **arguments)
+                       profile=option.profiled(lock, where.html), pipeline=pipeline, **arguments)
         return lock.apply(proof)
 
     return deliver(run, where)

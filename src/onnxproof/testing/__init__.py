@@ -28,6 +28,7 @@ class FakeSession:
     def __init__(self, inner: Session, run: Run = honest) -> None:
         self._inner, self._run = inner, run
         self.input_names, self.output_names = inner.input_names, inner.output_names
+        self.findings = getattr(inner, "findings", ())
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
         """What the function makes of these inputs."""
