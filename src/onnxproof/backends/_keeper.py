@@ -101,7 +101,7 @@ class _Kept:
         self._version = _version(self._tensor)
 
     def written(self, look: bool) -> bool:
-        if _version(self._tensor) != self._version or (self._copy is not None and (look or self._known) and not _equal(self._tensor, self._copy)):
+        if _version(self._tensor) != self._version or (self._copy is not None and (look or self._known) and not equal(self._tensor, self._copy)):
             self._known = True
             return True
         return False
@@ -123,7 +123,8 @@ def _version(tensor: torch.Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Whether two tensors hold the same, NaN included."""
     try:
         return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())
     except RuntimeError:  # sparse and quantized tensors know no equality: their version counter must do

@@ -22,6 +22,7 @@ from typing import Any
 import onnx
 import torch
 
+from onnxproof.backends._keeper import equal
 from onnxproof.backends.torch import TorchSession, from_numpy
 from onnxproof.causes._module import far, said, session_of
 from onnxproof.causes._workbench import Array, Tried, Workbench
@@ -144,8 +145,7 @@ def _equal(one: Any, other: Any, depth: int = _DEPTH) -> bool:
     if type(one) is not type(other):
         return False
     if isinstance(one, torch.Tensor):
-        floats = one.is_floating_point()
-        return one.shape == other.shape and one.dtype == other.dtype and (torch.allclose(one, other, 0, 0, equal_nan=True) if floats else torch.equal(one, other))
+        return one.shape == other.shape and one.dtype == other.dtype and equal(one, other)
     if isinstance(one, bool | int | float | str | set | None):
         return bool(one == other)
     if depth == 0 or callable(one):
