@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from onnxproof.cases._space import Array, Role, Slot, Space, evaluate, is_float
-from onnxproof.onnxfile import OnnxFile, constants, row_marks
+from onnxproof.onnxfile import OnnxFile, constants, row_marks, walk
 from onnxproof.types import Case, Domain, InputInfo, Signature
 
 _PASSES = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Transpose", "Expand", "Slice", "Split", "Concat", "Add", "Sub",
                      "Clip", "Gather", "Tile", "Where", "Max", "Min"})
 _MOST_ROWS = 64
+_COMPARES = frozenset({"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "Clip", "Max", "Min"})
+_MOST_BOUNDS = 4096
 
 
 def make_space(signature: Signature, example: Mapping[str, Array], file: OnnxFile, *, seed: int = 0, domains: tuple[Domain, ...] = tuple(Domain),
@@ -22,7 +24,15 @@ def make_space(signature: Signature, example: Mapping[str, Array], file: OnnxFil
     slots = tuple(_slot(info, example[info.name], tables.get(info.onnx_name or "", {}), signature, file, parameter) for info in signature.inputs)
     pool = [float(v) for array in constants(file).values() if array.size <= 16 and array.dtype.kind in "fiu" for v in array.reshape(-1)]
     finite = tuple(dict.fromkeys(v for v in pool if np.isfinite(v)))
-    return Space(signature=signature, slots=slots, seed=seed, constants=finite, domains=domains, data=data, relations=_said(signature))
+    return Space(signature=signature, slots=slots, seed=seed, constants=finite, bounds=_bounds(file), domains=domains, data=data, relations=_said(signature))
+
+
+def _bounds(file: OnnxFile) -> tuple[float, ...]:
+    """What values are compared with, also where there is a whole table of it: the splits of a forest."""
+    known = constants(file, largest=_MOST_BOUNDS)
+    arrays = [known[name] for node in walk(file.model) if node.op_type in _COMPARES for name in node.input if name in known]
+    arrays += [np.asarray(a.floats) for node in walk(file.model) if node.op_type.startswith("TreeEnsemble") for a in node.attribute if a.name == "nodes_values"]
+    return tuple(dict.fromkeys(float(v) for array in arrays if array.dtype.kind in "fiu" for v in array.reshape(-1) if np.isfinite(v)))[:_MOST_BOUNDS]
 
 
 def _said(signature: Signature) -> dict[str, str]:

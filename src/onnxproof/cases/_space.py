@@ -64,6 +64,8 @@ class Space:
     seed: int = 0
     constants: tuple[float, ...] = ()
     """Small constants of the graph: thresholds and bounds are among them."""
+    bounds: tuple[float, ...] = ()
+    """The constants that the graph compares values with."""
     domains: tuple[Domain, ...] = tuple(Domain)
     data: Iterable[tuple[str, Mapping[str, Array]]] = ()
     relations: Mapping[str, str] = field(default_factory=dict)

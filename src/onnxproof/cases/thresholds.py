@@ -11,11 +11,14 @@ _MOST = 24
 
 
 def generate(space: Space) -> Iterator[Case]:
-    """One case mixes all of a graph's small constants; then one for each of the first few."""
+    """One case with what is compared with, two that mix all of a graph's small constants, then one for each of the first few."""
     sizes = space.roomy()
     floats = [slot for slot in space.of_role(Role.FLOAT) if slot.dtype.kind != "c"]
     integers = space.of_role(Role.INTEGER)
     pool = np.array(sorted({c for c in space.constants if abs(c) < 1e6} | {-c for c in space.constants if abs(c) < 1e6})[:256])
+    if len(space.bounds) > 1 and floats:
+        arrays = {s.name: space.rng("compared" + s.name).choice(space.bounds, space.shape(s.info, sizes)) for s in floats}
+        yield space.case("constants-compared", "thresholds", "values exactly on what the graph compares with", sizes, replace=arrays, exact=True)
     if not pool.size or not (floats or integers):
         return
     near = np.concatenate([pool, np.nextafter(pool.astype(np.float32), np.float32(np.inf)), np.nextafter(pool.astype(np.float32), np.float32(-np.inf))])
