@@ -12,11 +12,12 @@ from onnxproof import causes, judge
 from onnxproof.causes import provider_fallback
 from onnxproof.causes._quantized import waterfall
 from onnxproof.causes._workbench import Workbench
+from onnxproof.compare import is_float
 from onnxproof.errors import OnnxproofError
 from onnxproof.locate import Scene, locate
 from onnxproof.locate._match import relative
 from onnxproof.locate._room import give_back
-from onnxproof.types import Case, Domain, Finding, Location, Verdict
+from onnxproof.types import Case, Domain, Finding, Gap, Location, Verdict
 
 if TYPE_CHECKING:
     from onnxproof.proof import Proof
@@ -24,15 +25,19 @@ if TYPE_CHECKING:
 
 _FIX_BUDGET_S = 12.0
 
+_STEADY, _OTHERS = 1e-3, 4
+"""The relative noise of a case up to which its answers are steady, and how many others are looked at for one."""
 
-def scene_of(run: "Run", case: Case, backend: str) -> Scene:
-    """Everything that locating needs, for one case."""
+
+def scene_of(run: "Run", case: Case, backend: str, gap: Gap | None = None) -> Scene:
+    """Everything that locating needs, for one case and, where there is one, the gap that is to be explained."""
     reference = run.oracle.run(case.inputs)
     give_back()
     truth = run.oracle.truth(case.inputs) or reference
-    noise = max((relative(r, t) for r, t in zip(reference, truth, strict=True) if np.isfinite(relative(r, t))), default=0.0)
+    steady = [is_float(r) or np.array_equal(r, t) or (gap is not None and gap.output == o.name) for r, t, o in zip(reference, truth, run.signature.outputs, strict=True)]
+    noise = max((relative(r, t) for r, t, counts in zip(reference, truth, steady, strict=True) if counts and np.isfinite(relative(r, t))), default=0.0)
     return Scene(oracle=run.oracle, path=run.path, file=run.file, signature=run.signature, case=case, backend=backend, truth=truth, noise=max(noise, 1e-7),
-                 dtypes=[answer.dtype for answer in reference])
+                 dtypes=[answer.dtype for answer in reference], steady=tuple(steady), gap=gap)
 
 
 def diagnose(proof: "Proof", run: "Run") -> "Proof":
@@ -40,10 +45,7 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
     case = proof.witness or run.noted
     if case is None:
         return replace(proof, causes=tuple(provider_fallback.refused(proof.findings)))
-    gaps = [gap for gap in proof.gaps if gap.case == case.name]
-    counted = proof.witness is not None
-    gap = max(gaps, key=lambda g: ((g.domain is None) == counted, g.domain is Domain.TIES, *judge.severity(g, proof.policy)))
-    scene = replace(scene_of(run, case, gap.backend), gap=gap)
+    scene = _steadiest(proof, run, case)
     where = locate(scene)
     if where is None:
         return proof
@@ -55,6 +57,23 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
         failed = Finding(code="unexplained", what=f"the cause could not be tried: {type(why).__name__}: {why}")
         return replace(proof, findings=(*proof.findings, failed))
     return replace(proof, causes=report.causes, tried=report.skipped, waterfall=waterfall(bench))
+
+
+def _steadiest(proof: "Proof", run: "Run", case: Case) -> Scene:
+    """The witness, or another case that differs where rounding decides an answer of the witness: next to a flipped choice no smaller fault can be seen."""
+    scene = _scene(proof, run, case)
+    for other in run.bad[:_OTHERS] if scene.noise > _STEADY and proof.witness is not None else ():
+        calmer = _scene(proof, run, other)
+        scene = calmer if calmer.noise < scene.noise else scene
+        if scene.noise <= _STEADY:
+            break
+    return scene
+
+
+def _scene(proof: "Proof", run: "Run", case: Case) -> Scene:
+    counted = proof.witness is not None
+    gap = max((gap for gap in proof.gaps if gap.case == case.name), key=lambda g: ((g.domain is None) == counted, g.domain is Domain.TIES, *judge.severity(g, proof.policy)))
+    return scene_of(run, case, gap.backend, gap)
 
 
 def profiled(proof: "Proof", run: "Run") -> "Proof":

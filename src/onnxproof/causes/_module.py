@@ -8,7 +8,6 @@ import torch
 from onnxproof import nest
 from onnxproof.backends.torch import TorchSession, from_numpy, to_numpy
 from onnxproof.causes._workbench import Array, Workbench
-from onnxproof.locate._match import relative
 
 
 def session_of(bench: Workbench) -> TorchSession | None:
@@ -22,10 +21,3 @@ def said(session: TorchSession, module: Any, inputs: Mapping[str, Array]) -> lis
     with torch.no_grad():
         returned = module(*args, **kwargs)
     return [to_numpy(leaf) for _, leaf in nest.flatten(returned) if isinstance(leaf, torch.Tensor)]
-
-
-def far(found: list[Array | None] | None, answers: list[Array]) -> float:
-    """How far the candidate's answers are from these; infinite where they can't be compared."""
-    if found is None or len(found) != len(answers):
-        return float("inf")
-    return max((relative(f, a) for f, a in zip(found, answers, strict=True)), default=float("inf"))

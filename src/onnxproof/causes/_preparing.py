@@ -14,7 +14,6 @@ from onnxproof.causes._workbench import Array, Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock
 from onnxproof.locate._graph import captured
-from onnxproof.locate._match import relative
 from onnxproof.preprocessing.affine import applied
 from onnxproof.types import Case
 
@@ -170,7 +169,7 @@ class Asked:
             found = self._candidate.run(fed)
         except (OnnxproofError, ValueError, IndexError):
             return float("inf")
-        return max((relative(f, t) for f, t in zip(found, truth or self._bench.scene.truth, strict=True)), default=float("inf"))
+        return self._bench.scene.apart(found, truth)
 
     def mends(self, preparation: Preparation) -> float | None:
         """What is left of the error where it is gone, on the witness and on other cases that differ."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from torch.utils._python_dispatch import _disable_current_modes
 
 from onnxproof.backends._mode import Mode, named_arguments
-from onnxproof.locate._match import relative
 from onnxproof.locate._trace import Entry, run_under
 
 if TYPE_CHECKING:
@@ -68,9 +67,7 @@ def distance(bench: "Workbench", changes: Mapping[int, Change]) -> float:
         outputs = run_under(scene.wide, scene.case.inputs, _Changed(changes))
     except Exception:  # a changed operation may not fit what follows: then it is not what happened
         return float("inf")
-    if len(outputs) != len(bench.found):
-        return float("inf")
-    return max((relative(f, o) for f, o in zip(bench.found, outputs, strict=True)), default=float("inf"))
+    return scene.apart(bench.found, outputs)
 
 
 def holds(bench: "Workbench", changes: Mapping[int, Change]) -> bool:
@@ -86,7 +83,7 @@ def holds(bench: "Workbench", changes: Mapping[int, Change]) -> bool:
             continue
         if found is None or plain.calls != witness.calls:
             continue
-        was, now = (max(relative(f, o) for f, o in zip(found, outputs, strict=True)) for outputs in (before, after))
+        was, now = (bench.scene.apart(found, outputs) for outputs in (before, after))
         if now > max(was / _EXPLAINED, bench.limit):
             return False
     return True

@@ -88,9 +88,7 @@ class Workbench:
     @cached_property
     def before(self) -> float:
         """The relative error of the candidate as it is."""
-        if self.found is None:
-            return float("inf")
-        return max((relative(f, t) for f, t in zip(self.found, self.scene.truth, strict=True)), default=0.0)
+        return self.scene.apart(self.found)
 
     @cached_property
     def found(self) -> list[Array | None] | None:
@@ -190,8 +188,7 @@ class Workbench:
     def distance(self, model: onnx.ModelProto | None, *, inputs: Any = None, truth: Any = None, disabled: tuple[str, ...] = ()) -> float:
         """The relative error of a graph (the candidate itself for None) against the truth of the witness."""
         outputs = self.answers(model, inputs=inputs, disabled=disabled) if not self.late else None
-        wanted = truth if truth is not None else self.scene.truth
-        return max((relative(f, t) for f, t in zip(outputs, wanted, strict=True)), default=0.0) if outputs is not None else float("inf")
+        return self.scene.apart(outputs, truth)
 
     def answers(self, model: onnx.ModelProto | None = None, *, inputs: Any = None, disabled: tuple[str, ...] = ()) -> list[Array | None] | None:
         """The outputs of a graph on the witness's (or other) inputs, or None where the runtime refuses."""

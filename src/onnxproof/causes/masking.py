@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxproof.causes._workbench import Tried, Workbench
-from onnxproof.locate._match import relative
 
 if TYPE_CHECKING:
     from onnxproof.causes._whatif import Variant
@@ -116,7 +115,7 @@ def _by_input(bench: Workbench) -> Tried | str:
         for word, other in (("ignored", _keep(mask)), ("inverted", _invert(mask))) if mask.ndim > 1 or mask.dtype.kind != "i" else [("ignored", _full(mask, case.inputs))]:
             if answers is not None and not np.array_equal(other, mask):
                 found = _run(oracle, {**case.inputs, name: other})
-                if found is not None and max(relative(a, f) for a, f in zip(answers, found, strict=True)) <= bench.limit:
+                if found is not None and bench.scene.apart(answers, found) <= bench.limit:
                     return Tried(proven=True, after=0.0, evidence=f"the module with `{name}` {word} gives what the candidate gives")
         filled = _fill_empty_rows(mask)
         if not np.array_equal(filled, mask):

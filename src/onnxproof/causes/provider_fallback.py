@@ -21,7 +21,6 @@ from onnxproof.backends import ort, parse
 from onnxproof.causes._workbench import Tried, Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock
-from onnxproof.locate._match import relative
 from onnxproof.types import Cause, Finding
 
 TITLE = "nodes silently ran elsewhere"
@@ -57,7 +56,7 @@ def _far(bench: Workbench, backend: str) -> float:
         candidate.close()
     except OnnxproofError:
         return float("inf")
-    return max((relative(f, t) for f, t in zip(found, bench.scene.truth, strict=True)), default=0.0)
+    return bench.scene.apart(found)
 
 
 def refused(findings: Iterable[Finding]) -> Iterator[Cause]:

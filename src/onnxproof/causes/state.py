@@ -24,7 +24,7 @@ import torch
 
 from onnxproof.backends._keeper import equal
 from onnxproof.backends.torch import TorchSession, from_numpy
-from onnxproof.causes._module import far, said, session_of
+from onnxproof.causes._module import said, session_of
 from onnxproof.causes._workbench import Array, Tried, Workbench
 
 TITLE = "the module keeps state, and the file has that of another moment"
@@ -61,7 +61,7 @@ def test(bench: Workbench) -> Tried | str:
 
 def _distance(session: TorchSession, moment: _Moment, bench: Workbench, inputs: Mapping[str, Array], found: list[Array | None] | None) -> float:
     try:
-        return far(found, said(session, copy.deepcopy(moment.module), inputs))
+        return bench.scene.apart(found, said(session, copy.deepcopy(moment.module), inputs))
     except Exception:  # the user's own code with a state that it may never have: then it is not what happened
         return float("inf")
 

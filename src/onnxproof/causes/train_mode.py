@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import onnx
 import torch
 
-from onnxproof.causes._module import far, said, session_of
+from onnxproof.causes._module import said, session_of
 from onnxproof.causes._workbench import Tried, Workbench, attribute, set_attribute
 from onnxproof.types import Fix
 
@@ -53,7 +53,7 @@ def _whole(bench: Workbench) -> Tried | str:
     for layer in training.modules():
         layer.train(isinstance(layer, torch.nn.modules.batchnorm._NormBase))
     try:
-        after = far(bench.found, said(session, training, bench.scene.case.inputs))
+        after = bench.scene.apart(bench.found, said(session, training, bench.scene.case.inputs))
     except (RuntimeError, ValueError) as why:
         return f"the module does not run in training mode on the witness: {why}"
     mended = bench.edited(_in_inference)

@@ -11,7 +11,6 @@ from onnxproof.backends import ort, parse
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock
 from onnxproof.locate._graph import Graph, source_of
-from onnxproof.locate._match import relative
 from onnxproof.types import Location, Stage, Suspect
 
 KNOWN = (
@@ -55,7 +54,7 @@ def _gap(scene: Any, disabled: Any) -> float:
         found = Candidate(scene.backend, scene.path, scene.signature, Clock(), session=session).run(scene.case.inputs)
     except OnnxproofError:
         return float("inf")
-    return max((relative(f, t) for f, t in zip(found, scene.truth, strict=True)), default=0.0)
+    return float(scene.apart(found))
 
 
 def _taken(scene: Any, name: str, graph: Graph) -> list[int]:

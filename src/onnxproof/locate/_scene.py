@@ -1,11 +1,13 @@
 """What locating and explaining work on."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from onnxproof.locate._match import relative
 from onnxproof.onnxfile import OnnxFile
 from onnxproof.oracles import Oracle
 from onnxproof.types import Case, Gap, Profile, Signature
@@ -28,6 +30,8 @@ class Scene:
     """In which the reference answers."""
     noise: float
     """The relative error that rounding explains for this case."""
+    steady: tuple[bool, ...] = ()
+    """Which outputs count: not a choice that rounding decides on this case, beside an output that is to be explained."""
     gap: Gap | None = None
     """The gap that is to be explained."""
     entries: list[Any] = field(default_factory=list)
@@ -44,3 +48,11 @@ class Scene:
     """The right pairing, where the given one is wrong."""
     profile: Profile | None = None
     """The noise ratio along the graph, as far as it was seen on the way."""
+
+    def apart(self, found: Sequence[Array | None] | None, wanted: Sequence[Array] | None = None) -> float:
+        """How far answers are from the truth, or from others: the largest relative distance over the outputs that count; infinite where there are none."""
+        wanted = self.truth if wanted is None else wanted
+        if found is None or len(found) != len(wanted):
+            return float("inf")
+        counts = self.steady or (True,) * len(wanted)
+        return max((relative(f, w) for f, w, steady in zip(found, wanted, counts, strict=True) if steady), default=0.0)

@@ -82,7 +82,7 @@ def sketch(array: Array, shelf: Shelf | None = None) -> Sketch:
     flat = np.asarray(array).reshape(-1)
     rms, reach, nans, bound = _moments(flat)
     made = Sketch(shape=tuple(array.shape), count=flat.size, rms=rms, reach=reach, nans=nans, bound=bound, exact=exact,
-                  digest=zlib.crc32(flat.astype(np.int64, copy=False).data) if exact else 0, held=shelf.take(array) if shelf is not None else None)
+                  digest=zlib.crc32(np.ascontiguousarray(flat, np.int64).data) if exact else 0, held=shelf.take(array) if shelf is not None else None)
     made.ordered = _project(_clean(flat, made), flat.size)
     if made.held is None:
         made._unordered = _without_order(flat, made)

@@ -13,7 +13,7 @@ from onnxproof.cases._space import as_dtype
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock, feed
 from onnxproof.locate._graph import Graph
-from onnxproof.locate._match import observe, relative
+from onnxproof.locate._match import observe
 from onnxproof.locate._room import give_back
 from onnxproof.locate._scene import Scene
 from onnxproof.locate._sketch import Sketch, distance, sketch
@@ -50,7 +50,7 @@ class Served:
             if backend not in self._sessions:
                 self._sessions[backend] = open_session(backend, self._scene.path)
             candidate = Candidate(backend, self._scene.path, signature, Clock(), session=self._sessions[backend])
-            return from_truth(self._scene, candidate.run(self._scene.case.inputs))
+            return self._scene.apart(candidate.run(self._scene.case.inputs))
         except OnnxproofError:
             return float("inf")
 
@@ -107,12 +107,7 @@ def given(scene: Scene) -> dict[str, Array]:
 def by_name(scene: Scene, names: Any, outputs: Any) -> float:
     """How far outputs by these names are from the truth."""
     found = dict(zip(names, outputs, strict=True))
-    return from_truth(scene, [found.get(o.onnx_name or "") for o in scene.signature.outputs])
-
-
-def from_truth(scene: Scene, found: Any) -> float:
-    """The largest relative distance over all outputs."""
-    return max((relative(f, t) for f, t in zip(found, scene.truth, strict=True)), default=0.0)
+    return scene.apart([found.get(o.onnx_name or "") for o in scene.signature.outputs])
 
 
 def inner_gaps(scene: Scene, told: Ideal) -> tuple[dict[str, float], dict[str, str]] | None:
