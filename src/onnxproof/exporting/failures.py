@@ -29,6 +29,14 @@ _HELP = {
 }
 
 
+class NoTranslation(Exception):
+    """An operator that torch.onnx does not translate, known before it was asked."""
+
+    def __init__(self, operator: str) -> None:
+        super().__init__(operator)
+        self.operator = operator
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why an export failed, as far as torch's report tells."""
@@ -58,8 +66,9 @@ def read(why: BaseException, program: Any = None) -> Failure:
 
 
 def _kind(chain: Sequence[BaseException], text: str) -> tuple[str, str, str]:
-    if told := _OPERATOR.search(text):
-        operator = told[1] or told[2]
+    told = _OPERATOR.search(text)
+    if told or isinstance(chain[0], NoTranslation):
+        operator = (told[1] or told[2]) if told else str(chain[0])
         return "operator", f"ONNX has no translation for the operator `{operator}`", operator
     if told := _OVERLOAD.search(text):
         return "operator", f"`{told[1]}` is called with types that torch can't decompose (a Python number first, an integer tensor second)", told[1]

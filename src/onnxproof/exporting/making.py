@@ -9,8 +9,8 @@ from pathlib import Path
 from onnxproof import prove
 from onnxproof.errors import ExportError, OnnxproofError
 from onnxproof.exporting import attempts as ways
-from onnxproof.exporting import failures, translate
-from onnxproof.exporting.capture import TorchFailed
+from onnxproof.exporting import failures, replacements, translate
+from onnxproof.exporting.capture import TorchFailed, of_torch
 from onnxproof.exporting.dims import BakedDim, Dims
 from onnxproof.exporting.job import Drawn, Job, Made, draw, finish
 from onnxproof.types import Attempt, Verdict
@@ -25,7 +25,7 @@ def make(job: Job, tell: Callable[[str], None]) -> tuple[Made, list[Attempt]]:
         job = replace(job, drawn=draw(job))
         assert job.drawn is not None
         made, tried = _opened(job, job.drawn, tell)
-        return made or finish(job, job.drawn), tried
+        return made or _finished(job, job.drawn), tried
     except (TorchFailed, BakedDim) as why:
         failed: TorchFailed | BakedDim = why
     failure = failures.Failure(kind="dims", what=failed.what.partition(": ")[2]) if isinstance(failed, BakedDim) \
@@ -37,6 +37,14 @@ def make(job: Job, tell: Callable[[str], None]) -> tuple[Made, list[Attempt]]:
     if isinstance(failed, BakedDim):
         raise ExportError(failed.code, failed.what, where=failed.where, notes=[*failed.notes, *notes], help=failed.help)
     raise failure.error(job.found.name, notes) from failed.__cause__
+
+
+def _finished(job: Job, drawn: Drawn) -> Made:
+    """The standard way's second half; where it would fail on an operator that a replacement is there for, it is not even begun."""
+    if operator := replacements.lacking(drawn.captured.program):
+        with of_torch(drawn.captured.program):
+            raise failures.NoTranslation(operator)
+    return finish(job, drawn)
 
 
 _INT, _KEPT = "int(", "open sizes"

@@ -1,5 +1,6 @@
 """Put a replacement in the operator's place: ours, or one that another package registered."""
 
+from onnxproof.errors import ExportError
 from onnxproof.exporting import replacements
 from onnxproof.exporting.failures import Failure
 from onnxproof.exporting.job import Job, Made, finish
@@ -14,7 +15,11 @@ def applies(job: Job) -> bool:
 
 
 def run(job: Job, failure: Failure) -> Made:
-    """The standard way's program with the table of replacements; Python's own functions are translated as they stand."""
+    """The standard way's program with the replacements that it needs; Python's own functions are translated as they stand."""
     assert job.drawn is not None
-    table = replacements.table()
-    return finish(job, job.drawn, prepare=lambda program: program.run_decompositions(table), table=replacements.translations())
+    early, late = replacements.split(job.drawn.captured.program)
+    own = replacements.translations()
+    if not early and not late and failure.operator not in [replacements.name_of(target) for target in own]:
+        raise ExportError("no-replacement", f"no replacement of `{failure.operator}` is known" if failure.operator else "no operator of it has a replacement")
+    with replacements.registered(late):
+        return finish(job, job.drawn, prepare=(lambda program: program.run_decompositions(early)) if early else None, table=own)
