@@ -146,6 +146,15 @@ def test_known_crashes_export_and_say_what_helped(tmp_path: Path, module: nn.Mod
     assert [a.name for a in proof.export.attempts if a.worked] == ([way] if way else [])
 
 
+class Plain(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return 1.0 - x
+
+
+def test_an_operator_with_a_replacement_that_torch_can_do_without_is_left_to_torch(tmp_path: Path) -> None:
+    assert export(Plain(), (torch.randn(2, 3),), tmp_path / "m.onnx").export.attempts == ()
+
+
 class Bessel(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.special.bessel_j1(x)

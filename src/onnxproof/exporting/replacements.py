@@ -89,7 +89,7 @@ def lacking(program: Any) -> str:
     """The first operator of a captured program that torch.onnx would fail on, late: one that a replacement stands ready for, or one of another package."""
     ready = {*table(), *translations()}
     used = [node.target for node in program.graph.nodes if node.op == "call_function" and (node.target in ready or _foreign(node.target))]
-    known = _translated() if used else None
+    known = _handled() if used else None
     return next((name_of(target) for target in used if known is not None and target not in known), "")
 
 
@@ -100,37 +100,39 @@ def name_of(target: Any) -> str:
 
 def _foreign(target: Any) -> bool:
     """An operator that another package defined, and that torch can't take apart."""
-    return isinstance(target, torch._ops.OpOverload) and target.namespace not in ("aten", "prims") and target not in torch._decomp.decomposition_table \
-        and not torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")
+    if not isinstance(target, torch._ops.OpOverload) or target.namespace in ("aten", "prims") or target.namespace.startswith("onnx"):
+        return False
+    return not torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")
 
 
 @contextmanager
 def registered(added: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
-    """torch.onnx decomposes these as well, in the one pass that it makes anyway."""
+    """torch.onnx decomposes these as well, in the one pass that it makes anyway; none of them is in torch's table."""
     known = torch._decomp.decomposition_table
-    new = {target: function for target, function in added.items() if target not in known}
-    known.update(new)
+    known.update(added)
     try:
         yield
     finally:
-        for target in new:
+        for target in added:
             known.pop(target, None)
 
 
 def split(program: Any) -> tuple[dict[Any, Callable[..., Any]], dict[Any, Callable[..., Any]]]:
-    """Of the replacements that a program needs: those to put in before torch.onnx, which translates the operator (and fails on these types), and those for its own pass."""
+    """Of the replacements that a program needs: those to put in before torch.onnx, which has a way with the operator (and fails on these types), and those for its own pass."""
     needed = {target: function for target, function in table().items() if any(node.target is target for node in program.graph.nodes)}
-    known = _translated()
+    known = _handled()
     early = {target: function for target, function in needed.items() if known is None or target in known}
     return early, {target: function for target, function in needed.items() if target not in early}
 
 
 @cache
-def _translated() -> set[Any] | None:
-    """What torch.onnx translates; None where this torch does not tell."""
+def _handled() -> set[Any] | None:
+    """What torch.onnx translates or takes apart by itself; None where this torch does not tell."""
     try:
         from torch.onnx._internal.exporter import _decomp, _registration
-        return set(_decomp.get_onnx_implemented_overloads(_registration.ONNXRegistry.from_torchlib()))
+
+        own = {*torch.export.default_decompositions().keys(), *torch._decomp.decomposition_table}
+        return {*_decomp.get_onnx_implemented_overloads(_registration.ONNXRegistry.from_torchlib()), *own}
     except (ImportError, AttributeError):
         return None
 
