@@ -122,6 +122,13 @@ class Middle(nn.Module):
         return x.median(1)[0] + x.median() + x.cummax(1)[0][:, -1]
 
 
+class Nearest(nn.Module):
+    """As a codebook is read."""
+
+    def forward(self, x: torch.Tensor, book: torch.Tensor) -> torch.Tensor:
+        return torch.cdist(x, book).amin(1)
+
+
 class Chosen(nn.Module):
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         return x[mask].sum(0)
@@ -137,9 +144,10 @@ class Lists(nn.Module):
     (OneMinus(), (torch.arange(6).reshape(2, 3),), "replacement"),
     (Rounded(), (torch.randn(2, 3), torch.tensor(2.6)), "replacement"),
     (Middle(), (torch.randn(4, 5),), "replacement"),
+    (Nearest(), (torch.randn(4, 5), torch.randn(3, 5)), "replacement"),
     (Chosen(), (torch.randn(4, 3), torch.tensor([True, False, True, False])), None),
     (Lists(), (torch.randn(3, 9), torch.tensor([2, 3])), None),
-], ids=["one-minus-integers", "round-item", "median", "boolean-mask", "tolist"])
+], ids=["one-minus-integers", "round-item", "median", "cdist", "boolean-mask", "tolist"])
 def test_known_crashes_export_and_say_what_helped(tmp_path: Path, module: nn.Module, inputs: Any, way: str | None) -> None:
     proof = export(module, inputs, tmp_path / "m.onnx")
     assert proof.verdict is Verdict.FAITHFUL
@@ -186,13 +194,15 @@ def test_the_older_exporter_is_refused_where_it_freezes_a_value(tmp_path: Path) 
     (lambda x: replacements.kthvalue(x, 3, 1, True), lambda x: torch.kthvalue(x, 3, 1, True)),
     (lambda x: (replacements.searchsorted(x.sort(1)[0], x, right=True),), lambda x: (torch.searchsorted(x.sort(1)[0], x, right=True),)),
     (lambda x: (replacements.rsub(x.long(), 1.5, 2),), lambda x: (torch.rsub(x.long().float(), 1.5, alpha=2),)),
-], ids=["cummax", "cummin", "median", "kthvalue", "searchsorted", "rsub"])
+    *[((lambda x, p=p: (replacements.cdist(x, x[:3], p),)), (lambda x, p=p: (torch.cdist(x, x[:3], p),))) for p in (0.0, 1.0, 2.0, 3.0, float("inf"))],
+    (lambda x: (replacements.hypot(x * 1e30, x[0] * 1e30),), lambda x: (torch.hypot(x * 1e30, x[0] * 1e30),)),
+], ids=["cummax", "cummin", "median", "kthvalue", "searchsorted", "rsub", "cdist-0", "cdist-1", "cdist-2", "cdist-3", "cdist-inf", "hypot"])
 def test_a_replacement_is_the_operator(ours: Any, theirs: Any) -> None:
     x = torch.randn(6, 7).mul(4).round()  # with ties
     for got, want in zip(ours(x), theirs(x), strict=True):
         assert got.dtype == want.dtype
         if want.dtype.is_floating_point:  # which of two equal places is named is nobody's promise
-            assert torch.equal(got, want)
+            torch.testing.assert_close(got, want, rtol=1e-6, atol=0)
 
 
 # ---------------------------------------------------------------- the record

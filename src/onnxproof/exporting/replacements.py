@@ -66,6 +66,23 @@ def cummin(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return -values, places
 
 
+def cdist(x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
+    """The distance of every row of one to every row of the other, from their differences."""
+    gaps = (x.unsqueeze(-2) - y.unsqueeze(-3)).abs()
+    if p == 0:
+        return (gaps != 0).to(x.dtype).sum(-1)
+    if p == 2:
+        return gaps.square().sum(-1).sqrt()
+    return gaps.amax(-1) if p == float("inf") else gaps.pow(p).sum(-1).pow(1 / p)
+
+
+def hypot(x: Tensor, y: Tensor) -> Tensor:
+    """The larger times the root of one and a square of at most one: squares alone would overflow."""
+    large, small = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
+    share = small / torch.where(large == 0, torch.ones_like(large), large)
+    return large * torch.sqrt(1 + share * share)
+
+
 def _least(dtype: torch.dtype) -> float:
     return -float("inf") if dtype.is_floating_point else torch.iinfo(dtype).min
 
@@ -73,6 +90,7 @@ def _least(dtype: torch.dtype) -> float:
 OURS: dict[Any, Callable[..., Any]] = {
     aten.rsub.Scalar: rsub, aten.rsub.Tensor: rsub, aten.searchsorted.Tensor: searchsorted,
     aten.kthvalue.default: kthvalue, aten.median.dim: median, aten.median.default: median_of_all, aten.cummax.default: cummax, aten.cummin.default: cummin,
+    aten.cdist.default: cdist, aten.hypot.default: hypot,
 }
 
 
