@@ -14,6 +14,7 @@ from torch import nn
 import onnxproof
 from onnxproof.cli import main
 from onnxproof.exporting import opset, optimising
+from onnxproof.testing import outsider
 from onnxproof.types import ExportOptions, Verdict
 
 BUDGET_S = 1.5
@@ -116,6 +117,40 @@ def test_the_newest_opset_is_asked_of_the_runtime(loud: Loud, tmp_path: Path) ->
         export(loud, X, tmp_path / "m.onnx", opset=newest + 1)
     assert export(loud, X, tmp_path / "m.onnx", opset=min(newest, 23)).export.choices["opset"] == str(min(newest, 23))
     assert opset.choose(99, ("ort",)) == newest
+
+
+DATED = """
+import onnx
+from onnxproof.backends import Description, ort
+from onnxproof.errors import BackendError
+
+
+def describe():
+    return Description(name="dated", about="reads opsets up to 18", installed=True)
+
+
+def open(model, option=""):
+    if max(entry.version for entry in onnx.load(model, load_external_data=False).opset_import if entry.domain == "") > 18:
+        raise BackendError("opset", "too new for me")
+    return ort.open(model)
+"""
+
+
+def test_the_opset_is_lowered_to_what_the_chosen_runtime_reads(loud: Loud, tmp_path: Path) -> None:
+    assert export(loud, X, tmp_path / "usual.onnx").export.choices["opset"] == "20"
+    with outsider(tmp_path, DATED, "dated"):
+        opset.ceiling.cache_clear()
+        proof = onnxproof.export(loud, X, tmp_path / "m.onnx", backends=("ort", "dated"), budget_s=BUDGET_S, explain=False)
+        assert proof.export.choices["opset"] == "18" and proof.verdict is Verdict.FAITHFUL
+        with pytest.raises(onnxproof.OnnxproofError, match=r"opset 20 is newer than what `dated` reads"):
+            onnxproof.export(loud, X, tmp_path / "m.onnx", backends=("ort", "dated"), opset=20)
+    opset.ceiling.cache_clear()
+
+
+def test_weights_that_a_protobuf_can_not_hold_go_into_a_file_of_their_own(loud: Loud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnxproof.exporting.translate._PROTOBUF_LIMIT", 1000)  # `make bench-export` does it with more than 2 GB
+    proof = export(loud, X, tmp_path / "m.onnx")
+    assert proof.verdict is Verdict.FAITHFUL and proof.export.choices["external data"] == "yes" and (tmp_path / "m.onnx.data").is_file()
 
 
 def test_external_data_is_written_when_asked_for(loud: Loud, tmp_path: Path) -> None:

@@ -87,6 +87,14 @@ def test_a_loop_that_nothing_keeps_open_is_told_with_its_line(tmp_path: Path) ->
     assert [(a.name, a.worked) for a in proof.export.attempts] == [("scripted", False)]
 
 
+def test_a_loop_that_nothing_keeps_open_and_that_must_vary_is_an_error_at_its_line(tmp_path: Path) -> None:
+    with pytest.raises(onnxproof.OnnxproofError) as caught:
+        export(Walks(), (torch.randn(2, 5, 4),), tmp_path / "m.onnx", options=ExportOptions(dynamic={"x": {1: "seq"}}))
+    said = str(caught.value)
+    assert "dim 1 of `x` should vary, and the module fixes it at 5" in said and "`for step in range(x.shape[1]):`" in said and f"--> {__file__}:" in said
+    assert "tried scripted: " in said and not (tmp_path / "m.onnx").exists()
+
+
 def test_a_loop_over_a_length_that_must_vary_is_kept_by_scripting(tmp_path: Path) -> None:
     proof = export(Steps(), (torch.randn(2, 5, 4),), tmp_path / "m.onnx", options=ExportOptions(dynamic={"x": {1: "seq"}}))
     assert proof.verdict is Verdict.FAITHFUL
@@ -167,6 +175,25 @@ def test_a_branch_on_a_size_is_frozen_by_the_naive_call_and_an_assumption_of_our
     metadata = {prop.key: prop.value for prop in onnx.load(tmp_path / "m.onnx").metadata_props}
     assert [g.text for g in kept_guards.from_metadata(metadata)] == ["batch <= 3"]
     assert json.loads(metadata["onnxproof.dims"])[0]["maximum"] == 3
+
+
+class Lonely(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[0] == 1:
+            return x * 3
+        return x * 2
+
+
+def test_a_size_of_one_that_is_special_is_an_assumption_and_tried(tmp_path: Path) -> None:
+    wrong = naive(Lonely(), (torch.randn(2, 4),), tmp_path / "naive.onnx", dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    one = torch.randn(1, 4)
+    assert np.abs(answer(wrong, one) - Lonely()(one).numpy()).max() > 1e-2  # it takes a batch of one, and answers as for two
+
+    proof = export(Lonely(), (torch.randn(2, 4),), tmp_path / "m.onnx")
+    assert proof.verdict is Verdict.DIVERGED
+    guard = proof.export.guards[0]
+    assert (guard.text, guard.source.text) == ("batch != 1", "if x.shape[0] == 1:") and "outside (batch 1): its answer is not the module's" in guard.tested
+    assert "the file accepts batch 1, but was traced for batch != 1" in finding(proof, "guard").what
 
 
 def test_within_a_promised_range_that_the_assumption_covers_the_same_model_is_faithful(tmp_path: Path) -> None:
