@@ -65,6 +65,14 @@ class Padded(nn.Module):
         return x.sum(1) / length if length % 2 == 0 else x.sum(1)
 
 
+class Keeps(Padded):
+    """The same, and something is left in the module before the capture is stopped."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.last = x if not hasattr(self, "last") else self.last * x.shape[1]
+        return super().forward(x)
+
+
 class Looked(nn.Module):
     """A size that is looked up must be a number."""
 
@@ -74,14 +82,15 @@ class Looked(nn.Module):
 
 @pytest.mark.parametrize(("module", "words"), [
     (Padded(), "the file would be right for Mod(x[1], 2) == 0 alone at test_export_sizes.py:"),
+    (Keeps(), "the file would be right for Mod(x[1], 2) == 0 alone at test_export_sizes.py:"),
     (Looked(), "torch can't go on with it: TypeError"),
-], ids=["branch", "key"])
+], ids=["branch", "state", "key"])
 def test_what_would_be_open_and_wrong_stays_fixed_with_the_reason(module: nn.Module, words: str, tmp_path: Path) -> None:
     proof = export(module, (X,), tmp_path / "m.onnx")
     fixed = dim(proof, "x", 1)
     assert proof.verdict is Verdict.FAITHFUL and fixed.name == "" and fixed.baked and fixed.source is not None and "int(" in fixed.source.text
     assert [(tried.name, tried.worked) for tried in proof.export.attempts] == [("open sizes", False)] and words in proof.export.attempts[0].what
-    assert "int" not in globals()
+    assert "int" not in globals() and not hasattr(module, "last")
 
 
 HELPER = """

@@ -81,10 +81,9 @@ def standard(job: Job, *, strict: bool = False) -> Made:
 def draw(job: Job, *, strict: bool = False) -> Drawn:
     """Capture, and settle the dims."""
     start = time.monotonic()
-    with Keeper(job.found.module), torch.no_grad():
-        captured = _captured(job, strict=strict)
-        dims = settle(captured, job.example, job.wishes, subject=job.found.name, seconds=time.monotonic() - start)
-        return Drawn(captured=captured, dims=dims, assumed=collect(captured, dims))
+    captured = _captured(job, strict=strict)
+    dims = settle(captured, job.example, job.wishes, subject=job.found.name, seconds=time.monotonic() - start)
+    return Drawn(captured=captured, dims=dims, assumed=collect(captured, dims))
 
 
 def finish(job: Job, drawn: Drawn, *, prepare: Callable[[Any], Any] | None = None, table: Mapping[Any, Any] | None = None) -> Made:
@@ -109,7 +108,8 @@ def _captured(job: Job, *, strict: bool) -> Captured:
 
 def _once(job: Job, opened: Mapping[Place, Any], larger: Mapping[Place, int], *, strict: bool) -> Captured:
     def take() -> Captured:
-        return capture(job.found.module, job.example, open_dims=_without_ones(opened, job, larger), sizes=larger, strict=strict)
+        with Keeper(job.found.module):  # for each: what a capture that was stopped left in the module would be in the next
+            return capture(job.found.module, job.example, open_dims=_without_ones(opened, job, larger), sizes=larger, strict=strict)
 
     if strict:
         return take()  # reads the bytecode, where `int(size)` keeps it open
