@@ -57,6 +57,17 @@ def test_a_size_that_int_freezes_in_the_naive_file_is_kept_open_in_one_capture(m
     assert "int" not in globals()  # the user's file has its own `int` again
 
 
+class Masked(nn.Module):
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return (x * mask.unsqueeze(-1)).sum(1) / int(x.shape[1])
+
+
+def test_two_lengths_that_must_agree_stay_open_together(tmp_path: Path) -> None:
+    proof = export(Masked(), (X, torch.ones(2, 6)), tmp_path / "m.onnx")
+    assert proof.verdict is Verdict.FAITHFUL and proof.export.attempts == ()
+    assert dim(proof, "x", 1).name == dim(proof, "mask", 1).name == "sequence"
+
+
 class Padded(nn.Module):
     """Behind `int` stands a branch on the length: open, the file would be right for even ones alone."""
 

@@ -6,7 +6,7 @@ file that is open and wrong: the capture ends at the first of them, and `int` ha
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import Any
@@ -15,7 +15,7 @@ import torch
 
 from onnxproof.exporting.capture import Captured, TorchFailed, is_users, places_of, source_at
 from onnxproof.exporting.dims import relation
-from onnxproof.exporting.example import Example, Sizes
+from onnxproof.exporting.example import Example, Place, Sizes
 from onnxproof.exporting.guards import holds
 
 _TRIES = 4
@@ -43,7 +43,7 @@ class Watch:
     def keep(self, value: torch.SymInt) -> torch.SymInt:
         """The size as it is."""
         self._environment = value.node.shape_env
-        new = {symbol for symbol in value.node.expr.free_symbols if symbol in self._environment.var_to_sources} - self.symbols
+        new = {symbol for symbol in value.node.expr.free_symbols if symbol in _hints(self._environment)} - self.symbols
         self.symbols |= new
         self._seen = 0 if new else self._seen
         self.look()
@@ -53,7 +53,7 @@ class Watch:
         """Raise for an assumption that leaves out one of these sizes and is not yet known to be the module's own."""
         if self._environment is None:
             return
-        guards, hints = self._environment.guards, self._environment.backed_var_to_val
+        guards, hints = self._environment.guards, _hints(self._environment)
         for guard in guards[self._seen:]:
             if str(guard.expr) in self._allowed:
                 continue
@@ -62,6 +62,11 @@ class Watch:
                 if outside := next((size for size in _around(known[symbol]) if not holds(guard.expr, {**known, symbol: size})), 0):
                     raise Narrowed(guard, self._environment, symbol, outside)
         self._seen = len(guards)
+
+
+def _hints(environment: Any) -> Any:
+    """The example's size for each symbol, whatever this torch calls that."""
+    return environment.backed_var_to_val if hasattr(environment, "backed_var_to_val") else environment.var_to_val
 
 
 def keeping_sizes(take: Callable[[], Captured], example: Example, sizes: Sizes) -> tuple[Captured, str]:
@@ -94,14 +99,18 @@ def _harm(why: Narrowed, example: Example, sizes: Sizes) -> str:
     places = dict(places_of(why.environment, list(example.tensors)))
     hints = {place: sizes.get(place, example.size(place)) for place in places.values()}
     mine = places[why.symbol]
-    alone = {**sizes, mine: why.size}
-    together = {**sizes, **{place: why.size for place, hint in hints.items() if hint == hints[mine]}}
-    if not example.accepts(alone) and not example.accepts(together):
+    alone, together = {mine: why.size}, {place: why.size for place, hint in hints.items() if hint == hints[mine]}
+    if not any(_leaves_out(why.guard.expr, {**hints, **moved}, places) and example.accepts({**sizes, **moved}) for moved in (alone, together)):
         return ""
     labels = {symbol: f"{place[0]}[{place[1]}]" for symbol, place in places.items()}
     source = source_at(why.guard.sloc)
     where = f" at {source.file.rpartition('/')[2]}:{source.line}: `{source.text}`" if source else ""
     return f"the file would be right for {relation(why.guard.expr, labels)} alone{where}; the module takes {labels[why.symbol]} = {why.size}, too"
+
+
+def _leaves_out(expression: Any, sizes: Sizes, places: Mapping[Any, Place]) -> bool:
+    """Whether these sizes are outside: two lengths that must agree still do when both move."""
+    return not holds(expression, {symbol: sizes[place] for symbol, place in places.items() if symbol in expression.free_symbols})
 
 
 def _around(start: int) -> Iterator[int]:
