@@ -55,13 +55,18 @@ class Watch:
             return
         guards, hints = self._environment.guards, _hints(self._environment)
         for guard in guards[self._seen:]:
-            if str(guard.expr) in self._allowed:
+            if str(guard.expr) in self._allowed or _names_one_size(guard.expr):
                 continue
             for symbol in sorted(guard.expr.free_symbols & self.symbols, key=str):
                 known = {other: int(hints[other]) for other in guard.expr.free_symbols if other in hints}
                 if outside := next((size for size in _around(known[symbol]) if not holds(guard.expr, {**known, symbol: size})), 0):
                     raise Narrowed(guard, self._environment, symbol, outside)
         self._seen = len(guards)
+
+
+def _names_one_size(expression: Any) -> bool:
+    """Two dims that are one size: assumed whether or not `int` was asked, and nothing to stop for."""
+    return getattr(expression, "rel_op", "") == "==" and bool(expression.lhs.is_Symbol and expression.rhs.is_Symbol)
 
 
 def _hints(environment: Any) -> Any:
