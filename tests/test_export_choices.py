@@ -9,6 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 import onnxproof
@@ -239,6 +240,7 @@ def test_the_commit_and_the_versions_are_in_the_file(loud: Loud, tmp_path: Path)
 
 FACTORY = '''
 import numpy as np
+from deploy import read
 import torch
 from torch import nn
 
@@ -249,7 +251,7 @@ MEAN, SPREAD = (0.48, 0.45, 0.40), (0.22, 0.21, 0.23)
 
 def preprocess(image):
     """Channels last, 0 to 255, RGB: as a camera gives them."""
-    image = torch.as_tensor(np.load(image)) if isinstance(image, str) else image
+    image = torch.as_tensor(read(image)) if isinstance(image, str) else image
     x = image.permute(0, 3, 1, 2).float() / 255
     return (x - torch.tensor(MEAN).view(1, 3, 1, 1)) / torch.tensor(SPREAD).view(1, 3, 1, 1)
 
@@ -266,8 +268,14 @@ import numpy as np
 MEAN, SPREAD = np.array((0.48, 0.45, 0.40), np.float32), np.array((0.22, 0.21, 0.23), np.float32)
 
 
+def read(path):
+    from PIL import Image
+
+    return np.asarray(Image.open(path).convert("RGB"))[None].copy()
+
+
 def load(image):
-    return np.load(image) if isinstance(image, str) else np.asarray(image)
+    return read(image) if isinstance(image, str) else np.asarray(image)
 
 
 def right(image):
@@ -292,7 +300,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "model.py").write_text(FACTORY)
     (tmp_path / "deploy.py").write_text(DEPLOY)
     (tmp_path / "images").mkdir()
-    np.save(tmp_path / "images" / "cat.npy", np.random.default_rng(0).integers(0, 256, (1, 8, 8, 3), dtype=np.uint8))
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(tmp_path / "images" / "cat.png")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -304,7 +312,7 @@ def test_preprocessing_is_exported_into_the_model(place: Path) -> None:
     assert (port.name, port.type, port.shape) == ("image", "tensor(uint8)", ["batch", "height", "width", 3])
 
 
-def test_the_pipeline_of_the_deployment_is_verified_on_raw_files(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_pipeline_of_the_deployment_is_verified_on_image_files(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "model.py:build", "-o", "m.onnx", "--pipeline", "deploy.py:right", "--data", "images", "--budget", "1"]) == 0
     assert "pipeline 2 raw inputs, the same tensors" in capfd.readouterr().out
 
