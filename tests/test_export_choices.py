@@ -9,11 +9,13 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 import onnxproof
 from onnxproof.cli import main
 from onnxproof.exporting import opset, optimising
+from onnxproof.testing import outsider
 from onnxproof.types import ExportOptions, Verdict
 
 BUDGET_S = 1.5
@@ -118,6 +120,40 @@ def test_the_newest_opset_is_asked_of_the_runtime(loud: Loud, tmp_path: Path) ->
     assert opset.choose(99, ("ort",)) == newest
 
 
+DATED = """
+import onnx
+from onnxproof.backends import Description, ort
+from onnxproof.errors import BackendError
+
+
+def describe():
+    return Description(name="dated", about="reads opsets up to 18", installed=True)
+
+
+def open(model, option=""):
+    if max(entry.version for entry in onnx.load(model, load_external_data=False).opset_import if entry.domain == "") > 18:
+        raise BackendError("opset", "too new for me")
+    return ort.open(model)
+"""
+
+
+def test_the_opset_is_lowered_to_what_the_chosen_runtime_reads(loud: Loud, tmp_path: Path) -> None:
+    assert export(loud, X, tmp_path / "usual.onnx").export.choices["opset"] == "20"
+    with outsider(tmp_path, DATED, "dated"):
+        opset.ceiling.cache_clear()
+        proof = onnxproof.export(loud, X, tmp_path / "m.onnx", backends=("ort", "dated"), budget_s=BUDGET_S, explain=False)
+        assert proof.export.choices["opset"] == "18" and proof.verdict is Verdict.FAITHFUL
+        with pytest.raises(onnxproof.OnnxproofError, match=r"opset 20 is newer than what `dated` reads"):
+            onnxproof.export(loud, X, tmp_path / "m.onnx", backends=("ort", "dated"), opset=20)
+    opset.ceiling.cache_clear()
+
+
+def test_weights_that_a_protobuf_can_not_hold_go_into_a_file_of_their_own(loud: Loud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onnxproof.exporting.translate._PROTOBUF_LIMIT", 1000)  # `make bench-export` does it with more than 2 GB
+    proof = export(loud, X, tmp_path / "m.onnx")
+    assert proof.verdict is Verdict.FAITHFUL and proof.export.choices["external data"] == "yes" and (tmp_path / "m.onnx.data").is_file()
+
+
 def test_external_data_is_written_when_asked_for(loud: Loud, tmp_path: Path) -> None:
     proof = export(loud, X, tmp_path / "m.onnx", external_data=True)
     assert proof.verdict is Verdict.FAITHFUL and proof.export.choices["external data"] == "yes"
@@ -204,6 +240,7 @@ def test_the_commit_and_the_versions_are_in_the_file(loud: Loud, tmp_path: Path)
 
 FACTORY = '''
 import numpy as np
+from deploy import read
 import torch
 from torch import nn
 
@@ -214,7 +251,7 @@ MEAN, SPREAD = (0.48, 0.45, 0.40), (0.22, 0.21, 0.23)
 
 def preprocess(image):
     """Channels last, 0 to 255, RGB: as a camera gives them."""
-    image = torch.as_tensor(np.load(image)) if isinstance(image, str) else image
+    image = torch.as_tensor(read(image)) if isinstance(image, str) else image
     x = image.permute(0, 3, 1, 2).float() / 255
     return (x - torch.tensor(MEAN).view(1, 3, 1, 1)) / torch.tensor(SPREAD).view(1, 3, 1, 1)
 
@@ -231,8 +268,14 @@ import numpy as np
 MEAN, SPREAD = np.array((0.48, 0.45, 0.40), np.float32), np.array((0.22, 0.21, 0.23), np.float32)
 
 
+def read(path):
+    from PIL import Image
+
+    return np.asarray(Image.open(path).convert("RGB"))[None].copy()
+
+
 def load(image):
-    return np.load(image) if isinstance(image, str) else np.asarray(image)
+    return read(image) if isinstance(image, str) else np.asarray(image)
 
 
 def right(image):
@@ -257,7 +300,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "model.py").write_text(FACTORY)
     (tmp_path / "deploy.py").write_text(DEPLOY)
     (tmp_path / "images").mkdir()
-    np.save(tmp_path / "images" / "cat.npy", np.random.default_rng(0).integers(0, 256, (1, 8, 8, 3), dtype=np.uint8))
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(tmp_path / "images" / "cat.png")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -269,7 +312,7 @@ def test_preprocessing_is_exported_into_the_model(place: Path) -> None:
     assert (port.name, port.type, port.shape) == ("image", "tensor(uint8)", ["batch", "height", "width", 3])
 
 
-def test_the_pipeline_of_the_deployment_is_verified_on_raw_files(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_pipeline_of_the_deployment_is_verified_on_image_files(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "model.py:build", "-o", "m.onnx", "--pipeline", "deploy.py:right", "--data", "images", "--budget", "1"]) == 0
     assert "pipeline 2 raw inputs, the same tensors" in capfd.readouterr().out
 

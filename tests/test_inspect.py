@@ -91,6 +91,15 @@ def unfused() -> onnx.ModelProto:
     return model(nodes, {"s": scale, "z": zero})
 
 
+def fused() -> onnx.ModelProto:
+    """Quantized on both sides of a product, which has an integer kernel."""
+    scale, zero = np.float32(0.1), np.array(0, np.int8)
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]), helper.make_node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+             helper.make_node("DequantizeLinear", ["w", "s", "z"], ["v"]), helper.make_node("MatMul", ["d", "v"], ["h"]),
+             helper.make_node("QuantizeLinear", ["h", "s", "z"], ["r"]), helper.make_node("DequantizeLinear", ["r", "s", "z"], ["y"])]
+    return model(nodes, {"s": scale, "z": zero, "w": RNG.integers(-9, 9, (16, 16), dtype=np.int8)})
+
+
 def look(made: onnx.ModelProto, folder: Path, reference: Any = None) -> dict[str, Check]:
     onnx.save(made, folder / "m.onnx")
     return {check.name: check for check in onnxproof.inspect(folder / "m.onnx", reference).checks}
@@ -119,6 +128,11 @@ def test_a_sound_file_is_good_in_every_check(tmp_path: Path) -> None:
 def test_each_oddity_is_named_by_its_check(tmp_path: Path, make: Callable[[], onnx.ModelProto], name: str, rating: Rating, words: str) -> None:
     checks = look(make(), tmp_path)
     assert (checks[name].rating, words in checks[name].what) == (rating, True), checks[name]
+
+
+def test_pairs_that_a_kernel_takes_up_are_counted_as_fused(tmp_path: Path) -> None:
+    seen = look(fused(), tmp_path)["quantization"]
+    assert "3 DequantizeLinear nodes in the file, 1 left" in seen.what, seen  # the last one makes the answer a float
 
 
 class Masked(nn.Module):
@@ -156,6 +170,7 @@ def test_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert main(["inspect", str(tmp_path / "bad.onnx"), "--json", str(tmp_path / "seen.json")]) == 1
     document = json.loads((tmp_path / "seen.json").read_text())
     assert (document["rating"], document["operators"]) == ("bad", {"Relu": 1})
+    assert {check["name"] for check in document["checks"]} >= {"dims", "copies", "baked-shapes", "training", "random", "quantization", "size"}
     capfd.readouterr()
     assert main(["inspect", str(tmp_path / "good.onnx"), "--json", "-"]) == 0
     assert json.loads(capfd.readouterr().out)["checks"]

@@ -1,6 +1,6 @@
 """Pitfalls in which torch.onnx.export itself, called as everybody calls it, writes a wrong file and says nothing.
 
-The others stand where their cure is tested: fixed sizes, frozen branches and training mode in test_export.py, preprocessing in test_export_choices.py.
+The others stand where their cure is tested: fixed sizes and frozen branches in test_export_dims.py, training mode in test_export.py, preprocessing in test_export_choices.py.
 Should a newer torch mend one of these, the first assertion says so.
 """
 

@@ -119,6 +119,12 @@ def _cell(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
+def _kept(path: Path | None) -> dict[str, Row]:
+    """Rows of a run before, by name."""
+    lines = path.read_text().splitlines() if path is not None and path.exists() else []
+    return {row.name: row for row in (Row(**json.loads(line)) for line in lines)}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print each as it ends, write the page when all were run."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -126,18 +132,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--limit", type=float, default=240.0)
     parser.add_argument("--markdown", type=Path)
+    parser.add_argument("--rows", type=Path, help="keep each row here as it ends, and take those that are here already: a run that was stopped goes on")
     parser.add_argument("--child")
     options = parser.parse_args(arguments)
     if options.child:
         print("ROW " + json.dumps(asdict(one(options.child))))
         return 0
-    names = [name for name in ENTRIES if not options.only or any(word in name for word in options.only.split(","))]
+    kept = _kept(options.rows)
+    names = [name for name in ENTRIES if name not in kept and (not options.only or any(word in name for word in options.only.split(",")))]
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        rows = []
         for row in pool.map(lambda name: child(name, options.limit), names):
-            rows.append(row)
+            kept[row.name] = row
+            if options.rows:
+                with options.rows.open("a") as out:
+                    out.write(json.dumps(asdict(row)) + "\n")
             print(f"{row.name:20s} {row.verdict:9s} {row.ratio:6.1f} {row.way:12s} {','.join(row.opened):30s} {row.export_s:6.1f}s {row.seconds:6.1f}s "
                   f"{'MISSING ' + ','.join(row.missing) if row.missing else ''} {row.cause[:140]}", flush=True)
+    rows = [kept[name] for name in ENTRIES if name in kept]
     page = table(rows)
     if options.markdown:
         options.markdown.write_text(page)

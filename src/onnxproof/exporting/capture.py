@@ -61,6 +61,8 @@ class Captured:
     hints: Mapping[Any, int] = field(default_factory=dict)
     tied: Mapping[Any, Any] = field(default_factory=dict)
     """Symbols that were only bounded by others, and are taken to be at that bound: a mask as long as past and new tokens together."""
+    closed: str = ""
+    """Why `int(size)` was let fix a size that it could have kept open."""
 
 
 def capture(module: Any, example: Example, *, open_dims: Mapping[Place, tuple[int | None, int | None]], sizes: Sizes, strict: bool = False) -> Captured:
@@ -170,9 +172,9 @@ def _read(program: Any, example: Example, sizes: Sizes) -> Captured:
     environment = next((value.fake_mode.shape_env for value in inputs if value.fake_mode is not None), None)
     if environment is None:
         return Captured(program=program, symbols={}, final={}, assumptions=(), ranges={}, sizes=sizes)
-    symbols = dict(_symbols(environment, names))
+    symbols = dict(places_of(environment, names))
     final = {place: environment.replace(symbol) for symbol, place in symbols.items()}
-    assumptions = tuple(Assumption(expression=guard.expr, source=_source(guard.sloc)) for guard in environment.guards)
+    assumptions = tuple(Assumption(expression=guard.expr, source=source_at(guard.sloc)) for guard in environment.guards)
     ranges = {symbol: _limits(found) for symbol, found in program.range_constraints.items()}
     hints = {symbol: sizes.get(place, example.size(place)) for symbol, place in symbols.items()}
     return Captured(program=program, symbols=symbols, final=final, assumptions=assumptions, ranges=ranges, sizes=sizes, hints=hints)
@@ -203,7 +205,7 @@ def _user_inputs(program: Any) -> list[Any]:
     return [value for value in found if isinstance(value, torch.Tensor) and hasattr(value, "fake_mode")]
 
 
-def _symbols(environment: Any, names: Sequence[str]) -> Iterator[tuple[Any, Place]]:
+def places_of(environment: Any, names: Sequence[str]) -> Iterator[tuple[Any, Place]]:
     """Each symbol's dim, from the name of its source; where that is no name of ours (strict mode, other containers), by the order in which they come."""
     told = [(symbol, match) for symbol, sources in environment.var_to_sources.items() for source in sources
             if (match := _SOURCE.match(source.name if isinstance(source.name, str) else source.name()))]
@@ -215,7 +217,8 @@ def _symbols(environment: Any, names: Sequence[str]) -> Iterator[tuple[Any, Plac
         yield symbol, (paths[match["name"] + match["path"]], int(match["axis"]))
 
 
-def _source(location: Any) -> Source | None:
+def source_at(location: Any) -> Source | None:
+    """The line of the user's behind a guard."""
     place = getattr(location, "maybe_user_loc", None)
     if place:
         return source_of(place)

@@ -29,6 +29,14 @@ _HELP = {
 }
 
 
+class NoTranslation(Exception):
+    """An operator that torch.onnx does not translate, known before it was asked."""
+
+    def __init__(self, operator: str) -> None:
+        super().__init__(operator)
+        self.operator = operator
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """Why an export failed, as far as torch's report tells."""
@@ -58,8 +66,9 @@ def read(why: BaseException, program: Any = None) -> Failure:
 
 
 def _kind(chain: Sequence[BaseException], text: str) -> tuple[str, str, str]:
-    if told := _OPERATOR.search(text):
-        operator = told[1] or told[2]
+    told = _OPERATOR.search(text)
+    if told or isinstance(chain[0], NoTranslation):
+        operator = (told[1] or told[2]) if told else str(chain[0])
         return "operator", f"ONNX has no translation for the operator `{operator}`", operator
     if told := _OVERLOAD.search(text):
         return "operator", f"`{told[1]}` is called with types that torch can't decompose (a Python number first, an integer tensor second)", told[1]
@@ -105,14 +114,28 @@ def _place(chain: Sequence[BaseException], text: str) -> tuple[str, int, str]:
 
 
 def _operator_line(program: Any, operator: str) -> tuple[str, int, str] | None:
-    """The user's line of the first operator of that name (decomposing may have changed its namespace)."""
+    """The user's line of the first operator of that name (decomposing may have changed its namespace), in the program or in what it is made of."""
+    return _line_in(program, operator) or _line_in(_decomposed(program), operator)
+
+
+def _line_in(program: Any, operator: str) -> tuple[str, int, str] | None:
     word = operator.replace("::", ".").split(".")[-1].removeprefix("_")
-    for node in program.graph.nodes:
+    for node in program.graph.nodes if program is not None else ():
         if node.op == "call_function" and word in str(node.target):
             told = [(file, int(line), code.strip()) for file, line, _, code in _TOLD.findall(node.meta.get("stack_trace") or "") if _users(file)]
             if told:
                 return told[-1]
     return None
+
+
+def _decomposed(program: Any) -> Any:
+    """The program as far apart as torch takes it: an operator that none of the user's lines names comes from there."""
+    import torch
+
+    try:
+        return program.run_decompositions(dict(torch._decomp.decomposition_table))
+    except Exception:  # torch raises dozens of classes here, and the error to tell is another
+        return None
 
 
 def _frame(why: BaseException) -> tuple[str, int, str] | None:

@@ -1,9 +1,9 @@
-"""One export: what is asked for, and the standard way from the module to a translated program."""
+"""One export: what is asked for, and the standard way from the module to a translated program, in two halves: drawn, then finished."""
 
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from onnxproof.exporting.capture import Captured, capture, of_torch
 from onnxproof.exporting.dims import Dims, Wishes, settle
 from onnxproof.exporting.example import Example, Place, enlarge_ones
 from onnxproof.exporting.guards import Assumed, collect, holds
+from onnxproof.exporting.keeping import keeping_sizes
 from onnxproof.subject import Subject
 from onnxproof.types import ExportedDim
 
@@ -29,6 +30,8 @@ class Job:
     opset: int | None = None
     input_names: Sequence[str] = ()
     output_names: Sequence[str] = ()
+    drawn: "Drawn | None" = None
+    """What the standard way captured, for the ways that only translate it otherwise: nothing is captured twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,21 +64,37 @@ class Made:
         return apart
 
 
-def standard(job: Job, *, strict: bool = False, prepare: Callable[[Any], Any] | None = None, table: Mapping[Any, Any] | None = None) -> Made:
-    """Capture, settle the dims, translate; `prepare` may rewrite the captured program in between."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawn:
+    """A captured program with its dims settled: all that is known before it is translated, which is most of the price."""
+
+    captured: Captured
+    dims: Dims
+    assumed: Sequence[Assumed]
+
+
+def standard(job: Job, *, strict: bool = False) -> Made:
+    """Capture, settle the dims, translate."""
+    return finish(job, draw(job, strict=strict))
+
+
+def draw(job: Job, *, strict: bool = False) -> Drawn:
+    """Capture, and settle the dims."""
     start = time.monotonic()
-    with Keeper(job.found.module), torch.no_grad():
-        captured = _captured(job, strict=strict)
-        seconds = time.monotonic() - start
-        dims = settle(captured, job.example, job.wishes, subject=job.found.name, seconds=seconds)
-        assumed = collect(captured, dims)
-        with of_torch(captured.program):
-            program = prepare(captured.program) if prepare else captured.program
-        names = job.output_names or translate.output_names(captured.program, list(job.example.tensors))
-        with of_torch(captured.program):
-            made = translate.translate(program, opset=job.opset, input_names=job.input_names, output_names=names, table=table)
+    captured = _captured(job, strict=strict)
+    dims = settle(captured, job.example, job.wishes, subject=job.found.name, seconds=time.monotonic() - start)
+    return Drawn(captured=captured, dims=dims, assumed=collect(captured, dims))
+
+
+def finish(job: Job, drawn: Drawn, *, prepare: Callable[[Any], Any] | None = None, table: Mapping[Any, Any] | None = None) -> Made:
+    """Translate; `prepare` may rewrite the captured program before, which is left as it was."""
+    captured, dims = drawn.captured, drawn.dims
+    names = job.output_names or translate.output_names(captured.program, list(job.example.tensors))
+    with Keeper(job.found.module), torch.no_grad(), of_torch(captured.program):
+        program = prepare(captured.program) if prepare else captured.program
+        made = translate.translate(program, opset=job.opset, input_names=job.input_names, output_names=names, table=table)
     translate.rename_dims(made.model, {str(symbol): name for symbol, name in dims.written.items()})
-    return Made(program=made, captured=captured, dims=dims, assumed=assumed)
+    return Made(program=made, captured=captured, dims=dims, assumed=drawn.assumed)
 
 
 def _captured(job: Job, *, strict: bool) -> Captured:
@@ -83,10 +102,19 @@ def _captured(job: Job, *, strict: bool) -> Captured:
     opened = job.wishes.opened(job.example)
     fixed = [place for place in job.example.places() if place not in opened]
     larger = enlarge_ones(job.example, fixed)
-    captured = capture(job.found.module, job.example, open_dims=_without_ones(opened, job, larger), sizes=larger, strict=strict)
-    if larger and not _covers_example(captured, job.example):
-        captured = capture(job.found.module, job.example, open_dims=_without_ones(opened, job, {}), sizes={}, strict=strict)
-    return captured
+    captured = _once(job, opened, larger, strict=strict)
+    return captured if not larger or _covers_example(captured, job.example) else _once(job, opened, {}, strict=strict)
+
+
+def _once(job: Job, opened: Mapping[Place, Any], larger: Mapping[Place, int], *, strict: bool) -> Captured:
+    def take() -> Captured:
+        with Keeper(job.found.module):  # for each: what a capture that was stopped left in the module would be in the next
+            return capture(job.found.module, job.example, open_dims=_without_ones(opened, job, larger), sizes=larger, strict=strict)
+
+    if strict:
+        return take()  # reads the bytecode, where `int(size)` keeps it open
+    captured, reason = keeping_sizes(take, job.example, larger)
+    return replace(captured, closed=reason)
 
 
 def _without_ones(opened: Mapping[Place, Any], job: Job, larger: Mapping[Place, int]) -> dict[Place, Any]:

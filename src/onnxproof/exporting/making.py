@@ -3,15 +3,16 @@
 import shutil
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from onnxproof import prove
 from onnxproof.errors import ExportError, OnnxproofError
 from onnxproof.exporting import attempts as ways
-from onnxproof.exporting import failures, translate
-from onnxproof.exporting.capture import TorchFailed
-from onnxproof.exporting.dims import BakedDim
-from onnxproof.exporting.job import Job, Made, standard
+from onnxproof.exporting import failures, replacements, translate
+from onnxproof.exporting.capture import TorchFailed, of_torch
+from onnxproof.exporting.dims import BakedDim, Dims
+from onnxproof.exporting.job import Drawn, Job, Made, draw, finish
 from onnxproof.types import Attempt, Verdict
 
 _TRIAL_S = 20.0
@@ -21,7 +22,10 @@ _TRIAL_S = 20.0
 def make(job: Job, tell: Callable[[str], None]) -> tuple[Made, list[Attempt]]:
     """The standard way; where it fails or fixes a dim that the module varies, what is known to help, each verified before it is taken."""
     try:
-        return _opened(job, standard(job), tell)
+        job = replace(job, drawn=draw(job))
+        assert job.drawn is not None
+        made, tried = _opened(job, job.drawn, tell)
+        return made or _finished(job, job.drawn), tried
     except (TorchFailed, BakedDim) as why:
         failed: TorchFailed | BakedDim = why
     failure = failures.Failure(kind="dims", what=failed.what.partition(": ")[2]) if isinstance(failed, BakedDim) \
@@ -35,36 +39,47 @@ def make(job: Job, tell: Callable[[str], None]) -> tuple[Made, list[Attempt]]:
     raise failure.error(job.found.name, notes) from failed.__cause__
 
 
-_OPENERS = (("int(", "strict"), ("for ", "scripted"), ("while ", "scripted"))
-"""Lines that fix a size when Python runs them, and the way that reads them instead: bytecode keeps `int(size)` open, TorchScript a loop."""
+def _finished(job: Job, drawn: Drawn) -> Made:
+    """The standard way's second half; where it would fail on an operator that a replacement is there for, it is not even begun."""
+    if operator := replacements.lacking(drawn.captured.program):
+        with of_torch(drawn.captured.program):
+            raise failures.NoTranslation(operator)
+    return finish(job, drawn)
 
 
-def _opened(job: Job, made: Made, tell: Callable[[str], None]) -> tuple[Made, list[Attempt]]:
+_INT, _KEPT = "int(", "open sizes"
+_OPENERS = ((_INT, "strict"), ("for ", "scripted"), ("while ", "scripted"))
+"""Lines that fix a size when Python runs them, and the way that reads them instead: bytecode keeps an `int(size)` of any file open, TorchScript a loop."""
+
+
+def _opened(job: Job, drawn: Drawn, tell: Callable[[str], None]) -> tuple[Made | None, list[Attempt]]:
     """Where tracing fixed a dim that the module itself varies: the way that keeps it open, if its file is proven; else the reasons."""
-    fixed = [row for row in made.rows if row.baked and row.source is not None]
-    names = list(dict.fromkeys(way for word, way in _OPENERS if any(row.source is not None and word in row.source.text for row in fixed)))
-    failure = failures.Failure(kind="dims", what="a dim that the module varies was fixed")
+    fixed = [row for row in drawn.dims.rows if row.baked and row.source is not None]
+    words = [word for word, _ in _OPENERS if any(row.source is not None and word in row.source.text for row in fixed)]
     tried: list[Attempt] = []
-    for name in names:
+    if drawn.captured.closed and _INT in words:  # known without another capture
+        words.remove(_INT)
+        tried.append(Attempt(name=_KEPT, worked=False, what=drawn.captured.closed))
+    for name in dict.fromkeys(way for word, way in _OPENERS if word in words):
         way = ways.named(name)
         tell(f"dims are fixed; trying {name}")
         try:
-            other = way.run(job, failure)
-            if not _opens_more(made, other):
+            other = way.run(job, failures.Failure(kind="dims", what="a dim that the module varies was fixed"))
+            if not _opens_more(drawn.dims, other.dims):
                 raise ExportError("still-fixed", "it fixes the same dims")
             verdict = _trial(job, other)
-        except Exception as why:  # whatever it raises: this way does not help, and the standard way's file is there
+        except Exception as why:  # whatever it raises: this way does not help, and the standard way is left
             tried.append(Attempt(name=name, worked=False, what=_short(why)))
             continue
         opened = ", ".join(f"{row.input}[{row.axis}]" for row in fixed)
         if verdict in (Verdict.FAITHFUL, Verdict.DRIFT):
             return other, [*tried, Attempt(name=name, worked=True, what=f"{way.about}: keeps {opened} open; verified: {verdict.value}")]
         tried.append(Attempt(name=name, worked=False, what=f"it keeps {opened} open, but not for all sizes: that file is {verdict.value}"))
-    return made, tried
+    return None, tried
 
 
-def _opens_more(made: Made, other: Made) -> bool:
-    before, after = ({(row.input, row.axis) for row in which.rows if row.name} for which in (made, other))
+def _opens_more(dims: Dims, other: Dims) -> bool:
+    before, after = ({(row.input, row.axis) for row in which.rows if row.name} for which in (dims, other))
     return before < after
 
 

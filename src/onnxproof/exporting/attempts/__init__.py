@@ -2,7 +2,8 @@
 
 A file has `ABOUT`, `KINDS` (the kinds of failure it may help with) and `run(job, failure)`, which gives a `Made` or raises;
 `applies(job)` where it is for some modules only.
-A rewritten branch comes before the TorchScript exporter: tracing would freeze that branch, and may do so unseen.
+What is made for the module at hand comes first, since it costs one export: batched experts before other captures. A rewritten branch comes before the
+TorchScript exporter: tracing would freeze that branch, and may do so unseen.
 """
 
 import importlib
@@ -13,7 +14,7 @@ from typing import cast
 from onnxproof.exporting.failures import Failure
 from onnxproof.exporting.job import Job, Made
 
-ORDER = ("decompositions", "replacement", "strict", "branch", "experts", "scripted", "traced")
+ORDER = ("decompositions", "replacement", "experts", "strict", "branch", "scripted", "traced")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
