@@ -34,6 +34,8 @@ class Keeper:
         self._kept = [_Kept(tensor, what) for tensor, what in held.values()]
         self._parameters = [_Kept(tensor, f"the parameter `{name}`") for name, tensor in module.named_parameters()] if self._modules else []
         self._passes = 0
+        self.thorough = False
+        """Whether the content of every tensor is looked at after each pass: where calls are changed, batch norm may write its statistics without counting it."""
         self.changed: set[str] = set()
 
     def __enter__(self) -> Self:
@@ -48,7 +50,7 @@ class Keeper:
     def __exit__(self, *_: object) -> None:
         torch.random.set_rng_state(self._state)
         with torch.no_grad():
-            self.changed |= {kept.after() for kept in [*self._kept, *self._parameters] if kept.written(look=self._passes == 0)}
+            self.changed |= {kept.after() for kept in [*self._kept, *self._parameters] if kept.written(look=self._passes == 0 or self.thorough)}
         for kept in self._parameters if self._passes == 0 else ():
             kept.forget()
         self._passes += 1

@@ -1,7 +1,8 @@
 """The reference: a PyTorch module in its own precision, left exactly as it was found."""
 
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import ml_dtypes
@@ -75,6 +76,15 @@ class TorchSession:
                    if isinstance(leaf, torch.Tensor | int | float | bool)]
         self.output_names = [path for path, _ in outputs]
         return outputs
+
+    @contextmanager
+    def thoroughly_kept(self) -> Iterator[None]:
+        """For passes in which calls are changed: whatever they write is found by its content, and put back."""
+        self._keeper.thorough = True
+        try:
+            yield
+        finally:
+            self._keeper.thorough = False
 
     def arguments(self, tensors: Mapping[str, torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The example's containers around these tensors."""
