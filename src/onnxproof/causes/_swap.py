@@ -8,8 +8,8 @@ from onnxproof.causes._workbench import Tried, Workbench
 from onnxproof.types import Fix
 
 
-def other_operator(bench: Workbench, families: Sequence[Sequence[str]]) -> Tried | str:
-    """The located nodes with each other operator of their family; then the few others of it, since a step that does nothing looks right."""
+def other_operator(bench: Workbench, families: Sequence[Sequence[str]], *, attributes: bool = False) -> Tried | str:
+    """The located nodes with each other operator of their family (and their own attributes); then the few others of it, since a step that does nothing looks right."""
     known = {name for family in families for name in family}
     others = [node for node in bench.model.graph.node if node.op_type in known and node.output[0] not in {n.output[0] for n in bench.nodes[:4]}]
     for node in [*bench.nodes[:4], *others[:4]]:
@@ -20,7 +20,8 @@ def other_operator(bench: Workbench, families: Sequence[Sequence[str]]) -> Tried
 
                 def change(n: onnx.NodeProto, other: str = other) -> None:
                     n.op_type = other
-                    del n.attribute[:]
+                    if not attributes:
+                        del n.attribute[:]
 
                 model = bench.with_node(node, change)
                 after = bench.distance(model)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
+from onnxproof.causes._swap import other_operator
 from onnxproof.causes._workbench import Tried, Workbench, attribute, set_attribute
 from onnxproof.types import Fix
 
@@ -54,6 +55,8 @@ _STRINGS = {
 }
 _FLAGS = ("count_include_pad", "exclusive", "reverse", "linear_before_reset", "transA", "transB", "largest", "sorted", "select_last_index", "align_corners",
           "ceil_mode", "fmod", "upper", "training_mode", "exclude_outside", "antialias", "input_forget", "noop_with_empty_axes", "keepdims", "storage_order")
+
+_REDUCTIONS = (("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp"),)
 
 
 def test(bench: Workbench) -> Tried | str:
@@ -132,7 +135,13 @@ def _mended(bench: Workbench) -> Tried | str:
                              fix=Fix(kind="graph", what=f"set `{name}` of {node.name or node.output[0]} to {_say(new)}"))
             if bench.cured(after):
                 return best if best is not None else ""
-    return _operand(bench) or _factor(bench) or (best if best is not None and best.after < bench.before / 20 else "no other attribute of the named nodes mends it")
+    return _operand(bench) or _reduced(bench) or _factor(bench) or (best if best is not None and best.after < bench.before / 20 else "no other attribute of the named nodes mends it")
+
+
+def _reduced(bench: Workbench) -> Tried | None:
+    """A sum for a mean, a least for a largest: the located node with each other reduction."""
+    tried = other_operator(bench, _REDUCTIONS, attributes=True) if any(node.op_type in _REDUCTIONS[0] for node in bench.nodes[:4]) else None
+    return tried if isinstance(tried, Tried) else None
 
 
 def _operand(bench: Workbench) -> Tried | None:

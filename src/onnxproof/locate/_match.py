@@ -27,6 +27,7 @@ _PIECE = 1 << 20
 _SAME = 1e-6
 _SIZES = frozenset({"Shape", "Size"})
 """They read no value: what follows from them excuses nothing."""
+_MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 _PARTS = frozenset({"Slice", "Split", "Gather", "GatherND"})
 
 
@@ -181,7 +182,10 @@ def _unfinished(graph: Graph, matched: Mapping[str, Matched], region: Sequence[i
             own = matched.get(graph.nodes[place].output[0])
             if own is not None and own.entry is not None and own.entry.outer == m.entry.outer:
                 continue  # the next step of the same operation is there, and wrong: that one is guilty
-            result.gaps[maker], result.entries[maker], result.sketches[maker], result.values[maker] = 1.0, m.entry, m.sketch, name
+            while graph.nodes[maker].op_type in _MOVES and (before := graph.makers.get(graph.nodes[maker].input[0])) is not None:
+                maker, name = before, graph.nodes[maker].input[0]  # what only moves values leaves nothing out
+            made = matched.get(name, m)
+            result.gaps[maker], result.entries[maker], result.sketches[maker], result.values[maker] = 1.0, m.entry, made.sketch, name
             right.discard(name)
             found.append(maker)
     return found

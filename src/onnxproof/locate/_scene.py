@@ -51,8 +51,10 @@ class Scene:
 
     def apart(self, found: Sequence[Array | None] | None, wanted: Sequence[Array] | None = None) -> float:
         """How far answers are from the truth, or from others: the largest relative distance over the outputs that count; infinite where there are none."""
-        wanted = self.truth if wanted is None else wanted
-        if found is None or len(found) != len(wanted):
+        others = self.truth if wanted is None else wanted
+        if found is None or len(found) != len(others):
             return float("inf")
-        counts = self.steady or (True,) * len(wanted)
-        return max((relative(f, w) for f, w, steady in zip(found, wanted, counts, strict=True) if steady), default=0.0)
+        counts = self.steady or (True,) * len(others)
+        pairs = [(f, w) for f, w, steady in zip(found, others, counts, strict=True) if steady]
+        both = [(w, f) for f, w in pairs if f is not None] if wanted is not None else []  # a changed module that says nothing but zeros is near to no answer
+        return max((relative(f, w) for f, w in [*pairs, *both]), default=0.0)

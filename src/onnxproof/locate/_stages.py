@@ -10,6 +10,7 @@ from onnxproof import probe
 from onnxproof.backends import Session, open_session, parse
 from onnxproof.backends import reference as standard
 from onnxproof.cases._space import as_dtype
+from onnxproof.compare import eps
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock, feed
 from onnxproof.locate._graph import Graph
@@ -21,7 +22,7 @@ from onnxproof.types import Signature
 
 Array = np.ndarray[Any, Any]
 SLOW_S = 120.0
-_ROUNDED = 1e-5
+_FINEST, _ROUNDED = 3e-7, 1e-5
 
 
 class Served:
@@ -64,8 +65,8 @@ class Ideal:
     """How far its answers are from the truth."""
     seen: dict[str, Sketch]
     """Every value on the way."""
-    finest: float = 3e-7
-    """The relative error from which on a value may count as wrong: constants are rounded to float32 in the file."""
+    finest: float
+    """The relative error from which on a value may count as wrong: constants are rounded to float32 in the file, or to half."""
     means: str = "in float64"
 
 
@@ -80,7 +81,7 @@ def ideal(scene: Scene) -> Ideal | None:
         return None
     session.limit_s = 2 * (time.perf_counter() - start) + 10
     give_back()
-    return Ideal(session=session, gap=by_name(scene, session.output_names, outputs), seen=seen)
+    return Ideal(session=session, gap=by_name(scene, session.output_names, outputs), seen=seen, finest=_FINEST if scene.file.half is None else 2 * eps(np.dtype(scene.file.half)))
 
 
 def probed(scene: Scene) -> Ideal | None:
