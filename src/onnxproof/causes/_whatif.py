@@ -224,6 +224,8 @@ def with_arguments(**changed: Any) -> Change:
     def change(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         names = [a.name for a in func._schema.arguments]
         bound = named_arguments(func, args, kwargs) | changed
+        if "running_mean" in bound and bound["running_mean"] is None and not bound.get("training", True):
+            raise ValueError("a norm without statistics can't use them")  # torch does not ask, and the process would end
         positional = [bound[name] for name in names if name in bound and not next(a for a in func._schema.arguments if a.name == name).kwarg_only]
         keywords = {a.name: bound[a.name] for a in func._schema.arguments if a.kwarg_only and a.name in bound}
         return func(*positional, **keywords)

@@ -25,6 +25,8 @@ Array = np.ndarray[Any, Any]
 _TOLERANCE = 3e-7
 _PIECE = 1 << 20
 _SAME = 1e-6
+_FAR = 4
+"""Steps from what a node is given beyond which the module's values are equally unlikely to be its own."""
 _SIZES = frozenset({"Shape", "Size"})
 """They read no value: what follows from them excuses nothing."""
 _MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
@@ -213,14 +215,16 @@ def _in_part(graph: Graph, place: int | None, name: str, right: set[str]) -> boo
 
 
 def counterparts(graph: Graph, place: int, found: Front, entries: "Sequence[Entry]") -> "list[Entry]":
-    """The module's values which this node should have made: those of its shape (or of it with leading dims merged), made of what the node is given first, then the nearest."""
+    """The module's values which this node should have made: those of its shape (or of it with leading dims merged), made of what the node is given in the fewest steps first, then the nearest."""
     value = found.sketches.get(place)
     if value is None:
         return []
     given = [found.right[name] for name in captured(graph.nodes[place]) if name in found.right]
-    known = {e.place for e in entries if any(e.sketch.count == g.count and distance(g, e.sketch) <= _SAME for g in given)}
+    steps = {e.place: 0 for e in entries if any(e.sketch.count == g.count and distance(g, e.sketch) <= _SAME for g in given)}
+    for e in entries:  # a file's node may be several of the module's operations, such as a convolution with its norm
+        steps.setdefault(e.place, min((steps[i] + 1 for i in e.inputs if i in steps), default=_FAR))
     alike = [e for e in entries if e.sketch.count == value.count and e.sketch.exact == value.exact and (e.sketch.shape[-1:] == value.shape[-1:] or _squeezed(e.sketch) == _squeezed(value))]
-    return sorted(alike, key=lambda e: (_squeezed(e.sketch) != _squeezed(value), known.isdisjoint(e.inputs), distance(value, e.sketch)))
+    return sorted(alike, key=lambda e: (_squeezed(e.sketch) != _squeezed(value), min(max(steps[e.place], 1), _FAR), distance(value, e.sketch)))
 
 
 class Counterfactual:
