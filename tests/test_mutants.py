@@ -64,6 +64,13 @@ class Half(nn.Module):
         return self.body(x)
 
 
+class Power(nn.Module):
+    """An exponent that is no longer whole gives NaN for whatever is negative: any hypothesis that gives NaN would explain that."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.log((x.tanh() ** 2.0).sum(1) + 0.1)
+
+
 class Tiny(nn.Module):
     """Answers that are hardly more than zero: a module that says nothing but zeros is no explanation of them."""
 
@@ -93,6 +100,11 @@ def _without_bias(node: onnx.NodeProto, graph: onnx.GraphProto) -> None:
     _weights(node, graph, 2, np.zeros_like)
 
 
+def _exponent_off(node: onnx.NodeProto, graph: onnx.GraphProto) -> None:
+    graph.initializer.append(numpy_helper.from_array(np.array(2.002, np.float32), "exponent_off"))
+    node.input[1] = "exponent_off"
+
+
 def _renamed(other: str) -> Callable[[onnx.NodeProto, onnx.GraphProto], None]:
     def change(node: onnx.NodeProto, graph: onnx.GraphProto) -> None:
         node.op_type = other
@@ -109,6 +121,7 @@ CASES: dict[str, tuple[type[nn.Module], tuple[int, ...], str, Callable[[onnx.Nod
     "a lost bias behind a squeeze": (Squeezed, (9, 12), "Gemm", _without_bias, {"weights"}),
     "a sum for a mean": (Pooled, (2, 3, 9, 9), "ReduceMean", _renamed("ReduceSum"), {"attribute"}),
     "in half precision": (Half, (2, 3, 12, 12), "Relu", _identity, {"clipping", "missing-op"}),
+    "where all answers are NaN": (Power, (6, 12), "Pow", _exponent_off, {"attribute", "baked-value"}),
     "where all answers are tiny": (Tiny, (6, 6), "Gemm", _scaled, {"weights"}),
 }
 

@@ -27,6 +27,8 @@ _PIECE = 1 << 20
 _SAME = 1e-6
 _FAR = 4
 """Steps from what a node is given beyond which the module's values are equally unlikely to be its own."""
+NEAR = 1e-2
+"""A value that is not further from one of the module's is that one, and wrong."""
 _SIZES = frozenset({"Shape", "Size"})
 """They read no value: what follows from them excuses nothing."""
 _MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
@@ -182,8 +184,8 @@ def _unfinished(graph: Graph, matched: Mapping[str, Matched], region: Sequence[i
             if m is None or maker is None or name not in right or m.entry is None or m.entry.outer is None or m.entry.outer in whole:
                 continue
             own = matched.get(graph.nodes[place].output[0])
-            if own is not None and own.entry is not None and own.entry.outer == m.entry.outer:
-                continue  # the next step of the same operation is there, and wrong: that one is guilty
+            if own is not None and own.entry is not None and (own.entry.outer == m.entry.outer or (own.entry.place == m.entry.outer and own.gap < NEAR)):
+                continue  # the next step of the same operation, or its end, is there, and wrong: that one is guilty
             while graph.nodes[maker].op_type in _MOVES and (before := graph.makers.get(graph.nodes[maker].input[0])) is not None:
                 maker, name = before, graph.nodes[maker].input[0]  # what only moves values leaves nothing out
             made = matched.get(name, m)

@@ -14,7 +14,7 @@ import numpy as np
 
 from onnxproof.locate._entry import Entry, Fetch
 from onnxproof.locate._graph import Graph, captured
-from onnxproof.locate._match import Counterfactual, Front, Matched, counterparts, front
+from onnxproof.locate._match import NEAR, Counterfactual, Front, Matched, counterparts, front
 from onnxproof.locate._sketch import distance, sketch
 
 Array = np.ndarray[Any, Any]
@@ -23,8 +23,6 @@ Confirmed = tuple[int | None, Entry | None, float]
 _TRIED = 10
 _PATIENCE_S = 8.0
 _DEEP = 6
-_NEAR = 1e-2
-"""A value that is not further from one of the module's is that one, and wrong."""
 _LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
 _CHOOSING = frozenset({"Gather", "GatherND", "GatherElements", "Slice", "Split", "Concat", "Where", "Clip", "Mod", "Pad", "Expand", "Tile", "Compress", "Max", "Min", "SequenceAt", *_LAYOUT})
 """They give some of what they are given, and the wrong part is the module's, too."""
@@ -94,7 +92,7 @@ class Upstream:
     def hidden(self, found: Front, cured: Mapping[str, Array], before: float, truths: dict[int, Entry]) -> Confirmed | None:
         """A value a little off whose fault something right was taken to excuse: a sum with a large mask, or a softmax of equals, hides it."""
         strict = front(self.graph, self.matched, self.tolerance, excuse=False)
-        near = [p for p in strict.suspects[: strict.fronts] if p in strict.entries and strict.gaps[p] < _NEAR]
+        near = [p for p in strict.suspects[: strict.fronts] if p in strict.entries and strict.gaps[p] < NEAR]
         for place in near[:_TRIED]:
             value = self.fetch(strict.entries[place].place)
             after = self.test.distance({**cured, strict.values[place]: value}) if value is not None else before
