@@ -237,7 +237,8 @@ class Run:
         self.coverage = watch.coverage()
         if not self._only:
             self._search(trial)
-        if quantized is None and self.file.half is None and not self._bad:
+        own = self.file.half is None or all(o.dtype == self.file.half for o in self.signature.outputs)  # a converted file has rounded weights, and no bias of zero
+        if quantized is None and own and not self._bad:
             self._settle(trial)
 
     def _planned(self, space: Space, watch: Watch) -> Iterator[Case]:

@@ -184,7 +184,8 @@ def _unfinished(graph: Graph, matched: Mapping[str, Matched], region: Sequence[i
             if m is None or maker is None or name not in right or m.entry is None or m.entry.outer is None or m.entry.outer in whole:
                 continue
             own = matched.get(graph.nodes[place].output[0])
-            if own is not None and own.entry is not None and (own.entry.outer == m.entry.outer or (own.entry.place == m.entry.outer and own.gap < NEAR)):
+            further = own.entry if own is not None and own.entry is not m.entry else None
+            if further is not None and own is not None and (further.outer == m.entry.outer or (further.place == m.entry.outer and own.gap < NEAR)):
                 continue  # the next step of the same operation, or its end, is there, and wrong: that one is guilty
             while graph.nodes[maker].op_type in _MOVES and (before := graph.makers.get(graph.nodes[maker].input[0])) is not None:
                 maker, name = before, graph.nodes[maker].input[0]  # what only moves values leaves nothing out

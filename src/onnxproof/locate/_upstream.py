@@ -104,7 +104,7 @@ class Upstream:
     def _content(self, best: Confirmed, truths: Mapping[int, Entry]) -> Confirmed:
         """What only moves or casts values has none of its own to get wrong: where it holds others than the module's, its input did."""
         place, entry, after = best
-        while place is not None and place in truths and self.graph.nodes[place].op_type in _LAYOUT:
+        while place is not None and place in truths and self.graph.nodes[place].op_type in _LAYOUT - {"Identity"}:  # that one stands where something was
             made, given = (self.matched.get(name) for name in (self.graph.nodes[place].output[0], self.graph.nodes[place].input[0]))
             maker = self.graph.makers.get(self.graph.nodes[place].input[0])
             if made is None or given is None or maker is None or distance(made.sketch, truths[place].sketch, any_order=True) <= self.tolerance:
