@@ -35,6 +35,8 @@ _FAR_BELOW = 1e-9
 """Elsewhere only what is this far below an output's usual size is nothing: denormal inputs, for one."""
 _FAR = 1.05
 """How far beyond the largest number of a dtype rounding can no longer decide whether a value is finite."""
+_OF_HALF = 0.5
+"""What counts of the bias of a half file: its norms are folded into weights that are rounded to half once more."""
 _SHOWN = 6
 
 
@@ -103,7 +105,8 @@ class Trial:
         found = graph.run(case.inputs)
         gaps = [self._measure(case, graph.backend, base, place, output) for place, output in enumerate(found) if base.truth[place] is not None]
         wide = {o.name for o in self._signature.outputs if o.dtype == "float64"}  # no truth is wider than these
-        return {gap.output: gap.noise_ratio for gap in gaps if gap.compared and gap.noise_kind in (NoiseKind.DOUBLE, NoiseKind.PROMOTED) and gap.output not in wide}
+        share = 1.0 if self._half is None else _OF_HALF
+        return {gap.output: share * gap.noise_ratio for gap in gaps if gap.compared and gap.noise_kind in (NoiseKind.DOUBLE, NoiseKind.PROMOTED) and gap.output not in wide}
 
     def _base(self, case: Case) -> "_Base":
         try:
