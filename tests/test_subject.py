@@ -466,6 +466,8 @@ def test_hidden_state_is_put_back(kind: str, told: str) -> None:
         asked.run(asked.example())
     use(module)
     assert torch.equal(module.weight, torch.ones(4)) and asked.findings() == [told]
+    first, second = (asked.truth(asked.example()) for _ in range(2))
+    assert first is not None and second is not None and np.array_equal(first[0], second[0]), "the copy in float64 is put back, too"
     assert (module._cache, len(module.tensors), module.nested) == ([], 1, {"seen": []})
 
 

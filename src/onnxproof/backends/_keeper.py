@@ -1,7 +1,7 @@
 """Leave a module as it was found: training flags, parameters, buffers, plain attributes and the random state."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Self
 
 import torch
@@ -18,10 +18,11 @@ class Keeper:
     A pass that writes into a tensor is noticed by the tensor's version counter (in the first pass by its content too, since a write
     through `.data` does not count), undone, and remembered in `changed`: a module which keeps state between calls can't be exported
     faithfully. Buffers, and the tensors in plain attributes, are copied for good. Parameters are copied for the first pass alone:
-    hardly any module writes into them, and a copy kept of all of them would double what a large model needs.
+    hardly any module writes into them, and a copy kept of all of them would double what a large model needs. Of a copy of a module
+    whose passes were seen already, `written` names the parameters that need one.
     """
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, written: Collection[str] | None = None) -> None:
         self._modules: list[Any] = list(module.modules()) if hasattr(module, "modules") else []
         self._names = {id(m): name for name, m in module.named_modules()} if self._modules else {}
         self._training = [m.training for m in self._modules]
@@ -32,7 +33,8 @@ class Keeper:
         held = {id(t): (t, "a buffer written in place") for b in self._buffers for t in b.values() if t is not None}
         held |= {id(t): (t, f"{label} written in place") for label, t in self._tensors() if id(t) not in held}
         self._kept = [_Kept(tensor, what) for tensor, what in held.values()]
-        self._parameters = [_Kept(tensor, f"the parameter `{name}`") for name, tensor in module.named_parameters()] if self._modules else []
+        named = module.named_parameters() if self._modules else ()
+        self._parameters = {name: _Kept(tensor, f"the parameter `{name}`") for name, tensor in named if written is None or name in written}
         self._passes = 0
         self.thorough = False
         """Whether the content of every tensor is looked at after each pass: where calls are changed, batch norm may write its statistics without counting it."""
@@ -40,7 +42,7 @@ class Keeper:
 
     def __enter__(self) -> Self:
         self._state = torch.random.get_rng_state()
-        for kept in [*self._kept, *self._parameters]:
+        for kept in [*self._kept, *self._parameters.values()]:
             kept.before(copy=self._passes == 0)
         for module in self._modules:
             module.training = False
@@ -50,8 +52,8 @@ class Keeper:
     def __exit__(self, *_: object) -> None:
         torch.random.set_rng_state(self._state)
         with torch.no_grad():
-            self.changed |= {kept.after() for kept in [*self._kept, *self._parameters] if kept.written(look=self._passes == 0 or self.thorough)}
-        for kept in self._parameters if self._passes == 0 else ():
+            self.changed |= {kept.after() for kept in [*self._kept, *self._parameters.values()] if kept.written(look=self._passes == 0 or self.thorough)}
+        for kept in self._parameters.values() if self._passes == 0 else ():
             kept.forget()
         self._passes += 1
         for module, training, buffers, plain in zip(self._modules, self._training, self._buffers, self._plain, strict=True):
@@ -67,6 +69,11 @@ class Keeper:
                 self.changed.add(label)
                 container.clear()
                 container.update(items) if isinstance(container, dict | set) else container.extend(items)
+
+    @property
+    def written(self) -> frozenset[str] | None:
+        """The parameters that a pass wrote into; None before the first."""
+        return frozenset(name for name, kept in self._parameters.items() if kept.known) if self._passes else None
 
     def _restore(self, module: Any, plain: dict[str, Any]) -> None:
         for name in module.__dict__.keys() - plain.keys() - _OWN - _TORCHS:
@@ -94,7 +101,7 @@ class _Kept:
     def __init__(self, tensor: torch.Tensor, what: str) -> None:
         self._tensor, self._what = tensor, what
         self._copy: torch.Tensor | None = None
-        self._known = False
+        self.known = False
         """Whether a pass has written into it: then it is looked at after each."""
 
     def before(self, copy: bool) -> None:
@@ -103,8 +110,8 @@ class _Kept:
         self._version = _version(self._tensor)
 
     def written(self, look: bool) -> bool:
-        if _version(self._tensor) != self._version or (self._copy is not None and (look or self._known) and not equal(self._tensor, self._copy)):
-            self._known = True
+        if _version(self._tensor) != self._version or (self._copy is not None and (look or self.known) and not equal(self._tensor, self._copy)):
+            self.known = True
             return True
         return False
 
@@ -117,7 +124,7 @@ class _Kept:
 
     def forget(self) -> None:
         """Let the copy go unless it was needed."""
-        if not self._known:
+        if not self.known:
             self._copy = None
 
 

@@ -1,7 +1,7 @@
 """The reference: a PyTorch module in its own precision, left exactly as it was found."""
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,13 +54,13 @@ def bind(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[st
 class TorchSession:
     """Calls the module with arrays by leaf name; eval mode, no gradients, a fixed seed, and no trace left behind."""
 
-    def __init__(self, module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], written: Collection[str] | None = None) -> None:
         self.module, self._args, self._kwargs = module, tuple(args), dict(kwargs)
         self._names = bind(module, args, kwargs)
         self.example = {path: leaf for path, leaf in nest.flatten(self._names) if isinstance(leaf, torch.Tensor)}
         self.input_names: Sequence[str] = list(self.example)
         self.output_names: Sequence[str] = []
-        self._keeper = Keeper(module)
+        self._keeper = Keeper(module, written)
 
     def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
         """The module's outputs for these arrays, flattened."""
@@ -76,6 +76,11 @@ class TorchSession:
                    if isinstance(leaf, torch.Tensor | int | float | bool)]
         self.output_names = [path for path, _ in outputs]
         return outputs
+
+    @property
+    def written(self) -> Collection[str] | None:
+        """The parameters that a pass wrote into; None before the first."""
+        return self._keeper.written
 
     @contextmanager
     def thoroughly_kept(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -29,14 +29,14 @@ class TruthSession:
     """Runs the module in float64 and says how: `kind` is DOUBLE, PROMOTED, or PERTURBED when neither works.
 
     The first call always watches every operation. Where none asks for a narrower dtype, later calls run the
-    converted copy without the watch, which costs nothing.
+    converted copy without the watch, which costs nothing. `written` are the parameters that a pass is known to write into.
     """
 
-    def __init__(self, module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        self._own = TorchSession(module, args, kwargs)
+    def __init__(self, module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], written: Collection[str] | None = None) -> None:
+        self._own = TorchSession(module, args, kwargs, written)
         self.input_names = self._own.input_names
         self.output_names: Sequence[str] = []
-        wide = _converted(module, args, kwargs)
+        wide = _converted(module, args, kwargs, written)
         self.session = wide or self._own
         """The float64 copy, or the module itself where it can't be copied."""
         self._plain: bool | None = None if wide is not None else False
@@ -86,11 +86,11 @@ def in_precision(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dt
     return None if copied is None else TorchSession(copied.to(getattr(torch, dtype)), args, kwargs)
 
 
-def _converted(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TorchSession | None:
+def _converted(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], written: Collection[str] | None) -> TorchSession | None:
     copied = _copy(module)
     if copied is None:
         return None
-    return TorchSession(copied.double(), args, kwargs)
+    return TorchSession(copied.double(), args, kwargs, written)
 
 
 def _copy(module: Any) -> Any:

@@ -38,7 +38,7 @@ class ModuleOracle:
     def wide(self) -> TruthSession:
         """The module in float64, made once: for the truth, and for whoever locates and explains."""
         if self._truth is None:
-            self._truth = TruthSession(self._subject.module, self._subject.args, self._subject.kwargs)
+            self._truth = TruthSession(self._subject.module, self._subject.args, self._subject.kwargs, self._session.written)
         return self._truth
 
     def example(self) -> dict[str, Array]:
