@@ -86,8 +86,8 @@ def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
             if other != value or type(other) is not type(value):
                 idle = (entry.op.rstrip("_"), name, other) in _IDLE
                 lost = "mutation" if entry.op.endswith("_") else "missing-op"
-                bias = name == "beta" and entry.op in ("addmm", "baddbmm")
-                yield Variant(what="without its bias" if bias and other == 0 else f"with {name}={other} instead of {value}", change=with_arguments(**{name: other}),
+                bias = name == "beta" and other == 0 and entry.op in ("addmm", "baddbmm")
+                yield Variant(what="without its bias" if bias else f"with {name}={other} instead of {value}", change=with_arguments(**{name: other}),
                               code=lost if idle else "weights" if bias else code)
 
 
