@@ -5,7 +5,6 @@ import functools
 import io
 import tempfile
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,6 +16,7 @@ import torch
 from planted_faults import told
 from planted_models import seeded
 from preparing_models import IMAGENET, Conv, Flat, Patches, Prepare, Sound, Words, bare, bgr, by_255, channels_last, crop, normed, pixels, prepared, times_255
+from test_locate import one_thread  # noqa: F401
 from torch import Tensor, nn
 
 import onnxproof
@@ -29,14 +29,6 @@ BUDGET_S = 1.0
 _FOLDER = tempfile.TemporaryDirectory(prefix="onnxproof-tests-")
 HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 UNIT, BYTES, SMALL = pixels(2, 3, 16, 16, top=1.0), pixels(2, 3, 16, 16), pixels(2, 3, 8, 8, top=1.0)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def written(module: nn.Module, example: Tensor, name: str) -> Path:

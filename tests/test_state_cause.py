@@ -4,7 +4,6 @@ import contextlib
 import copy
 import io
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import torch
 from planted_faults import told
 from planted_models import normal, seeded
+from test_locate import one_thread  # noqa: F401
 from torch import Tensor, nn
 
 from onnxproof import prove
@@ -19,14 +19,6 @@ from onnxproof.proof import Proof
 from onnxproof.types import Verdict
 
 BUDGET_S = 1.0
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 class Counting(nn.Module):
