@@ -11,7 +11,6 @@ It stands outside the package and imports onnxproof only when a test asks for a 
 import itertools
 import re
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +24,7 @@ _MARKER = "onnxproof(backends=('ort',), opsets=(), strict=None, budget_s=None): 
 _BUDGET_S = 20.0
 """Seconds for one proof, unless the test or the marker says otherwise: a suite has many."""
 _strict = False
+_folder: Any = None
 _kept: Path | None = None
 """Where this process keeps its proofs, when a report is to be written at the end."""
 
@@ -45,7 +45,16 @@ def pytest_configure(config: pytest.Config) -> None:
         _check(path)
         given = getattr(config, "workerinput", {}).get("onnxproof")  # a worker of pytest-xdist writes where the first process looks
         if given is not None or _kept is None:  # named by `-p` as well as by its entry point, it is configured twice
-            _kept = Path(given or tempfile.mkdtemp(prefix="onnxproof-pytest-"))
+            _kept = Path(given or _own_folder())
+
+
+def _own_folder() -> str:
+    """A folder of this process, which goes with it."""
+    global _folder
+    from onnxproof.scratch import Folder
+
+    _folder = Folder()
+    return _folder.name
 
 
 def _check(path: str) -> None:
@@ -77,10 +86,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not files:
         terminalreporter.write_line("onnxproof: no test made a proof, so there is no report")
         return
+    from onnxproof.files import write_text
     from onnxproof.report import html_writer, json_writer
 
     proofs = [json_writer.read(file) for file in files]
-    json_writer.write_text(html_writer.page(proofs, title=f"onnxproof: {len(proofs)} proofs of a test run"), path)
+    write_text(html_writer.page(proofs, title=f"onnxproof: {len(proofs)} proofs of a test run"), path)
     terminalreporter.write_line(f"onnxproof: {len(proofs)} proofs in {path}")
 
 

@@ -27,7 +27,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Py
 
 def left_behind(run: pytest.Pytester) -> list[Path]:
     """What the plug-in kept and did not remove."""
-    return list((run.path / "scratch").glob("onnxproof-pytest-*"))
+    return list((run.path / "scratch").glob("onnxproof-*"))
 
 
 def test_a_proof_in_one_line_and_a_failure_that_reads_well(run: pytest.Pytester) -> None:

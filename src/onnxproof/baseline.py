@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof.errors import UsageError
+from onnxproof.files import write_text
 from onnxproof.proof import Proof
-from onnxproof.report.json_writer import write_text
 from onnxproof.types import Finding, Status
 
 FORM = "1"
@@ -53,7 +53,7 @@ def update(proof: Proof, path: str | Path) -> Proof:
     if not proof.passed:
         refused = Finding(code="baseline-not-written", what=f"the baseline `{path}` was not written, since the proof does not pass", fails=True)
         return replace(proof, findings=(*proof.findings, refused))
-    write_text(dumps(of(proof)), path)
+    write_text(dumps(of(proof)), path, what="the baseline")
     return replace(proof, findings=(*proof.findings, Finding(code="baseline-written", what=f"the baseline `{path}` was written")))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onnxproof import files
 from onnxproof.errors import OnnxproofError
 
 if TYPE_CHECKING:
@@ -61,7 +62,8 @@ class _Digits:
 def run(folder: Path, say: Say, *, budget_s: float = 10.0, seed: int = 0) -> Story:
     """Train, export, verify, spoil, verify again; files go to `folder`."""
     _require()
-    folder.mkdir(parents=True, exist_ok=True)
+    with files.refusals(folder, "the models"):
+        folder.mkdir(parents=True, exist_ok=True)
     say("training a small conv net with BatchNorm on scikit-learn's digits")
     digits = _train(seed)
     say("exporting it to ONNX")
@@ -132,8 +134,8 @@ def _export(digits: _Digits, path: Path) -> None:
 
     from onnxproof.exporter import quiet
 
-    with quiet():
-        torch.onnx.export(digits.module, (digits.test[:2],), str(path), dynamo=True, optimize=False, external_data=False, verbose=False,
+    with files.replacing(path, what="the model") as draft, quiet():
+        torch.onnx.export(digits.module, (digits.test[:2],), str(draft), dynamo=True, optimize=False, external_data=False, verbose=False,
                           input_names=["image"], output_names=["logits"], dynamic_shapes=({0: "batch"},))
 
 
@@ -144,7 +146,8 @@ def _spoil(good: Path, bad: Path) -> None:
     model = onnx.load(good)
     last = [node for node in model.graph.node if node.op_type == "BatchNormalization"][-1]
     next(attribute for attribute in last.attribute if attribute.name == "epsilon").f = WRONG_EPSILON
-    onnx.save(model, bad)
+    with files.replacing(bad, what="the model") as draft:
+        onnx.save(model, draft)
 
 
 def _check(title: str, path: Path, digits: _Digits, budget_s: float, seed: int) -> Check:

@@ -1,6 +1,5 @@
 """From a bad verdict to where and why, and to a remedy that was tried."""
 
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
-from onnxproof import causes, judge
+from onnxproof import causes, judge, scratch
 from onnxproof.causes import provider_fallback
 from onnxproof.causes._quantized import waterfall
 from onnxproof.causes._workbench import Workbench
@@ -104,7 +103,7 @@ def _verify(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...])
     """The verdict on a remedy, from scratch and within a short budget."""
     from onnxproof.prove import Run as Again
 
-    with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
+    with scratch.Folder() as folder:
         path = run.path
         if model is not None:
             path = Path(folder) / "mended.onnx"

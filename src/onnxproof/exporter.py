@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onnxproof import pipelines, prove, subject
+from onnxproof import files, pipelines, prove, subject
 from onnxproof.errors import ExportError, UsageError
 from onnxproof.types import ExportOptions, ExportRecord, Finding
 
@@ -105,14 +105,22 @@ def write(found: subject.Subject, path: Path, options: ExportOptions | None = No
     choices.check(options, example, backends)
     job = Job(found=found, example=example, wishes=wishes(found, example, options), opset=choices.opset(options, backends), input_names=options.input_names,
               output_names=options.output_names)
+    failed: ExportError | None = None
     with quiet():
         made, attempts = make(job, tell)
         told = modes.modes(example, seconds=(time.monotonic() - start) * 0.05)
         findings = [*modes.state(example), *(modes.random_nodes(made.captured.program) if made.captured is not None else [])]
         kept = tuple(item.guard for item in made.assumed)
         extra = {**guards.to_metadata(made.rows, kept), **metadata.facts()}
-        apart = made.save(path, extra, weight=translate.weight(found.module), external=options.external_data)
-        chosen, refused = choices.apply(path, options, found)
+        with files.replacing(path, what="the model") as draft:
+            made.save(draft, extra, weight=translate.weight(found.module), external=options.external_data)
+            try:
+                chosen, refused = choices.apply(draft, options, found, path)
+            except ExportError as why:  # raised once the file is there: it is kept as it was exported, and the error says so
+                failed = why
+            apart = _drop_unused(draft)
+    if failed is not None:
+        raise failed
     record = ExportRecord(dims=made.rows, guards=kept, attempts=tuple(attempts), warnings=tuple(told.warnings),
                           choices={**chosen, "external data": "yes" if apart else "no"}, seconds=time.monotonic() - start)
     return Written(record=record, findings=(*findings, *refused), job=job, made=made)
@@ -122,8 +130,19 @@ def _check(found: subject.Subject, path: Path) -> None:
     if found.onnx is not None:
         raise UsageError("nothing-to-export", f"`{found.name}` is an ONNX file already", where=str(found.onnx),
                          help="give a PyTorch module, or use `onnxproof diff`")
-    if not path.absolute().parent.is_dir():
-        raise UsageError("cannot-write", f"there is no folder `{path.parent}` to write the model to", where=str(path), help="make the folder first")
+    files.check(path, what="the model", regular=True)
+
+
+def _drop_unused(draft: Path) -> bool:
+    """Remove weights beside the file that it no longer refers to; says whether there are others."""
+    from onnxproof import onnxfile
+
+    beside = [file for file in draft.parent.iterdir() if file != draft]
+    used = onnxfile.external_names(draft) if beside else []
+    for file in beside:
+        if file.name not in used:
+            file.unlink()
+    return bool(used)
 
 
 @contextmanager

@@ -203,6 +203,11 @@ def external_files(model: onnx.ModelProto) -> list[str]:
     return sorted(set(_external(model)))
 
 
+def external_names(path: Path) -> list[str]:
+    """The same of a file."""
+    return external_files(onnx.load(path, load_external_data=False))
+
+
 def _external(model: onnx.ModelProto) -> Iterator[str]:
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:

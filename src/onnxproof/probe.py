@@ -6,13 +6,12 @@ is cut down to what those need, and so on: what can't be had alone is left out, 
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import onnx
 
-from onnxproof import onnxfile
+from onnxproof import onnxfile, scratch
 from onnxproof.backends import open_session
 from onnxproof.errors import BackendMissing, OnnxproofError
 
@@ -26,7 +25,7 @@ def values(backend: str, path: Path, feeds: Mapping[str, Array], names: Sequence
     model = typed(onnx.load(path, load_external_data=False))
     found: dict[str, Array] = {}
     waiting = [list(names)]
-    with TemporaryDirectory(prefix="onnxproof-") as folder:
+    with scratch.Folder() as folder:
         for turn in range(_SESSIONS):
             if not waiting:
                 break

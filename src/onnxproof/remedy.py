@@ -1,6 +1,5 @@
 """A remedy applied: the graph that the proven cause calls for, verified from scratch; several causes one after the other."""
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import onnx
 
-from onnxproof import causes, onnxfile
+from onnxproof import causes, onnxfile, scratch
 from onnxproof.causes._workbench import Tried, Workbench
 from onnxproof.diagnose import diagnose, workbench
 from onnxproof.errors import OnnxproofError
@@ -45,7 +44,7 @@ def mend(run: "Run", proof: Proof) -> Mended:
     options: tuple[str, ...] = ()
     removed: list[Cause] = []
     first = proof
-    with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
+    with scratch.Folder() as folder:
         for turn in range(_MOST):
             found = next(_remedies(run, proof, Path(folder)), None)
             if found is None:

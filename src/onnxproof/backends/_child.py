@@ -10,7 +10,6 @@ import os
 import queue
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 from collections import deque
@@ -21,7 +20,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from onnxproof import errors
+from onnxproof import errors, scratch
 from onnxproof.backends import _watch
 from onnxproof.backends._arena import Arena
 from onnxproof.backends._watch import Watched
@@ -47,8 +46,8 @@ class ChildSession:
     def __init__(self, backend: str, command: Sequence[str], serving: Serving, *, environment: Mapping[str, str] | None = None) -> None:
         self._backend, self._command, self._serving = backend, list(command), serving
         self._environment = dict(environment if environment is not None else os.environ)
-        self._folder = tempfile.TemporaryDirectory(prefix="onnxproof-", dir=_shared_memory(), ignore_cleanup_errors=True)
-        self._scratch = tempfile.TemporaryDirectory(prefix="onnxproof-", ignore_cleanup_errors=True)
+        self._folder = scratch.Folder(in_memory=True)
+        self._scratch = scratch.Folder()
         self._environment["TMPDIR"] = self._scratch.name  # a child that is killed leaves its files behind, and here they are found
         self._child: _Child | None = None
         self._deaths: list[Crashed] = []
@@ -87,6 +86,7 @@ class ChildSession:
         if self._child is not None:
             self._child.end()
             self._child = None
+        scratch.end_processes(self._scratch.path)  # a runtime's own children may have left its group
         self._folder.cleanup()
         self._scratch.cleanup()
 
@@ -210,12 +210,6 @@ def _raised(error: Mapping[str, Any]) -> OnnxproofError:
     kind = getattr(errors, str(error.get("kind")), Refused)
     kind = kind if isinstance(kind, type) and issubclass(kind, OnnxproofError) else BackendError
     return kind(error.get("code", "refused"), error.get("what", ""), where=error.get("where", ""), notes=error.get("notes", ()), help=error.get("help", ""))
-
-
-def _shared_memory() -> str | None:
-    """A folder in memory where the system has one; elsewhere files that the system keeps in memory while they are used."""
-    folder = Path("/dev/shm")
-    return str(folder) if folder.is_dir() and os.access(folder, os.W_OK) else None
 
 
 def _memory_limit(serving: Serving) -> int:

@@ -6,9 +6,11 @@ import shutil
 import subprocess
 import sys
 import venv
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 
+from onnxproof import files, scratch
 from onnxproof.backends import Description, _cache, current
 from onnxproof.backends._apart import ApartSession
 from onnxproof.errors import BackendError, UsageError
@@ -54,22 +56,33 @@ def environment(wanted: str) -> Path:
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     if (folder / ".ready").is_file() and python.exists():
         return python
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    with files.refusals(folder, "the virtual environment"):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with scratch.Draft(folder.parent) as draft:
+            _install(wanted, draft.new)
+            if not (folder / ".ready").is_file():  # otherwise another run was quicker, and its environment is as good
+                shutil.rmtree(folder, ignore_errors=True)
+                with suppress(OSError):
+                    draft.new.rename(folder)
+    return python
+
+
+def _install(wanted: str, folder: Path) -> None:
+    """Make the environment; its `bin/python` still works where it is moved to."""
     venv.create(folder, with_pip=True)
+    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+    words = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     try:
-        done = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wanted, *map(_ours, _NEEDED)], capture_output=True, text=True,
-                              timeout=_PATIENCE_S, check=False, env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"})
+        with scratch.Folder() as work:
+            done = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wanted, *map(_ours, _NEEDED)], capture_output=True, text=True,
+                                  timeout=_PATIENCE_S, check=False, env=words | {"TMPDIR": str(work)})
     except subprocess.TimeoutExpired:
-        shutil.rmtree(folder, ignore_errors=True)
         raise BackendError("no-environment", f"pip did not install {wanted} within {_PATIENCE_S} s", help="try again, or a mirror that is near") from None
     if done.returncode:
-        shutil.rmtree(folder, ignore_errors=True)
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise BackendError("no-environment", f"pip can't install {wanted}", notes=(said or done.stderr.splitlines())[-2:],
                            help=f"`pip index versions {wanted.partition('==')[0]}` tells which versions there are for Python {sys.version_info[0]}.{sys.version_info[1]}")
     (folder / ".ready").touch()
-    return python
 
 
 def _ours(package: str) -> str:

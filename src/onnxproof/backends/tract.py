@@ -3,13 +3,12 @@
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import onnx
 
-from onnxproof import onnxfile
+from onnxproof import onnxfile, scratch
 from onnxproof.backends import Description, installed_version
 from onnxproof.backends._ports import Ports
 from onnxproof.errors import ModelError, Refused
@@ -48,7 +47,7 @@ class TractSession:
     def __init__(self, model: Path, ports: Ports) -> None:
         self._model, self._ports = model, ports
         self._prepared: OrderedDict[tuple[tuple[int, ...], ...], Any] = OrderedDict()
-        self._folder = TemporaryDirectory(prefix="onnxproof-")
+        self._folder = scratch.Folder()
         self._plain = _cleared(model, Path(self._folder.name))
         self.input_names: Sequence[str] = ports.input_names
         self.output_names: Sequence[str] = ports.output_names

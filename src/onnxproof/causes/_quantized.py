@@ -1,6 +1,5 @@
 """What the causes of a quantization loss share: the study of the candidate, and when a counterfactual counts as the cause."""
 
-import tempfile
 import weakref
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import onnx
 from onnx import numpy_helper
 
 from onnxproof import data as user_data
-from onnxproof import exporter
+from onnxproof import exporter, scratch
 from onnxproof.causes._workbench import Tried, Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import feed
@@ -61,7 +60,7 @@ def _float(bench: Workbench) -> onnx.ModelProto | None:
     try:
         if bench.subject.onnx is not None:
             return prepare(bench.subject.onnx)
-        with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
+        with scratch.Folder() as folder:
             exporter.write(bench.subject, Path(folder) / "float.onnx")
             return prepare(Path(folder) / "float.onnx")
     except OnnxproofError:

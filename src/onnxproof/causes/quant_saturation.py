@@ -12,11 +12,11 @@ How to fix it: keep such biases in float; `--target avx2` keeps weights to seven
 Example: a quantized model that is right on the laptop and wrong on the server.
 """
 
-import tempfile
 from pathlib import Path
 
 import onnx
 
+from onnxproof import scratch
 from onnxproof.backends import open_session
 from onnxproof.causes._quantized import granted, study
 from onnxproof.causes._workbench import Tried, Workbench
@@ -52,7 +52,7 @@ def test(bench: Workbench) -> Tried | str:
 
 def _on(bench: Workbench, found: Study, model: onnx.ModelProto) -> float:
     """The level of a graph on the backend that showed the fault."""
-    with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
+    with scratch.Folder() as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(model, path)
         try:

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from onnxproof import files
 from onnxproof.cli._dispatch import ERROR, internal
 from onnxproof.cli._options import Debug, Quiet, Verbose
 from onnxproof.cli._progress import Report, progress
@@ -55,8 +55,8 @@ class Delivery:
         if list(self.files.values()).count("-") > 1:
             raise UsageError("usage", "only one report can go to standard output", help="give the others a path")
         for path in self.files.values():
-            if path != "-" and not Path(path).absolute().parent.is_dir():
-                raise UsageError("cannot-write", f"there is no folder `{Path(path).parent}` to write the proof to", where=path, help="make the folder first")
+            if path != "-":
+                files.check(path)
         for writer in self.files:
             getattr(load(writer), "check", lambda: None)()
         return self
@@ -115,7 +115,7 @@ def write_files(proof: "Proof", where: Delivery) -> None:
 
 
 def _write(where: Delivery, text: Callable[[Any], str]) -> None:
-    from onnxproof.report.json_writer import write_text
+    from onnxproof.files import write_text
 
     for name, path in where.files.items():
         if path == "-":

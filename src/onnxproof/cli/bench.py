@@ -82,10 +82,10 @@ def _write(made: "Bench", path: str) -> None:
     from dataclasses import asdict
     from json import dumps
 
-    from onnxproof.report.json_writer import write_text
+    from onnxproof.files import write_text
 
     text = dumps(asdict(made), indent=2) + "\n"
     if path == "-":
         sys.stdout.write(text)
     else:
-        write_text(text, path)
+        write_text(text, path, what="the times")

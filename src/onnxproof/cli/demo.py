@@ -51,8 +51,8 @@ def _tell(story: "Story", out: "Console", folder: Path) -> None:
 def _report(story: "Story", folder: Path) -> str:
     """Both proofs on one page, where the packages for it are there."""
     from onnxproof.errors import OnnxproofError
+    from onnxproof.files import write_text
     from onnxproof.report import html_writer
-    from onnxproof.report.json_writer import write_text
 
     try:
         html_writer.check()

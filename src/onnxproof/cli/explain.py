@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onnxproof import outsiders
+from onnxproof import files, outsiders
 from onnxproof.cli import _options as option
 from onnxproof.cli._deliver import Delivery, deliver, exit_code, write_files
 from onnxproof.cli._dispatch import ERROR
@@ -132,7 +132,8 @@ def _mend(proof: "Proof", run: "Run", output: Path) -> str:
     ratios = f"{_ratio(proof)} before, {_ratio(done.proof)} now"
     if done.verdict is not Verdict.FAITHFUL and not done.better:
         return f"fix: the remedy was tried and the file is still {done.verdict.value} ({ratios}); nothing was written{found}"
-    onnx.save(done.model, output)
+    with files.replacing(output, what="the mended file") as draft:
+        onnx.save(done.model, draft)
     word = "verified from scratch: faithful" if done.verdict is Verdict.FAITHFUL else f"better than before, but still {done.verdict.value}"
     return f"fix: {output} is {word} ({ratios}){found}"
 
@@ -154,8 +155,8 @@ def _check_output(fix: bool, output: str | None, subject: str, model: str) -> No
         raise UsageError("usage", "`--fix` and `-o` go together", help="onnxproof explain SUBJECT MODEL --fix -o fixed.onnx")
     if output is not None and any(Path(output).resolve() == Path(path).resolve() for path in (subject, model)):
         raise UsageError("would-overwrite", f"`{output}` is the file that is being explained, and it is never written over", help="give another name to -o")
-    if output is not None and not Path(output).absolute().parent.is_dir():
-        raise UsageError("cannot-write", f"there is no folder `{Path(output).parent}` to write the mended file to", help="make the folder first")
+    if output is not None:
+        files.check(output, what="the mended file", regular=True)
 
 
 def _stored(path: Path, overlay: str | None, where: Delivery) -> int:

@@ -17,9 +17,9 @@ def command(
     debug: option.Debug = False,
 ) -> int:
     """`onnxproof.inspect` from the command line; 0 when nothing is bad, 1 when something is."""
+    from onnxproof.files import write_text
     from onnxproof.inspecting import Rating, inspect
     from onnxproof.report import inspection, terminal
-    from onnxproof.report.json_writer import write_text
 
     seen = inspect(model, reference)
     if json == "-":

@@ -25,14 +25,14 @@ def command(
     if kind is None:
         raise UsageError("unknown-kind", f"what `{output}` should be can't be told from its ending", notes=[f"endings are {', '.join(_KINDS)}"],
                          help="onnxproof report proof.json -o report.html")
-    if not Path(output).absolute().parent.is_dir():
-        raise UsageError("cannot-write", f"there is no folder `{Path(output).parent}` to write the report to", where=output, help="make the folder first")
     from onnxproof.cli._deliver import load
-    from onnxproof.report.json_writer import read, write_text
+    from onnxproof.files import check, write_text
+    from onnxproof.report.json_writer import read
     from onnxproof.report.terminal import console, headline
 
+    check(output, what="the report")
     found = [read(path) for path in _files(proofs)]
-    write_text(load(kind).page(found, title=title) if kind == "html" else load(kind).dumps_all(found), output)
+    write_text(load(kind).page(found, title=title) if kind == "html" else load(kind).dumps_all(found), output, what="the report")
     out = console()
     for proof in found:
         out.print(headline(proof), soft_wrap=True)

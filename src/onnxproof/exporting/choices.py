@@ -41,14 +41,14 @@ def opset(options: ExportOptions, backends: Sequence[str]) -> int | None:
     return lowered if lowered < usual else None
 
 
-def apply(path: Path, options: ExportOptions, found: Subject) -> tuple[dict[str, str], list[Finding]]:
-    """Optimise, then lower the precision; what was done, and what was refused."""
+def apply(path: Path, options: ExportOptions, found: Subject, shown: Path) -> tuple[dict[str, str], list[Finding]]:
+    """Optimise, then lower the precision; what was done, and what was refused. `shown` is the file's name in messages: `path` is a draft of it."""
     chosen: dict[str, str] = {}
     findings: list[Finding] = []
     if options.optimize is not None:
         chosen["optimised"], findings = optimising.optimise(path, options.optimize)
     if options.precision is not None:
-        chosen["precision"] = _lowered(path, options.precision, found)
+        chosen["precision"] = _lowered(path, options.precision, found, shown)
     written = onnx.load(path, load_external_data=False)
     version = next((entry.version for entry in written.opset_import if entry.domain in ("", "ai.onnx")), 0)
     chosen["opset"] = str(version)
@@ -58,9 +58,11 @@ def apply(path: Path, options: ExportOptions, found: Subject) -> tuple[dict[str,
     return chosen, findings
 
 
-def _lowered(path: Path, kind: str, found: Subject) -> str:
+def _lowered(path: Path, kind: str, found: Subject, shown: Path) -> str:
     try:
         return precision.lower(path, kind, feeding.feeds(found, path)).words()
     except Exception as why:  # the converter and the runtime raise classes of their own
-        raise ExportError("precision-failed", f"the file can't be lowered to {kind}: {type(why).__name__}: {str(why)[:300]}", where=str(path),
+        if isinstance(why, UsageError) and why.code == "cannot-write":
+            raise
+        raise ExportError("precision-failed", f"the file can't be lowered to {kind}: {type(why).__name__}: {str(why)[:300]}", where=str(shown),
                           notes=["the float32 file is kept as it was exported"], help="export without --precision, or convert it with a tool of your own and `onnxproof verify` it") from why

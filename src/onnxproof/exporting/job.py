@@ -1,6 +1,5 @@
 """One export: what is asked for, and the standard way from the module to a translated program, in two halves: drawn, then finished."""
 
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,6 +8,7 @@ from typing import Any
 
 import torch
 
+from onnxproof import scratch
 from onnxproof.backends._keeper import Keeper
 from onnxproof.exporting import translate
 from onnxproof.exporting.capture import Captured, capture, of_torch
@@ -39,10 +39,16 @@ class Made:
     """A model that is ready to be written: torch's ONNX program, or a file that the TorchScript exporter wrote."""
 
     program: Any = None
-    file: Path | None = None
+    folder: scratch.Folder | None = None
+    """Where that file is; it goes with the last who holds it."""
     captured: Captured | None = None
     dims: Dims = field(default_factory=lambda: Dims(rows=(), names={}))
     assumed: Sequence[Assumed] = ()
+
+    @property
+    def file(self) -> Path | None:
+        """The file that is there already."""
+        return self.folder.path / "model.onnx" if self.folder is not None else None
 
     @property
     def rows(self) -> tuple[ExportedDim, ...]:
@@ -60,7 +66,6 @@ class Made:
         onnx.helper.set_model_props(model, {**{prop.key: prop.value for prop in model.metadata_props}, **metadata})
         apart = translate.apart(weight, external)
         onnx.save(model, path, save_as_external_data=apart, location=f"{path.name}.data")
-        shutil.rmtree(self.file.parent, ignore_errors=True)
         return apart
 
 

@@ -1,12 +1,11 @@
 """The standard way to export; where torch fails, the ways that are known to help, each proven before it is taken."""
 
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from onnxproof import prove
+from onnxproof import prove, scratch
 from onnxproof.errors import ExportError, OnnxproofError
 from onnxproof.exporting import attempts as ways
 from onnxproof.exporting import failures, replacements, translate
@@ -101,7 +100,7 @@ def _other_ways(job: Job, failure: failures.Failure, tell: Callable[[str], None]
 
 def _trial(job: Job, made: Made) -> Verdict:
     """Prove a model before it is offered, on a copy that nobody else sees."""
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch.Folder() as folder:
         path = Path(folder) / "trial.onnx"
         if made.file is not None:
             shutil.copytree(made.file.parent, folder, dirs_exist_ok=True)  # with weights that lie beside it

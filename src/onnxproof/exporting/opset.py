@@ -1,6 +1,5 @@
 """The newest opset that every chosen runtime reads: asked of the runtimes themselves."""
 
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import onnx
 from onnx import TensorProto, helper
 
+from onnxproof import scratch
 from onnxproof.backends import open_session
 from onnxproof.errors import BackendError, BackendMissing, UsageError
 
@@ -31,7 +31,7 @@ def choose(default: int, backends: Sequence[str]) -> int:
 @cache
 def ceiling(backend: str) -> int:
     """The newest opset in which the runtime opens a model of one node."""
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch.Folder() as folder:
         for opset in range(onnx.defs.onnx_opset_version(), _OLDEST, -1):
             if _opens(backend, opset, Path(folder) / f"{opset}.onnx"):
                 return opset

@@ -2,13 +2,12 @@
 
 import importlib
 import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import onnx
 
-from onnxproof import prove
+from onnxproof import files, prove, scratch
 from onnxproof.errors import UsageError
 from onnxproof.types import Finding, Verdict
 
@@ -31,7 +30,7 @@ def check(tool: str | None) -> None:
 def optimise(path: Path, tool: str) -> tuple[str, list[Finding]]:
     """Words for the record, and a finding where the tool's result was not taken."""
     before = onnx.load(path)
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch.Folder() as folder:
         trial = Path(folder) / "optimised.onnx"
         try:
             after = _slim(path) if tool == "onnxslim" else _script(before)
@@ -42,7 +41,8 @@ def optimise(path: Path, tool: str) -> tuple[str, list[Finding]]:
             return f"{tool} failed", [_finding(tool, f"it raised {type(why).__name__}: {str(why)[:200]}")]
         if proof.verdict is not Verdict.FAITHFUL:
             return f"{tool} refused", [_finding(tool, f"its file is {proof.verdict.value}: {proof.sentence()}")]
-        shutil.move(trial, path)
+        with files.replacing(path, what="the model") as draft:
+            shutil.copyfile(trial, draft)
     return f"{tool}: {len(before.graph.node)} nodes to {len(after.graph.node)}, verified against the file before", []
 
 

@@ -17,6 +17,7 @@ from onnx import TensorProto, numpy_helper
 
 from onnxproof.errors import UsageError
 from onnxproof.exporting.halving import Feeds, Halving, copied, narrowed, run, weights_of, with_nodes, worst_db
+from onnxproof.files import replacing
 
 KINDS = ("fp16", "bf16")
 _ENOUGH_DB, _GAIN_DB = 60.0, 1.0
@@ -56,7 +57,8 @@ def lower(path: Path, kind: str, feeds: Feeds) -> Lowered:
     made = _converted(halving.model, best) if kind == "fp16" else _stored_in_bf16(halving.model, best)
     if kind == "bf16":
         after = worst_db(halving.wanted, run(made, feeds))  # of the file itself: here the simulation and it are one
-    onnx.save(made, path)
+    with replacing(path, what="the model") as draft:
+        onnx.save(made, draft)
     return Lowered(kind=kind, kept=best, before_db=before, after_db=after, cases=len(feeds))
 
 

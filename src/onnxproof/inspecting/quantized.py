@@ -1,11 +1,11 @@
 """Q/DQ pairs that no kernel takes up: asked of ONNX Runtime's own optimizer, not guessed from a list."""
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
 
+from onnxproof import scratch
 from onnxproof.inspecting._view import Check, Rating, View, few
 
 _MUCH = 0.25
@@ -34,7 +34,7 @@ def check(view: View) -> Iterator[Check]:
 def _left(path: Path) -> onnx.ModelProto | None:
     import onnxruntime
 
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch.Folder() as folder:
         options = onnxruntime.SessionOptions()
         options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
         options.log_severity_level = 4

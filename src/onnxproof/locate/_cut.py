@@ -1,6 +1,5 @@
 """Sub-models: nodes of the main graph with the values that they are given, and what a runtime makes of them."""
 
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 import onnx
 from onnx import external_data_helper, helper
 
+from onnxproof import scratch
 from onnxproof.backends import ort
 from onnxproof.errors import OnnxproofError, Refused
 from onnxproof.execute import feed
@@ -161,7 +161,7 @@ def run(cut: Cut, level: str) -> tuple[dict[str, Array], str]:
 def opened(model: onnx.ModelProto, level: str) -> ort.OrtSession:
     if model.ByteSize() < _LARGEST:
         return ort.open(model.SerializeToString(), level)
-    with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
+    with scratch.Folder() as folder:
         save(model, Path(folder) / "model.onnx")
         return ort.open(Path(folder) / "model.onnx", level)
 

@@ -1,12 +1,12 @@
 """An optimizer of ONNX Runtime changes the answers: which one, and which nodes it took."""
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
 import onnx
 import onnxruntime
 
+from onnxproof import scratch
 from onnxproof.backends import ort, parse
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock
@@ -69,7 +69,7 @@ def _taken(scene: Any, name: str, graph: Graph) -> list[int]:
 
 def _optimised(path: Path, disabled: list[str]) -> dict[str, tuple[str, ...]]:
     """Nodes and values of the graph as the runtime keeps it, by name, each with what it is made from."""
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch.Folder() as folder:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED

@@ -6,13 +6,12 @@ another by cutting the graph there and feeding it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import onnx
 
-from onnxproof import onnxfile, probe
+from onnxproof import onnxfile, probe, scratch
 from onnxproof.backends import parse
 from onnxproof.errors import OnnxproofError, Refused
 from onnxproof.locate._graph import Graph
@@ -39,7 +38,7 @@ class Probing:
 
     def observed(self, feeds: Mapping[str, Array], replace: Mapping[str, Array], *, sketching: bool) -> tuple[dict[str, Sketch], list[Array]]:
         """Sketches of every value that the runtime gives, and the outputs."""
-        with TemporaryDirectory(prefix="onnxproof-") as folder:
+        with scratch.Folder() as folder:
             path, fed = (self._path, dict(feeds)) if not replace else self._cut(Path(folder), feeds, replace)
             found = probe.values(self._backend, path, fed, self.output_names)
             if any(name not in found for name in self.output_names):

@@ -5,11 +5,14 @@ does not show the fault (a fusion, a missing piece, a cast whose harm shows late
 the whole model; then every node that is not needed is left out again.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import save as save_tensors
 
+from onnxproof import files
 from onnxproof.errors import UsageError
 from onnxproof.locate._cut import save
 from onnxproof.locate._repro_text import report, script
@@ -29,11 +32,17 @@ def write_repro(proof: Proof, scene: Scene | None, folder: str | Path) -> Path:
         raise UsageError("nothing-to-reproduce", "no fault was located, so there is nothing to reproduce", where=proof.candidate)
     cut = Search(scene, where).smallest()
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    save(cut.model, folder / "model.onnx")
-    save_file({name: np.array(array, order="C") for name, array in cut.given.items()}, folder / "inputs.safetensors")
-    save_file({name: np.array(array, order="C") for name, array in cut.truth.items()}, folder / "outputs.safetensors")
     nodes = [scene.file.model.graph.node[place] for place in cut.places]
-    (folder / "repro.py").write_text(script(cut), encoding="utf-8")
-    (folder / "report.md").write_text(report(proof, nodes, cut), encoding="utf-8")
+    with files.refusals(folder, "the repro"):
+        folder.mkdir(parents=True, exist_ok=True)
+    with files.replacing(folder / "repro.py", what="the repro") as draft:
+        save(cut.model, draft.with_name("model.onnx"))
+        draft.with_name("inputs.safetensors").write_bytes(_tensors(cut.given))
+        draft.with_name("outputs.safetensors").write_bytes(_tensors(cut.truth))
+        draft.with_name("report.md").write_text(report(proof, nodes, cut), encoding="utf-8")
+        draft.write_text(script(cut), encoding="utf-8")
     return folder / "repro.py"
+
+
+def _tensors(arrays: Mapping[str, Any]) -> bytes:
+    return save_tensors({name: np.array(array, order="C") for name, array in arrays.items()})

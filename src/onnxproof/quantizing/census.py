@@ -1,6 +1,5 @@
 """Which nodes really run as integer kernels on this runtime, which fell back to float, and how long a pass takes."""
 
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,8 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+
+from onnxproof import scratch
 
 Array = np.ndarray[Any, Any]
 INTEGER = frozenset({"QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd", "QLinearMul", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearConcat",
@@ -44,7 +45,7 @@ def census(model: onnx.ModelProto | Path) -> Census:
     """Let the runtime optimise the graph, and count what came of it."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
+    with scratch.Folder() as folder:
         options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
         onnxruntime.InferenceSession(_source(model), options, providers=["CPUExecutionProvider"])
         nodes = list(onnx.load(options.optimized_model_filepath, load_external_data=False).graph.node)

@@ -1,6 +1,5 @@
 """The float graph that is to be quantized: simplified by the runtime itself, named throughout, with its types inferred."""
 
-import tempfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import onnx
 import onnxruntime
 from onnx import numpy_helper
 
-from onnxproof import onnxfile
+from onnxproof import onnxfile, scratch
 from onnxproof.errors import ModelError, UsageError
 
 Array = np.ndarray[Any, Any]
@@ -42,7 +41,7 @@ def _simplified(path: Path) -> onnx.ModelProto:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-    with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
+    with scratch.Folder() as folder:
         options.optimized_model_filepath = str(Path(folder) / "simple.onnx")
         try:
             onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])

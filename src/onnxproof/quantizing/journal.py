@@ -7,6 +7,7 @@ from pathlib import Path
 
 import onnx
 
+from onnxproof.files import refusals
 from onnxproof.quantizing.batches import Batch, digest
 from onnxproof.quantizing.bench import Score
 
@@ -41,7 +42,7 @@ class Journal:
         """Remember a score; a line is written whole or not at all."""
         self._known[key] = (score.sqnr_db, score.agreement)
         if self._path is not None:
-            with self._path.open("a", encoding="utf-8") as stream:
+            with refusals(self._path, "the journal of trials"), self._path.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps([key, score.sqnr_db, score.agreement]) + "\n")
 
 

@@ -18,6 +18,7 @@ import onnx
 from onnxproof.backends import ort
 from onnxproof.backends.reference import add_outputs
 from onnxproof.errors import InputError, Refused
+from onnxproof.files import write_bytes
 from onnxproof.quantizing.batches import Batch, digest, samples
 from onnxproof.quantizing.floatgraph import Index, copied
 from onnxproof.quantizing.statistics import SAMPLED, Histogram, Statistics
@@ -202,9 +203,7 @@ def save(state: Pass, path: Path) -> None:
                 arrays[f"{key}.low"], arrays[f"{key}.high"] = s.channel_low, s.channel_high
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, about=np.frombuffer(json.dumps(about).encode(), np.uint8), **arrays)
-    draft = path.with_name(path.name + ".part")
-    draft.write_bytes(buffer.getvalue())
-    draft.replace(path)
+    write_bytes(buffer.getvalue(), path, what="the calibration cache")
 
 
 def _load(path: Path | None, model_hash: str) -> Pass | None:

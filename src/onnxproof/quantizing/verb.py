@@ -1,7 +1,5 @@
 """`onnxproof.quantize`: a float model in, a quantized file with its proof out; nothing is written before it is whole."""
 
-import os
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,7 +8,7 @@ from typing import Any
 
 import onnx
 
-from onnxproof import exporter, onnxfile, prove, subject
+from onnxproof import exporter, files, onnxfile, prove, scratch, subject
 from onnxproof.errors import InputError, UsageError
 from onnxproof.proof import Proof
 from onnxproof.quantizing import batches, dataquality, images, schemes
@@ -75,7 +73,7 @@ class _Job:
         started = time.monotonic()
         self._started, self._trials = started, 0
         self._check(calibration, evaluate)
-        with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
+        with scratch.Folder() as folder:
             source = self._float(Path(folder))
             plain, ports = prepare(source), onnxfile.read(source).inputs
             evaluator = None if evaluate is None else Evaluator(evaluate, ports, self.budget.confidence)
@@ -101,9 +99,7 @@ class _Job:
                              f"`--calibration PATH`; or use a scheme without: {', '.join(_NEEDS_NO_DATA)}")
         if self.budget.max_drop is not None and evaluate is None:
             raise UsageError("no-evaluator", "a largest drop needs a metric to drop", help="give `--evaluate eval.py:accuracy`, or leave `--max-drop` out")
-        folder = self.path.absolute().parent
-        if not folder.is_dir() or not os.access(folder, os.W_OK):
-            raise UsageError("cannot-write", f"the model can't be written to `{folder}`", where=str(self.path), help="give a folder that exists and may be written to")
+        files.check(self.path, what="the model", regular=True)
         if self.subject.onnx is not None and self.subject.onnx.resolve() == self.path.resolve():
             raise UsageError("would-overwrite", f"`{self.path}` is the model that is being quantized", help="give another name to -o")
 
@@ -170,15 +166,11 @@ class _Job:
         held = kept.held or kept.tuned
         ranges = coverage(made, held, tuning.bench.model)
         findings = [*findings, *(examine_ranges(ranges, coverage(made, kept.tuned, tuning.bench.model) if kept.held else None) if seen is not None else [])]
-        draft = self.path.with_name(f"{self.path.stem}.part.onnx")
-        try:
+        with files.replacing(self.path, what="the model") as draft:
             onnx.save(made, draft)
             self._tell("proof")
             proof = replace(self._proof(draft, held, backends, policy, seed), ranges=ranges)
             entries = ledgers.ledger(self.subject, plain, draft, held, backends)
-            draft.replace(self.path)
-        finally:
-            draft.unlink(missing_ok=True)
         sample = one(tuning.bench)
         times = latencies([plain, made], sample)
         outcome = tuning.outcome()
@@ -200,7 +192,8 @@ class _Job:
     def _beside(self, name: str) -> Path | None:
         if self.cache is None:
             return None
-        self.cache.mkdir(parents=True, exist_ok=True)
+        with files.refusals(self.cache, "the cache"):
+            self.cache.mkdir(parents=True, exist_ok=True)
         return self.cache / name
 
     def _tell(self, what: str) -> None:

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from onnxproof.files import refusals
 from onnxproof.proof import Proof
 from onnxproof.report import markdown_writer
 from onnxproof.report.plain import relative, visible
@@ -28,7 +29,7 @@ def add_summary(proof: Proof) -> None:
     """Append the Markdown summary to the file that the workflow names, if it names one."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path:
-        with Path(path).open("a", encoding="utf-8") as stream:
+        with refusals(path, "the summary"), Path(path).open("a", encoding="utf-8") as stream:
             stream.write(markdown_writer.dumps(proof))
 
 

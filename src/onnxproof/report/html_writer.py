@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof.errors import UsageError
+from onnxproof.files import write_text
 from onnxproof.proof import Proof
 from onnxproof.report import crosscheck, view
-from onnxproof.report.json_writer import write_text
 from onnxproof.report.plain import LONGEST, brief, ratio, relative, short, visible
 from onnxproof.report.rows import facts, numbers, place, rows
 from onnxproof.types import Verdict

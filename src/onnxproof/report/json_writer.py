@@ -14,6 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from onnxproof.errors import UsageError
+from onnxproof.files import write_text
 from onnxproof.proof import SCHEMA, Proof
 
 LEFT_OUT = frozenset({"witness", "scene"})
@@ -24,18 +25,6 @@ _NUMBERS = ("inf", "-inf", "nan")
 def write(proof: Proof, path: str | Path) -> None:
     """Write the proof; the file appears whole or not at all."""
     write_text(dumps(proof), path)
-
-
-def write_text(text: str, path: str | Path) -> None:
-    """Put a finished text in its place in one step, so that nobody reads half of it."""
-    path = Path(path)
-    draft = path.with_name(path.name + ".part")
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(path)
-    except OSError as why:
-        raise UsageError("cannot-write", f"the proof can't be written: {why.strerror or why}", where=str(path),
-                         help="give a path in a folder that exists") from why
 
 
 def read(path: str | Path) -> Proof:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
+from onnxproof.files import write_text
 from onnxproof.proof import Proof
-from onnxproof.report.json_writer import write_text
 from onnxproof.report.plain import relative, short, visible
 from onnxproof.report.rows import Row, numbers, place, rows
 from onnxproof.types import Finding, Verdict

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from onnxproof.files import write_text
 from onnxproof.proof import Proof
 from onnxproof.report import crosscheck
-from onnxproof.report.json_writer import write_text
 from onnxproof.report.plain import ratio, relative, short, visible
 from onnxproof.report.rows import facts, numbers, place, rows
 from onnxproof.types import Verdict

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof.errors import UsageError
+from onnxproof.files import write_text
 from onnxproof.proof import Proof
-from onnxproof.report.json_writer import write_text
 
 _LARGEST = 1e15
 _COLOURS = ("#c8e6c9", "#fff59d", "#ffb74d", "#e57373")

@@ -4,6 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onnxproof.files import write_text
 from onnxproof.report import json_writer
 
 if TYPE_CHECKING:
@@ -25,4 +26,4 @@ def dumps(result: "Quantized") -> str:
 
 def write(result: "Quantized", path: str | Path) -> None:
     """Write it; the file appears whole or not at all."""
-    json_writer.write_text(dumps(result), path)
+    write_text(dumps(result), path)

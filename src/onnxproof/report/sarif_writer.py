@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from onnxproof.files import write_text
 from onnxproof.proof import Proof
-from onnxproof.report.json_writer import write_text
 from onnxproof.report.plain import relative, visible
 from onnxproof.report.rows import place
 from onnxproof.types import Source, Verdict

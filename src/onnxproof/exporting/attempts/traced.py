@@ -1,7 +1,6 @@
 """Let the older, tracing exporter have a try: it knows some operators that the newer one does not, and freezes every branch."""
 
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import onnx
 import torch
 
+from onnxproof import scratch
 from onnxproof.backends._keeper import Keeper
 from onnxproof.exporting.dims import Dims
 from onnxproof.exporting.failures import Failure
@@ -36,12 +36,12 @@ def legacy(job: Job, module: Any) -> Made:
     for place in places:
         axes.setdefault(place[0].replace(".", "_"), {})[place[1]] = batch.get(place, names[place])
     inputs = [name.replace(".", "_") for name in job.example.tensors]
-    folder = Path(tempfile.mkdtemp(prefix="onnxproof-"))
+    folder = scratch.Folder()
     args, kwargs = job.example.arguments({})
     with _silent(), Keeper(job.found.module), torch.no_grad():
-        torch.onnx.export(module, args, str(folder / "model.onnx"), kwargs=kwargs, dynamo=False, input_names=inputs, dynamic_axes=axes,
+        torch.onnx.export(module, args, str(folder.path / "model.onnx"), kwargs=kwargs, dynamo=False, input_names=inputs, dynamic_axes=axes,
                           output_names=list(job.output_names) or None, opset_version=min(job.opset or _OPSET, _OPSET))
-    return Made(file=folder / "model.onnx", dims=Dims(rows=_rows(folder / "model.onnx", job), names={}))
+    return Made(folder=folder, dims=Dims(rows=_rows(folder.path / "model.onnx", job), names={}))
 
 
 @contextmanager

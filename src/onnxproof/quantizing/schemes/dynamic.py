@@ -1,13 +1,13 @@
 """Weights in 8 bits, activations rounded while the model runs, with the range each batch has: no calibration, for LSTMs and transformers."""
 
 import logging
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import onnx
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
+from onnxproof import scratch
 from onnxproof.errors import UsageError
 from onnxproof.quantizing.floatgraph import copied
 from onnxproof.quantizing.statistics import Statistics
@@ -20,7 +20,7 @@ def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.Model
     """By ONNX Runtime's dynamic quantizer, without the stale shapes that make it fail."""
     plain = copied(model)
     del plain.graph.value_info[:]
-    with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
+    with scratch.Folder() as folder:
         source, target = Path(folder) / "float.onnx", Path(folder) / "dynamic.onnx"
         onnx.save(plain, source)
         log = logging.getLogger()
