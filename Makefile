@@ -10,7 +10,7 @@ JOBS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-export bench-quantize bench-report bench-baselines clean
+.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-export bench-quantize bench-report bench-baselines bench-kills clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,11 @@ bench-locate: $(BENCH_READY)  ## the price of naming the node, beside torch.onnx
 
 bench-report: $(READY)  ## the size of a large report, how fast it opens, what the pytest plug-in costs; needs chromium
 	$(BIN)/python -m bench.report
+
+SEED ?= 1
+COUNT ?= 60
+bench-kills: $(READY)  ## kill every command at random times and look at what is left: SEED=1 COUNT=60
+	$(BIN)/python -m bench.kills --seed $(SEED) --count $(COUNT)
 
 bench-baselines: $(READY)  ## how much the noise ratios of healthy models move between runs
 	$(BIN)/python -m bench.baselines

@@ -53,8 +53,8 @@ def _own_folder() -> str:
     global _folder
     from onnxproof.scratch import Folder
 
-    _folder = Folder()
-    return _folder.name
+    _folder = folder = Folder()
+    return folder.name
 
 
 def _check(path: str) -> None:

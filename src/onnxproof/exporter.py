@@ -41,11 +41,14 @@ def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes:
     written = write(found, Path(path), asked, backends=backends, tell=_teller(progress, budget_s))
     guards, findings = written.try_guards(Path(path))
     piped = pipelines.compare(found, asked.pipeline, Path(path)) if asked.pipeline is not None else None
-    proof = prove.verify(replace(found, data=None, preprocess=None) if piped else found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed,
-                         explain=explain, only=only, serving=serving, progress=progress, profile=profile)
-    kept = [finding for finding in proof.findings if finding.code not in {mine.code for mine in written.findings}]
-    proof = replace(proof, export=replace(written.record, guards=guards), findings=(*findings, *written.findings, *kept))
-    return _with_pipeline(proof, piped) if piped else proof
+
+    def completed(proof: "Proof") -> "Proof":
+        kept = [finding for finding in proof.findings if finding.code not in {mine.code for mine in written.findings}]
+        proof = replace(proof, export=replace(written.record, guards=guards), findings=(*findings, *written.findings, *kept))
+        return _with_pipeline(proof, piped) if piped else proof
+
+    return completed(prove.verify(replace(found, data=None, preprocess=None) if piped else found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed,
+                                  explain=explain, only=only, serving=serving, progress=prove.with_proofs(progress, completed), profile=profile))
 
 
 def _teller(progress: prove.Report | None, budget_s: float) -> Tell:

@@ -19,7 +19,12 @@ class Fleet:
 
     def __init__(self, backends: Sequence[str], path: Path, signature: Signature, clock: Clock, open_session: Callable[[str], Session | None]) -> None:
         for backend in backends:  # one that isn't installed is told before anything runs
-            require(backend)
+            try:
+                require(backend)
+            except BackendMissing:
+                raise
+            except BackendError:  # broken: it is told below, with those that can't be opened
+                continue
         self.active: list[Candidate] = []
         self.everyone: list[Candidate] = []
         self._findings: list[Finding] = []

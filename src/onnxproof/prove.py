@@ -43,6 +43,9 @@ _NOTES_A_GROUP = 3
 _WATCHED = 48
 """Cases on which the graph's decision points are probed, and tries to steer towards a way that none of them took."""
 _STEERED = 40
+_EXPLAINING = Finding(code="explaining", what="the explanation is not finished: the verdict stands, and the node and the cause are still looked for",
+                      help="where this is the last word, the process ended before it was done; `--no-explain` leaves it out")
+"""In the proof that is handed on before explaining begins, and not in the one after it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,8 @@ class Progress:
     elapsed: float
     budget: float
     step: str = "cases"
+    proof: Proof | None = None
+    """The proof as it stands when explaining begins: whoever wants it safe keeps it now."""
 
 
 Report = Callable[[Progress], None]
@@ -76,13 +81,20 @@ def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_
     if pipeline is not None:
         piped, bare = pipelines.compare(found, pipeline, Path(onnx)), replace(found, data=None, preprocess=None)
         return piped.join(verify(bare, onnx, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only, serving=serving,
-                                 progress=progress, profile=profile))
+                                 progress=with_proofs(progress, piped.join), profile=profile))
     run = Run(found, Path(onnx), tuple(backends), policy or Policy(), budget_s=budget_s, seed=seed, only=tuple(only), progress=progress)
     with served(serving):
         proof = run.prove()
         if explain and (proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None):
             proof = _explained(proof, run)
         return _profiled(proof, run) if profile and proof.profile is None and proof.gaps else proof
+
+
+def with_proofs(progress: Report | None, change: Callable[[Proof], Proof]) -> Report | None:
+    """The same observer for whoever adds to a proof: the early one is told with what the final one will have."""
+    if progress is None:
+        return None
+    return lambda state: progress(state if state.proof is None else replace(state, proof=change(state.proof)))
 
 
 def _profiled(proof: Proof, run: "Run") -> Proof:
@@ -102,7 +114,7 @@ def _explained(proof: Proof, run: "Run") -> Proof:
     """Where and why; a failure to explain is said, and takes nothing from the verdict."""
     from onnxproof.diagnose import diagnose
 
-    run.tell("looking for the node and the cause")
+    run.tell("looking for the node and the cause", replace(proof, findings=(*proof.findings, _EXPLAINING)))
     try:
         return diagnose(proof, run)
     except KeyboardInterrupt as why:
@@ -181,10 +193,10 @@ class Run:
             self.fleet.close()
         return self._proof(error)
 
-    def tell(self, step: str) -> None:
+    def tell(self, step: str, proof: Proof | None = None) -> None:
         """Say what comes after the cases."""
         if self._progress:
-            self._progress(Progress(case="", done=len(self.sizes), elapsed=self.clock.elapsed, budget=self.budget_s, step=step))
+            self._progress(Progress(case="", done=len(self.sizes), elapsed=self.clock.elapsed, budget=self.budget_s, step=step, proof=proof))
 
     def _compare_backends(self) -> None:
         """Several backends on the case that tells them apart: the witness of a fault, or the example."""

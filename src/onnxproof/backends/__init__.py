@@ -20,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from onnxproof import outsiders
-from onnxproof.errors import BackendMissing, UsageError
+from onnxproof.errors import BackendError, BackendMissing, UsageError
 from onnxproof.types import Serving
 
 ENTRY_POINTS = "onnxproof.backends"
@@ -99,7 +99,10 @@ def load(name: str) -> BackendModule:
         return _registered[key]
     for point in outsiders.points(ENTRY_POINTS):
         if point.name == key:
-            return point.load()  # type: ignore[no-any-return]
+            try:
+                return point.load()  # type: ignore[no-any-return]
+            except (Exception, SystemExit) as why:  # another package's code may raise anything
+                raise _broken(key, why) from why
     if key not in names():
         near = difflib.get_close_matches(key, names(), n=1)
         raise UsageError("unknown-backend", f"there is no backend `{key}`", notes=[f"known are {', '.join(names())}"],
@@ -116,9 +119,27 @@ def require(name: str) -> BackendModule:
     module = load(name)
     if not hasattr(module, "open"):
         raise UsageError("not-a-runtime", f"`{name}` runs a Python module, not an ONNX file", help="it is the reference by itself; choose a runtime from `onnxproof backends`")
-    if not (described := module.describe()).installed:
+    if not (described := describe(name)).installed:
         raise BackendMissing("backend-missing", f"the backend `{described.name}` isn't installed", help=described.install)
     return module
+
+
+def describe(name: str) -> Description:
+    """What the backend says of itself; one of another package that raises, or says something else, is told as broken."""
+    module = load(name)
+    try:
+        found = module.describe()
+    except BackendMissing:
+        raise
+    except (Exception, SystemExit) as why:
+        raise _broken(parse(name)[0], why) from why
+    if not isinstance(found, Description):
+        raise _broken(parse(name)[0], TypeError(f"`describe()` gave a {type(found).__name__} and no Description"))
+    return found
+
+
+def _broken(key: str, why: BaseException) -> BackendError:
+    return BackendError("backend-broken", f"the backend `{key}` is broken: {type(why).__name__}: {why}", help="mend it, or remove the package that registers it")
 
 
 def open_session(name: str, model: Path, serving: Serving | None = None) -> Session:

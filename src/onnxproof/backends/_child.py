@@ -10,6 +10,7 @@ import os
 import queue
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections import deque
@@ -30,6 +31,8 @@ from onnxproof.types import Finding, Serving
 Array = np.ndarray[Any, Any]
 MARK = "\x1eonnxproof "
 _POLL_S = 0.05
+_LAUNCH = (sys.executable, "-I", "-S", str(Path(__file__).with_name("_launch.py"))) if os.name == "posix" else ()
+"""A process between us and the runtime, which contains what the runtime does to its parent and what it leaves behind."""
 _STARTS = 3
 """Times that a runtime is started again after it died: what kills it three times kills it always."""
 _DYING_S = 30.0
@@ -128,7 +131,7 @@ class _Child:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], words: Path, memory: int) -> None:
         self._words, self._memory = words, memory
         with words.open("wb") as errors_to:
-            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors_to, env=dict(environment),
+            self._process = subprocess.Popen([*_LAUNCH, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors_to, env=dict(environment),
                                              start_new_session=os.name == "posix", encoding="utf-8", errors="replace")
         self._said: deque[str] = deque(maxlen=20)
         self._inbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()

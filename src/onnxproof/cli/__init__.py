@@ -4,17 +4,23 @@
 is asked for, and only then is typer.
 """
 
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 EXIT_CODES = "exit codes: 0 faithful (or drift without --strict), 1 diverged (or drift with --strict), 2 error or bad usage, 3 nothing was compared"
+STOPPED = "error[interrupted]: stopped by the user: there is no verdict"
 _FIRST = ("verify", "export", "diff")
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command line and give its exit code."""
     words = sys.argv[1:] if words is None else list(words)
+    if not _streams():
+        sys.stderr.write("error[cannot-write]: standard output is closed\n  = help: send it to a file, or to /dev/null\n")
+        return 2
     if not words:
         sys.stderr.write(overview())
         return 2
@@ -24,9 +30,27 @@ def main(words: Sequence[str] | None = None) -> int:
     if words[0] == "--version":
         sys.stdout.write(_version())
         return 0
-    from onnxproof.cli import _dispatch
+    from onnxproof.cli import _signals
 
-    return _dispatch.dispatch(words[0], words[1:])
+    try:
+        with _signals.handled(lambda: _signals.leave_at_once(STOPPED, 2)):
+            from onnxproof.cli import _dispatch
+
+            return _dispatch.dispatch(words[0], words[1:])
+    except KeyboardInterrupt:  # while a command was being imported
+        sys.stderr.write(STOPPED + "\n")
+        return 2
+
+
+def _streams() -> bool:
+    """Whether standard output is open; a stream that was closed is opened on nothing, since the next file would get its number."""
+    closed = sys.stdout is None
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(os.devnull, "w" if number else "r", encoding="utf-8"))  # noqa: SIM115 it stays open
+    return not closed
 
 
 def commands() -> dict[str, str]:

@@ -4,7 +4,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +19,7 @@ from onnxproof.types import Verdict
 
 if TYPE_CHECKING:
     from onnxproof.proof import Proof
+    from onnxproof.prove import Progress
 
 _CODES = {Verdict.FAITHFUL: 0, Verdict.DRIFT: 0, Verdict.DIVERGED: 1, Verdict.ERROR: ERROR, Verdict.VACUOUS: 3}
 WRITERS = ("json", "html", "junit", "markdown", "sarif")
@@ -77,7 +78,7 @@ def deliver(run: Callable[[Report | None], "Proof"], where: Delivery) -> int:
     where.checked()
     try:
         with _kept_for_writer(where.to_stdout), progress(quiet=where.quiet) as report:
-            proof = run(report)
+            proof = run(_early(report, where))
     except Stopped as why:  # what was measured before Ctrl-C is written and shown
         proof = why.proof
     except Exception as why:
@@ -88,6 +89,22 @@ def deliver(run: Callable[[Report | None], "Proof"], where: Delivery) -> int:
         raise told from why
     hand_on(proof, where)
     return exit_code(proof)
+
+
+def _early(report: Report | None, where: Delivery) -> Report:
+    """Progress for people, and the proof as soon as there is a verdict: what explains it runs native code on wrong arguments, which may end the process."""
+    from onnxproof.report.terminal import headline
+
+    def told(state: "Progress") -> None:
+        if state.proof is not None:
+            sys.stderr.write(f"onnxproof: {headline(state.proof).plain}\n")
+            sys.stderr.flush()
+            with suppress(OnnxproofError, OSError):  # the last word on what can't be written is the one at the end
+                _write(where, lambda writer: writer.dumps(state.proof), again=True)
+        if report is not None:
+            report(state)
+
+    return told
 
 
 def hand_on(proof: "Proof", where: Delivery) -> None:
@@ -114,14 +131,13 @@ def write_files(proof: "Proof", where: Delivery) -> None:
         github.add_summary(proof)
 
 
-def _write(where: Delivery, text: Callable[[Any], str]) -> None:
-    from onnxproof.files import write_text
-
+def _write(where: Delivery, text: Callable[[Any], str], *, again: bool = False) -> None:
+    """Every file that was asked for; those that can be written `again` are regular files, and neither a pipe nor standard output."""
     for name, path in where.files.items():
-        if path == "-":
+        if path != "-" and (not again or files.replaceable(path)):
+            files.write_text(text(load(name)), path)
+        elif not again:
             sys.stdout.write(text(load(name)))
-        else:
-            write_text(text(load(name)), path)
 
 
 @contextmanager

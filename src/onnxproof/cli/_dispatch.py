@@ -6,23 +6,27 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import typer
 
-from onnxproof.cli import commands
+from onnxproof import files, scratch
+from onnxproof.cli import STOPPED, commands
 from onnxproof.errors import OnnxproofError, UsageError
 
 ERROR = 2
 _INTERRUPTED = 130
 """What typer makes of Ctrl-C."""
-_STOPPED = OnnxproofError("interrupted", "stopped by the user: there is no verdict")
+_STOPPED = OnnxproofError("interrupted", STOPPED.partition(": ")[2])
 
 
 def dispatch(name: str, words: Sequence[str]) -> int:
     """Run one command; errors are told on standard error, with a traceback only under --debug."""
     debug = "--debug" in words
     try:
+        with suppress(OSError, OnnxproofError):
+            scratch.sweep()
         code = _parser(name)(list(words), prog_name=f"onnxproof {name}", standalone_mode=False)
         sys.stdout.flush()
         return _tell(_STOPPED) if code == _INTERRUPTED else code if isinstance(code, int) else 0
@@ -31,7 +35,7 @@ def dispatch(name: str, words: Sequence[str]) -> int:
     except SystemExit as why:  # a user's module may call sys.exit, and that must not look like a verdict
         return _tell(OnnxproofError("exited", f"the code of the reference ended the program: sys.exit({why.code!r})"))
     except BrokenPipeError:  # the reader of our output has left: nobody is there to be told
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        _silence()
         return ERROR
     except OnnxproofError as why:
         return _tell(why, trace=debug)
@@ -39,11 +43,31 @@ def dispatch(name: str, words: Sequence[str]) -> int:
         message = getattr(why, "format_message", None)
         if message is not None:
             return _tell(UsageError("usage", _sentence(str(message())), help=f"`onnxproof {name} --help` tells the options"))
+        _flush()
         return _tell(internal(why), trace=debug)
+    finally:
+        scratch.clear()  # here, while an interrupt is still held off or heard
+
+
+def _flush() -> None:
+    """Let what was printed leave; where it can't, nothing more is sent there, also not when Python ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _silence()
+
+
+def _silence() -> None:
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.close(nothing)
 
 
 def internal(why: BaseException) -> OnnxproofError:
-    """A failure that nobody foresaw, in the form of one that somebody did."""
+    """A failure that nobody foresaw, in the form of one that somebody did; a full disk may be met anywhere."""
+    if isinstance(why, OSError) and files.is_full(why):
+        return UsageError("cannot-write", f"standard output or a temporary file can't be written: {why.strerror or why}", where=str(why.filename or ""),
+                          help="free some space, or set TMPDIR to a folder that has it")
     return OnnxproofError("internal", f"{type(why).__name__}: {why}", notes=["this should not happen: it is a bug in onnxproof, or in a package that it calls"],
                           help="add --debug to see where, and report it with that traceback")
 

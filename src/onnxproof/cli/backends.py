@@ -33,14 +33,14 @@ def _shown(name: str) -> str:
 def _told(name: str) -> tuple[str, list[str], str]:
     """Whether it is there, in which version and on which devices; what it is and what it can't do; for one that is missing the command that installs it."""
     from onnxproof import backends
-    from onnxproof.errors import BackendMissing
+    from onnxproof.errors import BackendError, BackendMissing
 
     try:
-        found = backends.load(name).describe()
+        found = backends.describe(name)
     except BackendMissing as why:
         return "not installed", [], why.help
-    except Exception as why:  # an outsider's file may raise anything, and the others are still to be listed
-        return "broken", [f"{type(why).__name__}: {why}"], "mend it, or remove the package that registers it"
+    except BackendError as why:  # and the others are still to be listed
+        return "broken", [why.what.partition(" is broken: ")[2] or why.what], why.help
     about = [words for words in (found.about, found.limits) if words]
     if not found.installed:
         return "not installed", about, found.install

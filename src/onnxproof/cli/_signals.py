@@ -1,0 +1,86 @@
+"""SIGTERM and a closed terminal are handled as Ctrl-C: an interrupt in the main thread, so that everything on its way out is cleaned up.
+
+Native code holds an interrupt up until it returns, and a destructor may swallow it. So a thread watches, too: a second signal, or a
+main thread that is still there after `PATIENCE_S`, ends the process at once, with everything removed that it had made for itself.
+"""
+
+import os
+import select
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+PATIENCE_S = 20.0
+"""Time to write down what was measured, which takes seconds; a service manager kills after 30 to 90."""
+_ONCE_S = 1.0
+"""Signals that come so soon after the first are the same wish: a shell and its job are both told."""
+_NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+@contextmanager
+def handled(leave: Callable[[], None]) -> Iterator[None]:
+    """Within this, the signals interrupt; `leave` is called from the watching thread and must not come back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal seen
+        if not seen:  # a second one would interrupt the cleaning up
+            seen = True
+            raise KeyboardInterrupt
+
+    numbers = [number for name in _NAMES if (number := getattr(signal, name, None)) is not None and _ours(number)]
+    inbox, outbox = os.pipe()
+    os.set_blocking(outbox, False)
+    before = {number: signal.signal(number, stop) for number in numbers}
+    waker = signal.set_wakeup_fd(outbox, warn_on_full_buffer=False)
+    watcher = threading.Thread(target=_watch, args=(inbox, numbers, leave), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(waker)
+        with suppress(OSError):
+            os.write(outbox, b"\0")
+        watcher.join()
+        os.close(inbox)
+        os.close(outbox)
+
+
+def _ours(number: int) -> bool:
+    """A signal that somebody ignores (nohup) or handles (whoever calls us from Python) stays theirs."""
+    return signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
+
+
+def _watch(inbox: int, numbers: list[int], leave: Callable[[], None]) -> None:
+    first: float | None = None
+    while True:
+        left = None if first is None else max(first + PATIENCE_S - time.monotonic(), 0.0)
+        ready, _, _ = select.select([inbox], [], [], left)
+        told = os.read(inbox, 1) if ready else b""
+        if told == b"\0":
+            return
+        if not ready or (told[0] in numbers and first is not None and time.monotonic() - first > _ONCE_S):
+            leave()
+        if first is None and told and told[0] in numbers:
+            first = time.monotonic()
+
+
+def leave_at_once(message: str, code: int) -> None:
+    """Say it, remove what this process made for itself, and end without unwinding."""
+    from onnxproof import scratch
+
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(message + "\n")
+        sys.stderr.flush()
+    with suppress(OSError):
+        scratch.clear()
+    os._exit(code)
