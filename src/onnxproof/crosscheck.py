@@ -25,12 +25,13 @@ _TRUTH = "the reference's truth"
 _LIMIT_S = 30.0
 
 
-def compare(candidates: Sequence[Candidate], oracle: Oracle, case: Case, gaps: Sequence[Gap], path: Path, signature: Signature, policy: Policy) -> CrossCheck:
+def compare(candidates: Sequence[Candidate], oracle: Oracle, case: Case, gaps: Sequence[Gap], path: Path, signature: Signature, policy: Policy, *,
+            limit_s: float = _LIMIT_S) -> CrossCheck:
     """Run every backend on one telling case, and set its answers beside the arbiter's and each other's."""
     own = oracle.run(case.inputs)
     truth: Answers = oracle.truth(case.inputs) or own
     noise = max([_distance(own, truth, place) or 0.0 for place in range(len(own))] + [1e-7])
-    ideal = _arbiter(case, path, signature)
+    ideal = _arbiter(case, path, signature, min(limit_s, _LIMIT_S))
     found = {candidate.backend: _answers(candidate, case) for candidate in candidates}
     limit = policy.noise_limit * noise
     decides = ideal if ideal is not None else truth
@@ -67,10 +68,10 @@ def _list(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _arbiter(case: Case, path: Path, signature: Signature) -> Answers | None:
+def _arbiter(case: Case, path: Path, signature: Signature, limit_s: float) -> Answers | None:
     try:
         session = standard.open(path, "float64")
-        session.limit_s = _LIMIT_S
+        session.limit_s = limit_s
         found: Mapping[str, Array | None] = dict(zip(session.output_names, session.run(feed(case.inputs, signature)), strict=True))
     except OnnxproofError:
         return None

@@ -15,7 +15,8 @@ import onnx
 from onnxproof.backends import ort
 from onnxproof.backends.reference import add_outputs
 from onnxproof.cases._space import as_dtype, is_float
-from onnxproof.errors import OnnxproofError
+from onnxproof.deadline import Deadline
+from onnxproof.errors import Crashed, OnnxproofError
 from onnxproof.execute import Clock, feed
 from onnxproof.onnxfile import OnnxFile, constants
 from onnxproof.types import Case, Coverage, Signature
@@ -81,13 +82,13 @@ class Watch:
             if case.domain is None and case.ordinary:
                 self._last = [*self._last, case][-2:]
 
-    def steer(self, tries: int) -> Iterator[Case]:
+    def steer(self, tries: int, deadline: Deadline) -> Iterator[Case]:
         """Cases that take a way which no case took yet, and such as sit at its edge."""
         left = tries
         for point in [p for p in self.points if not p.exercised]:
             for start in self._last[:1]:
                 for number, move in enumerate(_MOVES):
-                    if left <= 0 or point.exercised:
+                    if left <= 0 or point.exercised or deadline.passed:
                         break
                     left -= 1
                     inputs = {n: as_dtype(move(a.astype(np.float64)), a.dtype) if is_float(a.dtype) else a for n, a in start.inputs.items()}
@@ -134,6 +135,9 @@ class Watch:
         try:
             with self._clock.forward("ort-probe"):
                 found = self._session.run(feed(inputs, self._signature))
+        except Crashed:  # out of time: every further probe would be
+            self._session = None
+            return None
         except OnnxproofError:
             return None
         return {name: value for name, value in zip(self._session.output_names, found, strict=True) if value is not None}

@@ -17,6 +17,8 @@ from onnxproof.errors import Crashed, OnnxproofError, Refused
 from onnxproof.types import Finding, Signature
 
 Array = np.ndarray[Any, Any]
+_HANGS = 3
+"""Runs out of time after which a runtime that answered before is not asked again, as often as one that died is started."""
 
 
 class Clock:
@@ -53,6 +55,7 @@ class Candidate:
         self._apart: Session | None = None
         self._deaths: list[tuple[Crashed, bool]] = []
         self._spoiled: Counter[str] = Counter()
+        self._answered = False
 
     def run(self, inputs: Mapping[str, Array], *, apart: bool = False) -> list[Array | None]:
         """The candidate's outputs in the order of the signature's; None for one that the file does not have.
@@ -61,7 +64,7 @@ class Candidate:
         into an LSTM) abort the whole process, and some leave a session that answers wrongly from then on. That session
         has another number of threads, so that whoever examines the runtime sees what they change.
         """
-        if apart:
+        if apart and self.hung is None:
             self.open_other(isolate=True)
         session = self._apart if apart and self._apart is not None else self.session
         with self._clock.forward(self.backend):
@@ -95,7 +98,15 @@ class Candidate:
         if self._apart is not None:
             self._apart.close()
 
+    @property
+    def hung(self) -> Crashed | None:
+        """How it ran out of time, where that settles it: in its first run, or often. Each further question would cost the whole limit again."""
+        late = [why for why, _ in self._deaths if why.code == "hung"]
+        return late[0] if len(late) >= (_HANGS if self._answered else 1) else None
+
     def _watched(self, session: Session, fed: Mapping[str, Array]) -> list[Array | None]:
+        if self.hung is not None:
+            raise Refused("hung", f"{self.hung.what}; it is not asked again")
         try:
             watched = _watch.run(session, fed)
         except Crashed as why:
@@ -105,6 +116,7 @@ class Candidate:
             raise
         except Exception as why:  # whatever a runtime raises: it does not take this input, and the other runtimes go on
             raise Refused("raised", f"`{self.backend}` raised {type(why).__name__}: {' '.join(str(why).split())[:300]}") from why
+        self._answered = True
         self._spoiled.update(watched.spoiled)
         return watched.outputs
 

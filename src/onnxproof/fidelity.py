@@ -19,7 +19,7 @@ import numpy as np
 
 from onnxproof.backends import Session, ort, reference
 from onnxproof.compare import Noise, is_float, noise_of
-from onnxproof.errors import ModelError, Refused
+from onnxproof.errors import Crashed, ModelError, Refused
 from onnxproof.execute import Clock, feed
 from onnxproof.onnxfile import OnnxFile, constants, read
 from onnxproof.oracles import Oracle
@@ -123,7 +123,7 @@ class Fidelity:
                 with self._clock.forward("simulation"):
                     found = dict(zip(self._session.output_names, self._session.run(fed), strict=True))
                 return [found.get(output.onnx_name or "") for output in self._signature.outputs]
-            except (Refused, ModelError):
+            except (Refused, Crashed, ModelError):
                 if not self._exact:
                     return None
                 self._exact, self._session = False, None

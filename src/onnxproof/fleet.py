@@ -55,6 +55,11 @@ class Fleet:
         """True when the verdict on every backend is clear."""
         return not self.active
 
+    @property
+    def hung(self) -> bool:
+        """True when no backend is left that answers in time."""
+        return all(candidate.hung is not None for candidate in self.everyone)
+
     def findings(self) -> list[Finding]:
         """What the runtimes themselves gave cause to say."""
         return [*self._findings, *(finding for candidate in self.everyone for finding in candidate.findings())]

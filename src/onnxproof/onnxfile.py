@@ -3,7 +3,7 @@
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -11,7 +11,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from onnxproof import expansion
 from onnxproof.errors import ModelError
+from onnxproof.expansion import walk as _walk
 
 _NUMPY: dict[int, str] = {onnx.TensorProto.BFLOAT16: "bfloat16"}
 _HALF: dict[int, str] = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
@@ -87,6 +89,7 @@ def read(path: str | Path) -> OnnxFile:
     if not model.graph.node and not model.graph.output:
         raise ModelError("not-onnx", "this file holds no ONNX graph", where=str(path), notes=[f"{path.stat().st_size} bytes, no node, no output"],
                          help="export it again, or fetch it whole (Git LFS?)")
+    expansion.check(model, path)
     _check_external_data(path, model)
     weights = {tensor.name for tensor in model.graph.initializer}
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
@@ -140,16 +143,6 @@ def walk(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     yield from _walk(model.graph.node)
     for function in model.functions:
         yield from _walk(function.node)
-
-
-def _walk(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _walk(attribute.g.node)
-            for graph in attribute.graphs:
-                yield from _walk(graph.node)
 
 
 def constants(file: OnnxFile, *, largest: int = 64) -> dict[str, np.ndarray]:

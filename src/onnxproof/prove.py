@@ -8,7 +8,8 @@ from typing import Any
 from onnxproof import cases as generators
 from onnxproof import crosscheck, judge, onnxfile, pipelines, signature, subject, trust
 from onnxproof import data as user_data
-from onnxproof.backends import Session, parse, served
+from onnxproof.backends import Session, current, parse, served
+from onnxproof.budget import Budget, not_reached
 from onnxproof.cases import _learn
 from onnxproof.cases._climb import again, climb, origin
 from onnxproof.cases._shrink import shrink
@@ -21,7 +22,7 @@ from onnxproof.fidelity import open_fidelity
 from onnxproof.fleet import Fleet
 from onnxproof.oracles import Oracle, open_oracle
 from onnxproof.proof import Proof
-from onnxproof.trial import ReferenceRefused, Trial
+from onnxproof.trial import LOUDER, RERUNS, ReferenceRefused, Trial, Unconfirmed
 from onnxproof.types import Case, Coverage, CrossCheck, Domain, Dropped, Finding, Gap, Note, Policy, Serving, Signature, Verdict
 
 _PATIENCE_S = 10.0
@@ -30,6 +31,11 @@ _LARGE = 1 << 18
 """Elements of a case from which on its cost is feared to grow with the square."""
 _SHARE_FOR_TRUST, _LEAST_FOR_TRUST = 0.1, 3.0
 """Of the budget, and seconds at least: time in which the runtimes themselves are examined."""
+_TRUST_PASSES, _ONE_CASE = 3, 2
+"""Forward passes of the reference that the first questions to a runtime need (two answers and a truth), and that one case needs."""
+_PATIENT = 4.0
+"""Times the reference's own pass that a runtime has at least, whatever the time limit says."""
+_LEAST_FOR_GRAPH = 1.0
 _SHARE_FOR_SEARCH = 0.3
 _SEARCHED = ("shapes", "masks", "ids", "distinct", "search")
 """Groups from which a search may start: from extreme values it only climbs to more extreme ones."""
@@ -82,7 +88,7 @@ def verify(model: Any, onnx: str | Path, example_inputs: Any = None, *, dynamic_
         piped, bare = pipelines.compare(found, pipeline, Path(onnx)), replace(found, data=None, preprocess=None)
         return piped.join(verify(bare, onnx, backends=backends, policy=policy, budget_s=budget_s, seed=seed, explain=explain, only=only, serving=serving,
                                  progress=with_proofs(progress, piped.join), profile=profile))
-    run = Run(found, Path(onnx), tuple(backends), policy or Policy(), budget_s=budget_s, seed=seed, only=tuple(only), progress=progress)
+    run = Run(found, Path(onnx), tuple(backends), policy or Policy(), budget_s=budget_s, seed=seed, only=tuple(only), progress=progress, explained=explain)
     with served(serving):
         proof = run.prove()
         if explain and (proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None):
@@ -139,13 +145,14 @@ class Run:
     """One verification: what it opened, what it has measured so far."""
 
     def __init__(self, found: subject.Subject, path: Path, backends: tuple[str, ...], policy: Policy, *, budget_s: float, seed: int, only: tuple[str, ...] = (),
-                 progress: Report | None = None, disabled_optimizers: tuple[str, ...] = ()) -> None:
+                 progress: Report | None = None, disabled_optimizers: tuple[str, ...] = (), explained: bool = False) -> None:
         self.subject, self.path, self.backends, self.policy = found, path, backends, policy
         self.budget_s, self.seed, self._only, self._progress = budget_s, seed, only, progress
         self._disabled = disabled_optimizers
         self.calibration: Any = None
         """The data that a quantized candidate was calibrated on, for whoever explains."""
         self.clock = Clock()
+        self.budget = Budget(budget_s, self.clock, explained=explained)
         self.file = onnxfile.read(path)
         self.gaps: list[Gap] = []
         self.notes: list[Note] = []
@@ -164,21 +171,26 @@ class Run:
         self.sizes: dict[str, dict[str, int]] = {}
         """The sizes of every case that was compared, for whoever asks which size goes wrong."""
         self.complete = True
+        self.unconfirmed: list[str] = []
+        """Cases that differ, and for which no time was left to measure the noise again."""
         self.coverage = Coverage()
         self.cross: CrossCheck | None = None
-        self._opening = 0.0
 
     def prove(self) -> Proof:
         """Run the cases within the budget and judge; what was measured before an error is kept."""
         error = ""
         self.oracle: Oracle = open_oracle(self.subject, self.clock)
         self.signature = self._pair()
-        self.fleet = Fleet(self.backends, self.path, self.signature, self.clock, self._session)
+        opening = self.clock.elapsed
+        patient = replace(current(), time_s=max(current().time_s, _PATIENT * self.budget.pass_s))  # a file of a slow module may be slow
+        with served(patient):
+            self.fleet = Fleet(self.backends, self.path, self.signature, self.clock, self._session)
         self.candidates: list[Candidate] = self.fleet.active
-        self._opening = self.clock.elapsed  # a browser or a new virtual environment may take minutes, and the budget is for the cases
+        self.budget.extend(self.clock.elapsed - opening)
         try:
-            self._cases()
-            self._compare_backends()
+            with served(patient):
+                self._cases()
+                self._compare_backends()
         except (BackendError, ModelError) as why:
             if isinstance(why, ImportError) or not self.gaps:
                 raise
@@ -201,8 +213,12 @@ class Run:
     def _compare_backends(self) -> None:
         """Several backends on the case that tells them apart: the witness of a fault, or the example."""
         if len(self.fleet.everyone) > 1 and self.gaps:
+            if not self.budget.affords(2):
+                self.findings.append(not_reached("the backends were not set beside each other"))
+                return
             case = self.witness or Case(name="example", group="ordinary", about="the example inputs", inputs=self.oracle.example())
-            self.cross = crosscheck.compare(self.fleet.everyone, self.oracle, case, self.gaps, self.path, self.signature, self.policy)
+            self.cross = crosscheck.compare(self.fleet.everyone, self.oracle, case, self.gaps, self.path, self.signature, self.policy,
+                                            limit_s=max(self.budget.end.left, self.budget.pass_s))
 
     def _session(self, backend: str) -> Session | None:
         """A session with some optimizers off, for trying a remedy; None leaves it to the backend."""
@@ -231,20 +247,19 @@ class Run:
         stream = user_data.stream(self.subject.data, [i.name for i in self.signature.inputs])
         space = _learn.make_space(self.signature, self.oracle.example(), self.file, seed=self.seed, domains=self.policy.domains, data=stream,
                                   parameter=self.oracle.parameter)
-        space = _learn.learn_dims(space, self._accepts)
+        space = self._learned(space)
         self.signature = _learn.describe_dims(space)
         quantized = open_fidelity(self.subject, self.oracle, self.file, self.signature, self.clock)
         trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed,
-                      op_types=self.file.op_types, fidelity=quantized)
+                      op_types=self.file.op_types, fidelity=quantized, affords=self.budget.affords_reruns)
         watch = Watch(self.file, self.signature, self.clock)
         if not self._only and not self._disabled:
-            self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy,
-                                            budget_s=max(_LEAST_FOR_TRUST, self.budget_s * _SHARE_FOR_TRUST))
+            self._examine()
         for case in self._chosen(self._planned(space, watch)):
-            if self.gaps and self._stop():  # one case at least
+            if (self.gaps or self.dropped) and self._stop():  # one case at least
                 self.complete = False
                 break
-            if self._one(trial, case) is not None and len(self.sizes) <= _WATCHED and case.domain is None:
+            if self._one(trial, case) is not None and len(self.sizes) <= _WATCHED and case.domain is None and not self.fleet.hung:
                 watch.look(case)
         self.coverage = watch.coverage()
         if not self._only:
@@ -257,7 +272,22 @@ class Run:
         """The generators' cases, then those that steer towards decisions which none of them took."""
         yield from generators.plan(space)
         if len(self.sizes) >= _WATCHED // 2:
-            yield from watch.steer(_STEERED)
+            yield from watch.steer(_STEERED, self.budget.cases(faulty=bool(self._bad)))
+
+    def _learned(self, space: Space) -> Space:
+        """The space with what the reference says about its dims, as long as a pass for it and one case still fit."""
+        enough = self.budget.affords(_ONE_CASE + 1)
+        if space.signature.dims and not enough:
+            self.findings.append(not_reached("which sizes go together was not learned"))
+        return _learn.learn_dims(space, self._accepts, lambda: self.budget.affords(_ONE_CASE + 1)) if enough else space
+
+    def _examine(self) -> None:
+        """The runtimes themselves, where their share of the time is enough for the questions."""
+        share = max(min(_LEAST_FOR_TRUST, self.budget_s / 4), self.budget_s * _SHARE_FOR_TRUST)
+        if _TRUST_PASSES * self.budget.pass_s > share or not self.budget.affords(_TRUST_PASSES + _ONE_CASE):
+            self.findings.append(not_reached("the runtimes themselves were not examined (the same answer twice, other threads, an empty batch)"))
+            return
+        self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy, deadline=self.budget.end.within(share))
 
     def _chosen(self, planned: Iterator[Case]) -> Iterator[Case]:
         """All cases, or those that were asked for by name; a found one is made again from its origin."""
@@ -282,6 +312,10 @@ class Run:
             outcome = trial.run(case)
         except ReferenceRefused as why:
             self.dropped.append(Dropped(case=case.name, reason=str(why)[:200]))
+            return None
+        except Unconfirmed as why:
+            self.unconfirmed.append(case.name)
+            self.dropped.append(Dropped(case=case.name, reason=str(why)))
             return None
         self._largest = max(self._largest, (elements, self.clock.elapsed - start))
         self.gaps += outcome.gaps
@@ -336,10 +370,11 @@ class Run:
         self.tell("asking the graph in float64")
         try:
             session = reference.open(self.path, "float64")
-            session.limit_s = self.budget_s * _SHARE_FOR_GRAPH
+            session.limit_s = max(self.budget_s * _SHARE_FOR_GRAPH, _LEAST_FOR_GRAPH)
             graph = Candidate("reference:float64", self.path, self.signature, self.clock, session=session)
             for case in doubtful:
-                if self.clock.elapsed - self._opening > self.budget_s:
+                if not self.budget.affords(_ONE_CASE) or not self.budget.affords_reruns(RERUNS):
+                    self.findings.append(not_reached("the graph was not asked in float64 about a case that is neither noise nor a fault"))
                     break
                 biases = trial.bias(case, graph)
                 self.gaps = [replace(gap, bias=biases.get(gap.output)) if gap.case == case.name and gap.domain is None else gap for gap in self.gaps]
@@ -350,9 +385,11 @@ class Run:
     def _shrink(self, trial: Trial, found: Case) -> None:
         """Show a smaller case for one that the search found, if one is as bad."""
         def still_bad(case: Case) -> bool:
+            if self._stop():
+                return False
             try:
                 gaps = trial.run(case).gaps
-            except ReferenceRefused:
+            except (ReferenceRefused, Unconfirmed):
                 return False
             return any(judge.judge_gap(gap, self.policy) in (Verdict.DRIFT, Verdict.DIVERGED) for gap in gaps)
 
@@ -364,8 +401,8 @@ class Run:
 
     def _stop(self) -> bool:
         diverged = sum(verdict is Verdict.DIVERGED for verdict in self._bad.values())
-        known = self.fleet.done or (diverged >= 2 and len(self.backends) == 1 and self.clock.elapsed > _PATIENCE_S)
-        return known or self.clock.elapsed - self._opening > self.budget_s * 0.95
+        known = self.fleet.done or self.fleet.hung or (diverged >= 2 and len(self.backends) == 1 and self.clock.elapsed > _PATIENCE_S)
+        return known or bool(self.unconfirmed) or not self.budget.cases(faulty=bool(self._bad)).allows(_ONE_CASE * self.budget.pass_s)
 
     def _too_dear(self, elements: int) -> bool:
         """True when a case much larger than any so far may take a sixth of the budget: what is large may grow with the square."""
@@ -381,7 +418,11 @@ class Run:
         return True
 
     def _proof(self, error: str) -> Proof:
+        if self.unconfirmed:
+            self.findings.append(self.budget.not_confirmed(self.unconfirmed[0], RERUNS + LOUDER))
         verdict = Verdict.ERROR if error else judge.judge(self.gaps, self.policy, notes=self.notes, findings=self.findings)
+        if self.unconfirmed and verdict in (Verdict.FAITHFUL, Verdict.DRIFT):
+            verdict = Verdict.VACUOUS  # neither an alarm that was not confirmed, nor a pass beside it
         self.findings += [Finding(code="state", what=f"the module keeps state between calls: a forward pass changes {what}",
                                   help="an exported graph keeps none; pass the state in and out") for what in self.oracle.findings()]
         proof = Proof(verdict=verdict, subject=self.subject.name, candidate=str(self.path), backends=self.backends, gaps=tuple(self.gaps), coverage=self.coverage, sizes=dict(self.sizes),

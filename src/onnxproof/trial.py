@@ -7,7 +7,7 @@ lives only in a domain where runtimes differ by nature: exact ties, NaN, infinit
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,12 +22,13 @@ from onnxproof.oracles import Oracle
 from onnxproof.types import Case, Domain, Gap, NoiseKind, Note, Policy, Signature, Status, Verdict
 
 Array = np.ndarray[Any, Any]
-_RERUNS = 4
+RERUNS = 4
 _DOUBT = 0.4
 """Share of the limits from which on the noise is measured again: one comparison alone is a rough estimate."""
 _ENOUGH = 3
 """Confirmed ordinary cases of one output after which the others are believed: the verdict stands."""
 _LOUD = (4.0, 4.0, 8.0, 8.0, 8.0, 16.0)
+LOUDER = len(_LOUD)
 """Amplitudes of the re-runs which ask whether a decision flips: noise that grows faster than they do says that one did."""
 _ROUGH = (NoiseKind.GRAPH, NoiseKind.PERTURBED)
 """Estimates whose re-runs don't know how each operation rounds: there an output's usual size sets the floor."""
@@ -49,6 +50,10 @@ DISCRETE = ORDERING | frozenset({"Round", "Floor", "Ceil", "Greater", "GreaterOr
 
 class ReferenceRefused(Exception):
     """The reference itself does not take this case."""
+
+
+class Unconfirmed(Exception):
+    """A case differs beyond noise, and no time is left for the re-runs that would confirm it."""
 
 
 @dataclass(slots=True)
@@ -79,10 +84,10 @@ class Trial:
     """Runs cases one by one; holds no tensor between two of them."""
 
     def __init__(self, oracle: Oracle, candidates: Sequence[Candidate], signature: Signature, policy: Policy, *, half: str | None = None, seed: int = 0,
-                 op_types: frozenset[str] = DISCRETE, fidelity: Fidelity | None = None) -> None:
+                 op_types: frozenset[str] = DISCRETE, fidelity: Fidelity | None = None, affords: Callable[[int], bool] = lambda reruns: True) -> None:
         self._oracle, self._candidates, self._signature, self._policy = oracle, candidates, signature, policy
         self._decides, self._orders = bool(op_types & DISCRETE), bool(op_types & ORDERING)
-        self._half, self._seed, self._fidelity = half, seed, fidelity
+        self._half, self._seed, self._fidelity, self._affords = half, seed, fidelity, affords
         self._scales = Scales()
         self._confirmed: Counter[tuple[str, str, Verdict]] = Counter()
 
@@ -138,6 +143,9 @@ class Trial:
         for place, output in enumerate(found):
             gap = self._measure(case, candidate.backend, base, place, output)
             if self._suspicious(gap, share=_DOUBT) and not self._known_already(gap, case):
+                if not self._confirmable(gap, base):
+                    gaps.append(gap)
+                    continue
                 base.confirm()
                 gap = replace(self._measure(case, candidate.backend, base, place, output), confirmed=True)
                 if self._suspicious(gap):
@@ -148,6 +156,15 @@ class Trial:
             if output is not None and (gap.domain is not None or gap.odd):
                 notes.append(_note(gap, base.reference[place], output))
         return gaps
+
+    def _confirmable(self, gap: Gap, base: "_Base") -> bool:
+        """Whether the re-runs fit into the budget. Where they don't: False for a gap that needs none, and `Unconfirmed` for one that would be an alarm."""
+        needed = (0 if base.confirmed else RERUNS) + (LOUDER if self._decides else 0)
+        if self._affords(needed):
+            return True
+        if self._suspicious(gap) and gap.status not in (Status.SHAPE, Status.MISSING):
+            raise Unconfirmed(f"output `{gap.output}` differs beyond noise, and there was no time to confirm it")
+        return False
 
     def _measure(self, case: Case, backend: str, base: "_Base", place: int, output: Array | None, **other: Any) -> Gap:
         name = self._signature.outputs[place].name
@@ -246,8 +263,13 @@ class _Base:
         """Re-run the reference with fresh rounding; once a case is enough."""
         if self._reruns:
             return
-        for outputs in self._samples(_RERUNS, amplitude=1.0):
+        for outputs in self._samples(RERUNS, amplitude=1.0):
             self.add(outputs)
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether the re-runs were made."""
+        return self._reruns > 0
 
     def flips(self, place: int) -> bool:
         """Ask louder and louder re-runs whether a decision inside the model flips; their noise counts only if one does."""

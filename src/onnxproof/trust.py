@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import numpy as np
 from onnxproof import judge, onnxfile
 from onnxproof.backends import current, parse
 from onnxproof.compare import is_float, pair
+from onnxproof.deadline import Deadline
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate
 from onnxproof.oracles import Oracle
@@ -31,14 +33,15 @@ _BEFOREHAND = frozenset({"reference", "torch", "torch64"})
 """These define what is right, and are too slow to be asked twice."""
 
 
-def examine(candidates: Sequence[Candidate], oracle: Oracle, path: Path, signature: Signature, policy: Policy, *, budget_s: float) -> list[Finding]:
+def examine(candidates: Sequence[Candidate], oracle: Oracle, path: Path, signature: Signature, policy: Policy, *, deadline: Deadline) -> list[Finding]:
     """Examine each backend within its share of the time; one that dies on the way is told of by its candidate."""
     found: dict[tuple[str, str], Finding] = {}
     questions = _Questions(oracle, signature, policy)
-    for candidate in candidates:
+    for place, candidate in enumerate(candidates):
+        share = deadline.within(deadline.left / (len(candidates) - place))
         if parse(candidate.backend)[0] not in _BEFOREHAND:
             with suppress(OnnxproofError):
-                for finding in _Examination(candidate, questions, path, signature, policy, budget_s / len(candidates)).findings():
+                for finding in _Examination(candidate, questions, path, signature, policy, share).findings():
                     found[finding.code, finding.what.partition(" by up to ")[0]] = finding  # that two sessions show it is no news
     return list(found.values())
 
@@ -56,9 +59,21 @@ class _Questions:
         self.wide = {name: array + _WIDE if array.dtype == np.int64 else array for name, array in self.first.items()}
         self.empty = {name: array[:0] if array.ndim else array for name, array in self.first.items()} if Domain.EMPTY in policy.domains else {}
         self.varies = any(isinstance(dim, str) for info in signature.inputs for dim in info.dims)
-        self.takes_empty = self.varies and bool(self.empty) and self._asked(self.empty) is not None
-        self.poisoned_answer = self._asked(self.poisoned) if self.poisoned else None
-        self.wide_answer = self._asked(self.wide) if any(array.dtype == np.int64 for array in self.first.values()) else None
+
+    @cached_property
+    def takes_empty(self) -> bool:
+        """Whether the reference takes an empty batch."""
+        return self.varies and bool(self.empty) and self._asked(self.empty) is not None
+
+    @cached_property
+    def poisoned_answer(self) -> list[Array] | None:
+        """What the reference makes of NaN."""
+        return self._asked(self.poisoned) if self.poisoned else None
+
+    @cached_property
+    def wide_answer(self) -> list[Array] | None:
+        """What the reference makes of integers beyond 32 bits."""
+        return self._asked(self.wide) if any(array.dtype == np.int64 for array in self.first.values()) else None
 
     def _asked(self, inputs: Mapping[str, Array]) -> list[Array] | None:
         try:
@@ -76,10 +91,10 @@ class _Questions:
 class _Examination:
     """One backend under questions."""
 
-    def __init__(self, candidate: Candidate, questions: _Questions, path: Path, signature: Signature, policy: Policy, seconds: float) -> None:
+    def __init__(self, candidate: Candidate, questions: _Questions, path: Path, signature: Signature, policy: Policy, deadline: Deadline) -> None:
         self._candidate, self._ask, self._path, self._policy = candidate, questions, path, policy
         self._names = [output.name for output in signature.outputs]
-        self._until = time.perf_counter() + seconds
+        self._deadline = deadline
 
     def findings(self) -> Iterator[Finding]:
         """Question by question, until the time is over."""
@@ -93,7 +108,7 @@ class _Examination:
 
     def _fresh(self, first: Answer, second: Answer) -> Iterator[Finding]:
         """The second question to a session that never heard the first, with another number of threads; then what an empty batch does to it."""
-        ask = self._other() if time.perf_counter() < self._until else None
+        ask = self._other() if not self._deadline.passed else None
         fresh = ask(self._ask.second) if ask is not None else None
         yield from self._stale(first, second, fresh)
         if ask is not None and fresh is not None:
@@ -106,12 +121,12 @@ class _Examination:
             return None
         start = time.perf_counter()
         self._candidate.open_other(isolate=True if self._ask.varies else current().isolate)
-        self._until += time.perf_counter() - start  # a slow start leaves no question out
+        self._deadline = Deadline(self._deadline.until + time.perf_counter() - start)  # a slow start leaves no question out
         return lambda inputs: self._candidate.run(inputs, apart=True)
 
     def _after_empty(self, first: Answer, ask: Callable[[Mapping[str, Array]], Answer]) -> Iterator[Finding]:
         """Whether a session still answers a new question, once it was given an empty batch."""
-        if not self._ask.takes_empty or time.perf_counter() > self._until:
+        if self._deadline.passed or not self._ask.takes_empty:
             return
         with suppress(OnnxproofError):  # it may refuse an empty batch: the cases tell that
             ask(self._ask.empty)
@@ -134,7 +149,7 @@ class _Examination:
             yield self._finding("stale-output" if old else "constant-output", f"gives {what}: output `{name}` did not change by a bit", counts=old)
 
     def _again(self, first: Answer) -> Iterator[Finding]:
-        if time.perf_counter() > self._until:
+        if self._deadline.passed:
             return
         yield from self._compared(first, self._candidate.run(self._ask.first), "nondeterminism", "answers otherwise when it is asked the same again")
 
@@ -159,7 +174,7 @@ class _Examination:
         return gap.rms > 2 * self._policy.noise_limit * noise and not judge.agrees(gap, self._policy)
 
     def _nan(self) -> Iterator[Finding]:
-        if self._ask.poisoned_answer is None or time.perf_counter() > self._until:
+        if self._deadline.passed or self._ask.poisoned_answer is None:
             return
         for name, wanted, found in zip(self._names, self._ask.poisoned_answer, self._candidate.run(self._ask.poisoned), strict=True):
             if found is not None and is_float(wanted) and found.shape == wanted.shape and is_float(found):
@@ -168,7 +183,7 @@ class _Examination:
                     yield self._finding("nan-dropped", f"makes {lost} numbers of what is NaN in the reference: output `{name}`", counts=self._policy.strict_domains)
 
     def _integers(self) -> Iterator[Finding]:
-        if self._ask.wide_answer is None or time.perf_counter() > self._until:
+        if self._deadline.passed or self._ask.wide_answer is None:
             return
         for name, wanted, found in zip(self._names, self._ask.wide_answer, self._candidate.run(self._ask.wide), strict=True):
             if found is None or wanted.dtype.kind not in "iu" or found.shape != wanted.shape or np.array_equal(found, wanted):

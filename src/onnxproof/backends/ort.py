@@ -1,6 +1,8 @@
 """ONNX Runtime: any optimisation level (`ort:disabled`, `ort:basic`, `ort:extended`, `ort:all`) and any provider with its options (`ort:cuda,device_id=1`)."""
 
+import glob
 import mmap
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,9 +12,10 @@ import ml_dtypes
 import numpy as np
 import onnxruntime
 
+from onnxproof import guard
 from onnxproof.backends import Description, _placement, current
 from onnxproof.backends._placement import CPU
-from onnxproof.errors import BackendMissing, ModelError, Refused, UsageError
+from onnxproof.errors import BackendMissing, Crashed, ModelError, Refused, UsageError
 from onnxproof.types import Finding
 
 _SCAN = b'"\x04Scan'
@@ -24,6 +27,9 @@ _LEVELS = {
     "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 _ONNX_BFLOAT16 = 16
+_OPENING_S, _BYTES_A_SECOND = 2.0, 2e7
+"""Seconds beside those of a forward pass that opening a file may take, and what is read of it in each: a tenth of what a slow disk gives."""
+_NO_MEMORY = ("Failed to allocate memory", "bad allocation", "std::bad_alloc", "bad_alloc")
 _BUILDS = {"cuda": "onnxruntime-gpu", "tensorrt": "onnxruntime-gpu", "openvino": "onnxruntime-openvino", "dml": "onnxruntime-directml", "qnn": "onnxruntime-qnn",
            "migraphx": "onnxruntime-migraphx", "cann": "onnxruntime-cann"}
 
@@ -79,14 +85,33 @@ def open(model: Path | bytes, option: str = "", *, disabled_optimizers: Sequence
         else:
             providers = _proven(options, wanted, forgiven=forgiven)
     try:
-        session = onnxruntime.InferenceSession(model if isinstance(model, bytes) else str(model), options, providers=providers,
-                                               disabled_optimizers=list(disabled_optimizers) or None)
+        session = native(model, options, providers=providers, disabled_optimizers=disabled_optimizers)
+    except Crashed:
+        raise
     except Exception as why:  # onnxruntime raises a dozen unrelated classes; each becomes one of ours with its words
         raise _explain(model, str(why)) from why
     session.disable_fallback()  # or a provider that fails in a run is replaced by the CPU, and the run is repeated
     if providers != [CPU]:
         findings += _placement.judge(session, wanted.provider, _count(model), forgiven=forgiven)
     return OrtSession(session, outputs, findings, model)
+
+
+def native(model: Path | bytes, options: onnxruntime.SessionOptions, *, providers: Sequence[Any] = (CPU,),
+           disabled_optimizers: Sequence[str] = ()) -> onnxruntime.InferenceSession:
+    """onnxruntime's own session, opened under the guard: constant folding and inlining take what a file makes them take."""
+    source, size = (model, len(model)) if isinstance(model, bytes) else (str(model), _bytes_of(model))
+    limit_s = min(current().time_s + _OPENING_S + size / _BYTES_A_SECOND, max(current().open_s, current().time_s))
+    cancel = getattr(options, "set_load_cancellation_flag", None)  # since onnxruntime 1.21
+    return guard.run(lambda: onnxruntime.InferenceSession(source, options, providers=list(providers), disabled_optimizers=list(disabled_optimizers) or None),
+                     limit_s=limit_s, what="opening the model in onnxruntime", stop=None if cancel is None else lambda: cancel(True))
+
+
+def _bytes_of(path: Path) -> int:
+    """Of the file and of all that lies beside it under its name: external data."""
+    try:
+        return sum(file.stat().st_size for file in path.parent.glob(f"{glob.escape(path.stem)}*") if file.is_file())
+    except OSError:
+        return 0
 
 
 def _proven(options: onnxruntime.SessionOptions, wanted: Wanted, *, forgiven: bool) -> list[Any]:
@@ -123,6 +148,10 @@ class OrtSession:
 
     def __init__(self, session: onnxruntime.InferenceSession, outputs: Sequence[str] | None = None, findings: Sequence[Finding] = (), model: Path | bytes = b"") -> None:
         self._session, self.findings, self._model = session, findings, model
+        self._limit_s = current().time_s
+        self._hung: Crashed | None = None
+        self.seconds = 0.0
+        """The runtime's own time for the last run, without the guard around it."""
         self.input_names: Sequence[str] = [i.name for i in session.get_inputs()]
         self.output_names: Sequence[str] = list(outputs or (o.name for o in session.get_outputs()))
 
@@ -130,12 +159,23 @@ class OrtSession:
         """The outputs for these arrays; bfloat16 goes in and out by its bits."""
         if any(a.size == 0 for a in inputs.values()) and _scans(self._model):
             raise Refused("refused", "onnxruntime divides by zero in a Scan over an empty input, which ends the whole process; it is not asked")
+        if self._hung is not None:  # its thread may still be at work inside
+            raise self._hung
+        options = onnxruntime.RunOptions()
         try:
-            if any(a.dtype == ml_dtypes.bfloat16 for a in inputs.values()) or self._has_bfloat16():
-                return self._run_by_value(inputs)
-            found = self._session.run(list(self.output_names), dict(inputs))
+            return guard.run(lambda: self._answer(inputs, options), limit_s=self._limit_s, what="`ort`", stop=lambda: setattr(options, "terminate", True))
+        except Crashed as why:
+            self._hung = why if why.notes else None
+            raise
         except Exception as why:  # see open()
-            raise Refused("refused", f"onnxruntime refuses this input: {_short(str(why))}") from why
+            raise _refusal(str(why)) from why
+
+    def _answer(self, inputs: Mapping[str, np.ndarray[Any, Any]], options: onnxruntime.RunOptions) -> list[np.ndarray[Any, Any] | None]:
+        if any(a.dtype == ml_dtypes.bfloat16 for a in inputs.values()) or self._has_bfloat16():
+            return self._run_by_value(inputs, options)
+        start = time.perf_counter()
+        found = self._session.run(list(self.output_names), dict(inputs), options)
+        self.seconds = time.perf_counter() - start
         return [np.asarray(value) if value is not None else None for value in found]
 
     def close(self) -> None:
@@ -145,14 +185,16 @@ class OrtSession:
     def _has_bfloat16(self) -> bool:
         return any("bfloat16" in o.type for o in self._session.get_outputs())
 
-    def _run_by_value(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
+    def _run_by_value(self, inputs: Mapping[str, np.ndarray[Any, Any]], options: onnxruntime.RunOptions) -> list[np.ndarray[Any, Any] | None]:
         values = {}
         for name, array in inputs.items():
             if array.dtype == ml_dtypes.bfloat16:
                 values[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(array).view(np.uint16), _ONNX_BFLOAT16)
             else:
                 values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
-        found = self._session.run_with_ort_values(list(self.output_names), values)
+        start = time.perf_counter()
+        found = self._session.run_with_ort_values(list(self.output_names), values, options)
+        self.seconds = time.perf_counter() - start
         return [_from_value(value) for value in found]
 
 
@@ -196,6 +238,12 @@ def _explain(model: Path | bytes, why: str) -> ModelError:
         return ModelError("opset-too-new", f"onnxruntime {onnxruntime.__version__} can't read a model this new", where=where, notes=[text],
                           help="export with a lower opset_version, or install a newer onnxruntime")
     return ModelError("model-refused", "onnxruntime can't open this model", where=where, notes=[text])
+
+
+def _refusal(why: str) -> Refused:
+    if any(words in why for words in _NO_MEMORY):
+        return Refused("out-of-memory", f"onnxruntime would need more memory than there is: {_short(why)}")
+    return Refused("refused", f"onnxruntime refuses this input: {_short(why)}")
 
 
 def _short(why: str) -> str:

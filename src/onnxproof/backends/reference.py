@@ -3,8 +3,8 @@
 onnx's evaluator is the base; what it lacks or gets wrong is in `_operators`. It is slow: a truth, not a runtime.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,17 @@ import onnx
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from onnxproof import onnxfile
-from onnxproof.backends import Description, _operators
-from onnxproof.errors import ModelError, OnnxproofError, Refused, UsageError
+from onnxproof import guard, onnxfile
+from onnxproof.backends import Description, _operators, current
+from onnxproof.deadline import Deadline
+from onnxproof.errors import Crashed, ModelError, OnnxproofError, Refused, UsageError
 
 Array = np.ndarray[Any, Any]
 IN_PROCESS = True
+_LAST_NODE_S = 1.0
+"""Seconds beyond the limit that the node which is being evaluated may take: then it is left behind."""
+_deadline: ContextVar[Deadline] = ContextVar("onnxproof-evaluator-deadline", default=Deadline.never())  # noqa: B039 it is frozen
+"""For the graph that is being evaluated, with its subgraphs and functions."""
 _NARROW = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 _DOUBLE = onnx.TensorProto.DOUBLE
 _DTYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "precision", "stash_type", "softmax_precision"})
@@ -40,11 +45,12 @@ def open(model: Path | bytes, option: str = "", *, outputs: Sequence[str] | None
                          help="use `reference` or `reference:float64`")
     loaded = _load(model)
     wide = option == "float64"
-    if wide:
-        _promote(loaded, weights=False)
-    if outputs is not None:
-        add_outputs(loaded, outputs)
-    return ReferenceSession(loaded, wide=wide, outputs=outputs)
+    with guard.memory():
+        if wide:
+            _promote(loaded, weights=False)
+        if outputs is not None:
+            add_outputs(loaded, outputs)
+        return ReferenceSession(loaded, wide=wide, outputs=outputs)
 
 
 class ReferenceSession:
@@ -52,8 +58,9 @@ class ReferenceSession:
 
     def __init__(self, model: onnx.ModelProto, *, wide: bool, outputs: Sequence[str] | None = None) -> None:
         self._wide = wide
-        self.limit_s: float | None = None
+        self.limit_s = current().time_s
         """Seconds after which a run is given up and refused with the code `too-slow`."""
+        self._hung = False
         self._ports = {value.name: value for value in model.graph.input}
         self._optional = {tensor.name for tensor in model.graph.initializer}
         try:
@@ -72,10 +79,22 @@ class ReferenceSession:
         """The outputs for these arrays, which stay as they are."""
         fed = self._checked(inputs)
         given = {id(array) for array in fed.values()}
-        self._evaluator.deadline = time.perf_counter() + self.limit_s if self.limit_s else None
-        with np.errstate(all="ignore"):
-            found = self._evaluator.run(list(self.output_names), _Handed(fed))
+        if self._hung:
+            raise Refused("too-slow", "the reference evaluator was left behind in an earlier run")
+        try:
+            found = guard.run(lambda: self._evaluated(fed), limit_s=self.limit_s + _LAST_NODE_S, what="the reference evaluator")
+        except Crashed as why:
+            self._hung = True
+            raise Refused("too-slow", "the reference evaluator ran out of time within one node", notes=why.notes) from why
         return [np.array(value) if id(value) in given else value for value in found]
+
+    def _evaluated(self, fed: dict[str, Any]) -> Any:
+        token = _deadline.set(Deadline.after(self.limit_s))
+        try:
+            with np.errstate(all="ignore"):
+                return self._evaluator.run(list(self.output_names), _Handed(fed))
+        finally:
+            _deadline.reset(token)
 
     def observe(self, observer: Callable[[onnx.NodeProto, Any], Any] | None, *, inner: bool = False) -> None:
         """Let `observer` see (and replace) the outputs of every node of the main graph while it runs; `inner` also inside subgraphs and functions."""
@@ -123,6 +142,11 @@ class ReferenceSession:
         return array
 
 
+def _check_time(where: str) -> None:
+    if _deadline.get().passed:
+        raise Refused("too-slow", f"the reference evaluator ran out of time {where}")
+
+
 class _Handed(dict[str, Any]):
     """Inputs that the evaluator may let go of after their last use: nobody else holds them."""
 
@@ -130,7 +154,6 @@ class _Handed(dict[str, Any]):
 class _Evaluator(ReferenceEvaluator):
     """onnx's evaluator with our operators, in subgraphs and functions too (its own `new_ops` does not reach those)."""
 
-    deadline: float | None = None
     observer: Callable[[onnx.NodeProto, Any], Any] | None = None
     """Sees every node's outputs as they are made, and may put others in their place."""
 
@@ -160,9 +183,9 @@ class _Evaluator(ReferenceEvaluator):
         if isinstance(feed_inputs, _Handed):
             feed_inputs.clear()
         keep = set(wanted)
+        _check_time("in a graph without nodes" if not self.rt_nodes_ else "at its first node")  # a body without nodes can be called for ever, too
         for place, node in enumerate(self.rt_nodes_):
-            if self.deadline is not None and time.perf_counter() > self.deadline:
-                raise Refused("too-slow", f"the reference evaluator ran out of time at node {place} of {len(self.rt_nodes_)} (`{node.op_type}`)")
+            _check_time(f"at node {place} of {len(self.rt_nodes_)} (`{node.op_type}`)")
             linked = {"linked_attributes": attributes} if node.has_linked_attribute and attributes else {}
             context = {"context": results} if node.need_context() else {}
             try:

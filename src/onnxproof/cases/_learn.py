@@ -100,9 +100,11 @@ def _other_rows(file: OnnxFile, name: str, own: Array | None) -> list[int]:
     return [int(row) for row in np.flatnonzero(marks != row_marks(own))[:_MOST_ROWS]]
 
 
-def learn_dims(space: Space, accepts: Callable[[Case], bool]) -> Space:
-    """Find out from the reference which dims move alone, which move together, and which follow from others."""
+def learn_dims(space: Space, accepts: Callable[[Case], bool], in_time: Callable[[], bool] = lambda: True) -> Space:
+    """Find out from the reference which dims move alone, which move together, and which follow from others; those not asked in time stay as they are."""
     for dim in space.signature.dims:
+        if not in_time():
+            break
         if dim.name in space.relations or dim.name in space.pinned:
             continue
         step = dim.example + 1 if dim.maximum is None or dim.example < dim.maximum else dim.example - 1

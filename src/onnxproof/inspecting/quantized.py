@@ -6,6 +6,7 @@ from pathlib import Path
 import onnx
 
 from onnxproof import scratch
+from onnxproof.backends import ort
 from onnxproof.inspecting._view import Check, Rating, View, few
 
 _MUCH = 0.25
@@ -39,7 +40,7 @@ def _left(path: Path) -> onnx.ModelProto | None:
         options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
         options.log_severity_level = 4
         try:
-            onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            ort.native(path, options)
         except Exception:  # the runtime raises several classes of its own
             return None
         return onnx.load(options.optimized_model_filepath, load_external_data=False)

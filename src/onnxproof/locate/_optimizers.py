@@ -75,7 +75,7 @@ def _optimised(path: Path, disabled: list[str]) -> dict[str, tuple[str, ...]]:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         options.optimized_model_filepath = str(Path(folder) / "optimised.onnx")
         try:
-            onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"], disabled_optimizers=disabled or None)
+            ort.native(path, options, disabled_optimizers=disabled)
         except Exception:  # a graph that can't be written tells nothing, and the location says so by naming no node
             return {}
         model = onnx.load(options.optimized_model_filepath, load_external_data=False)

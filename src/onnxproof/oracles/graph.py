@@ -10,7 +10,7 @@ from onnxproof import onnxfile
 from onnxproof.backends import Session, ort, reference
 from onnxproof.cases._learn import lookups
 from onnxproof.cases._space import as_dtype
-from onnxproof.errors import InputError, ModelError, Refused
+from onnxproof.errors import Crashed, InputError, ModelError, Refused
 from onnxproof.execute import Clock
 from onnxproof.oracles import ulp_moved
 from onnxproof.signature import Leaf
@@ -98,7 +98,7 @@ class GraphOracle:
         if level not in self._others:
             try:
                 self._others[level] = ort.open(self._path, level)
-            except ModelError:  # some models open only when a fusion removes what no kernel implements
+            except (ModelError, Crashed):  # some models open only when a fusion removes what no kernel implements
                 self._others[level] = self._session
         return self._others[level]
 

@@ -12,6 +12,7 @@ import onnx
 import onnxruntime
 
 from onnxproof import scratch
+from onnxproof.backends import ort
 
 Array = np.ndarray[Any, Any]
 INTEGER = frozenset({"QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd", "QLinearMul", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearConcat",
@@ -47,7 +48,7 @@ def census(model: onnx.ModelProto | Path) -> Census:
     options.log_severity_level = 4
     with scratch.Folder() as folder:
         options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
-        onnxruntime.InferenceSession(_source(model), options, providers=["CPUExecutionProvider"])
+        ort.native(_source(model), options)
         nodes = list(onnx.load(options.optimized_model_filepath, load_external_data=False).graph.node)
     kinds = Counter(node.op_type for node in nodes)
     return Census(integer={kind: count for kind, count in sorted(kinds.items()) if kind in INTEGER},
@@ -59,7 +60,7 @@ def latencies(models: Sequence[onnx.ModelProto | Path], batch: Mapping[str, Arra
     """Seconds of one pass of each model on one thread, measured in turns so that a busy machine slows all alike."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads, options.inter_op_num_threads = 4, 1, 1
-    sessions = [onnxruntime.InferenceSession(_source(model), options, providers=["CPUExecutionProvider"]) for model in models]
+    sessions = [ort.native(_source(model), options) for model in models]
     times: list[list[float]] = [[] for _ in sessions]
     end = time.perf_counter() + seconds
     fed = dict(batch)
@@ -75,5 +76,5 @@ def latencies(models: Sequence[onnx.ModelProto | Path], batch: Mapping[str, Arra
     return [float(np.percentile(found, 20)) for found in times]
 
 
-def _source(model: onnx.ModelProto | Path) -> Any:
-    return str(model) if isinstance(model, Path) else model.SerializeToString()
+def _source(model: onnx.ModelProto | Path) -> Path | bytes:
+    return model if isinstance(model, Path) else model.SerializeToString()

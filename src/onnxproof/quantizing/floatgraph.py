@@ -10,6 +10,7 @@ import onnxruntime
 from onnx import numpy_helper
 
 from onnxproof import onnxfile, scratch
+from onnxproof.backends import ort
 from onnxproof.errors import ModelError, UsageError
 
 Array = np.ndarray[Any, Any]
@@ -44,7 +45,7 @@ def _simplified(path: Path) -> onnx.ModelProto:
     with scratch.Folder() as folder:
         options.optimized_model_filepath = str(Path(folder) / "simple.onnx")
         try:
-            onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            ort.native(path, options)
             model = onnx.load(options.optimized_model_filepath, load_external_data=False)
             onnx.load_external_data_for_model(model, str(path.parent))  # the runtime leaves untouched weights where the file had them
         except Exception as why:  # onnxruntime raises a dozen unrelated classes
