@@ -148,8 +148,8 @@ def _take_away(draft: scratch.Draft, target: Path, names: list[str]) -> None:
     """Move what stands in place into the draft, the file itself first; `Draft.cleanup`, now or in the next run, puts it back if need be."""
     before = draft.path / scratch.BEFORE
     before.mkdir()
-    inodes = {name: (draft.new / name).stat().st_ino for name in names}
-    (draft.path / scratch.PLACING).write_text(json.dumps(inodes), encoding="utf-8")
+    marks = {name: scratch.mark(draft.new / name) for name in names}
+    (draft.path / scratch.PLACING).write_text(json.dumps(marks), encoding="utf-8")
     _sync(draft.path / scratch.PLACING)
     for name in reversed(names):
         with suppress(FileNotFoundError):

@@ -34,7 +34,7 @@ _ROOT = re.compile(rf"{_PREFIX}\d+-[a-z0-9_]{{8}}")
 _DRAFT = ".onnxproof-"
 _OUTSIDE = "outside"
 NEW, BEFORE, PLACING = "new", "before", "placing"
-"""In a draft: files that wait to be put in place, those that stood there before, and the inode of each new one while that is done."""
+"""In a draft: files that wait to be put in place, those that stood there before, and the mark of each new one while that is done."""
 _TRIES = 20
 _guard = threading.RLock()
 _roots: dict[tuple[int, str], "_Root"] = {}
@@ -86,7 +86,8 @@ class Draft:
         if fcntl is not None:  # Windows lets few users make links
             self._pointer.symlink_to(self.path.absolute())  # first: a kill after the next line must find it
         try:
-            (self.path / NEW).mkdir(parents=True)
+            self.path.mkdir()
+            self.new.mkdir()
         except BaseException:
             self.cleanup()
             raise
@@ -109,25 +110,34 @@ class Draft:
 
 
 def drop_draft(folder: Path) -> None:
-    """Remove a draft; where its files were being put in place and not all are, the folder's files are put back as they were.
+    """Remove a draft; where its files were being put in place and not all are, those that stood there are put back.
 
-    A name is touched only if it is missing or still the very file that was put there: what somebody else wrote since then is theirs.
+    Nothing is put back where one of the names is neither missing nor the very file that was put there: what somebody wrote since then is theirs.
     """
     with contextlib.suppress(OSError, ValueError):
-        placing: dict[str, int] = json.loads((folder / PLACING).read_text(encoding="utf-8"))
+        placing: dict[str, str] = json.loads((folder / PLACING).read_text(encoding="utf-8"))
         unfinished = any((folder / NEW / name).exists() for name in placing)
-        for name, inode in placing.items() if unfinished else ():
-            _put_back(folder / BEFORE / name, folder.parent / name, inode)
+        theirs = [name for name, new in placing.items() if (folder / BEFORE / name).exists() and mark(folder.parent / name) not in ("", new)]
+        for name, new in placing.items() if unfinished and not theirs else ():
+            _put_back(folder / BEFORE / name, folder.parent / name, new)
     _remove(folder)
 
 
-def _put_back(old: Path, place: Path, inode: int) -> None:
-    """One file as it was; `inode` is that of the new one."""
-    found = place.lstat().st_ino if os.path.lexists(place) else None
-    if found == inode:
+def _put_back(old: Path, place: Path, new: str) -> None:
+    """One file as it was; `new` is the mark of the one that was to take its place."""
+    if mark(place) == new:
         place.unlink()
-    if found in (None, inode) and old.exists():
+    if old.exists():
         old.rename(place)
+
+
+def mark(path: Path) -> str:
+    """What a file keeps when it is renamed, and no other file has; empty where there is none."""
+    try:
+        about = path.lstat()
+    except OSError:
+        return ""
+    return f"{about.st_ino} {about.st_mtime_ns} {about.st_size}"
 
 
 def sweep() -> int:

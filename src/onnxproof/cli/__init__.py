@@ -17,6 +17,7 @@ _FIRST = ("verify", "export", "diff")
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command line and give its exit code."""
+    own = words is None
     words = sys.argv[1:] if words is None else list(words)
     if not _streams():
         sys.stderr.write("error[cannot-write]: standard output is closed\n  = help: send it to a file, or to /dev/null\n")
@@ -34,9 +35,13 @@ def main(words: Sequence[str] | None = None) -> int:
 
     try:
         with _signals.handled(lambda: _signals.leave_at_once(STOPPED, 2)):
+            from onnxproof import scratch
             from onnxproof.cli import _dispatch
 
-            return _dispatch.dispatch(words[0], words[1:])
+            code = _dispatch.dispatch(words[0], words[1:])
+            if own:  # here, where a signal is still handled; whoever calls us from Python may have sessions open
+                scratch.clear()
+            return code
     except KeyboardInterrupt:  # while a command was being imported
         sys.stderr.write(STOPPED + "\n")
         return 2

@@ -99,7 +99,7 @@ def _early(report: Report | None, where: Delivery) -> Report:
         if state.proof is not None:
             sys.stderr.write(f"onnxproof: {headline(state.proof).plain}\n")
             sys.stderr.flush()
-            with suppress(OnnxproofError, OSError):  # the last word on what can't be written is the one at the end
+            with suppress(Exception):  # what can't be written is told at the end, when it is tried again
                 _write(where, lambda writer: writer.dumps(state.proof), again=True)
         if report is not None:
             report(state)

@@ -45,8 +45,6 @@ def dispatch(name: str, words: Sequence[str]) -> int:
             return _tell(UsageError("usage", _sentence(str(message())), help=f"`onnxproof {name} --help` tells the options"))
         _flush()
         return _tell(internal(why), trace=debug)
-    finally:
-        scratch.clear()  # here, while an interrupt is still held off or heard
 
 
 def _flush() -> None:

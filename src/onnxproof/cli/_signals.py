@@ -21,6 +21,10 @@ _ONCE_S = 1.0
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
+class Interrupted(KeyboardInterrupt):
+    """A class of our own: Python notes a plain one that ends an `exec` of a string (every dataclass is made by one), and after it ends by SIGINT, though it was caught."""
+
+
 @contextmanager
 def handled(leave: Callable[[], None]) -> Iterator[None]:
     """Within this, the signals interrupt; `leave` is called from the watching thread and must not come back."""
@@ -33,7 +37,7 @@ def handled(leave: Callable[[], None]) -> Iterator[None]:
         nonlocal seen
         if not seen:  # a second one would interrupt the cleaning up
             seen = True
-            raise KeyboardInterrupt
+            raise Interrupted
 
     numbers = [number for name in _NAMES if (number := getattr(signal, name, None)) is not None and _ours(number)]
     inbox, outbox = os.pipe()

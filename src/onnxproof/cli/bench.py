@@ -31,10 +31,13 @@ def command(
 ) -> int:
     """Print a table: latency, throughput and the ratio to the baseline. Times are noisy: compare within one table."""
     from onnxproof import subject
+    from onnxproof.files import check
     from onnxproof.speed import bench
 
     if not seconds > 0:
         raise UsageError("bad-seconds", f"`--seconds {seconds:g}` leaves no time for a single run", help="give seconds, such as `--seconds 2`")
+    if json is not None and json != "-":
+        check(json, what="the times")
     found = subject.load(reference, None) if reference is not None else None
     if found is not None and found.onnx is not None:
         raise UsageError("not-a-module", f"`{reference}` is an ONNX file, and the reference is a module", help="time both files one after the other")

@@ -58,6 +58,8 @@ def command(
         raise UsageError("usage", "SUBJECT and MODEL are needed, or a stored proof",
                          help="onnxproof explain model.py:build model.onnx, or onnxproof explain proof.json")
     _check_output(fix, output, subject, model)
+    if overlay is not None:
+        files.check(overlay, what="the overlay")
     policy, shapes, arguments = judging.policy(), option.dynamic_shapes(dynamic), running.arguments()
     serving = arguments.pop("serving")
     extras = _Extras()

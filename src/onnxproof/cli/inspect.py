@@ -17,10 +17,12 @@ def command(
     debug: option.Debug = False,
 ) -> int:
     """`onnxproof.inspect` from the command line; 0 when nothing is bad, 1 when something is."""
-    from onnxproof.files import write_text
+    from onnxproof.files import check, write_text
     from onnxproof.inspecting import Rating, inspect
     from onnxproof.report import inspection, terminal
 
+    if json is not None and json != "-":
+        check(json)
     seen = inspect(model, reference)
     if json == "-":
         sys.stdout.write(inspection.dumps(seen))

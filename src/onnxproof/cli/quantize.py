@@ -48,7 +48,7 @@ def command(
     shapes, drop = option.dynamic_shapes(dynamic), _share(max_drop)
     if not 0 <= confidence < 1:
         raise UsageError("bad-confidence", f"`--confidence {confidence:g}` makes no sense", help="say a share below 1, such as 0.95")
-    Delivery(html=html).checked()
+    Delivery(html=html, json=json).checked()
     seconds = option.positive_budget(time)
     with progress(quiet=quiet) as report:
         from onnxproof.quantizing import Budget, quantize

@@ -19,7 +19,7 @@ _COLOURS = ("#c8e6c9", "#fff59d", "#ffb74d", "#e57373")
 
 def write(proof: Proof, path: str | Path) -> None:
     """Write the overlay; the file appears whole or not at all."""
-    write_text(json.dumps(make(proof), indent=2) + "\n", path)
+    write_text(json.dumps(make(proof), indent=2) + "\n", path, what="the overlay")
 
 
 def make(proof: Proof) -> dict[str, Any]:
