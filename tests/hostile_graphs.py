@@ -32,7 +32,7 @@ def endless_condition() -> onnx.ModelProto:
 
 def endless_count() -> onnx.ModelProto:
     """A Loop of 2**62 turns."""
-    return model([helper.make_node("Loop", ["turns", "", "x"], ["y"], body=body([helper.make_node("Neg", ["v"], ["w"])], "w"))], {"turns": np.array(2**62)})
+    return model([helper.make_node("Loop", ["turns", "yes", "x"], ["y"], body=body([helper.make_node("Neg", ["v"], ["w"])], "w"))], {"turns": np.array(2**62), "yes": np.array(True)})
 
 
 def growing() -> onnx.ModelProto:
@@ -44,7 +44,7 @@ def growing() -> onnx.ModelProto:
 def collecting() -> onnx.ModelProto:
     """A Loop that gives an output in each of 2**62 turns."""
     nodes = [helper.make_node("Neg", ["v"], ["w"]), helper.make_node("Identity", ["v"], ["s"])]
-    return model([helper.make_node("Loop", ["turns", "", "x"], ["y", "all"], body=body(nodes, "w", ["s"]))], {"turns": np.array(2**62)})
+    return model([helper.make_node("Loop", ["turns", "yes", "x"], ["y", "all"], body=body(nodes, "w", ["s"]))], {"turns": np.array(2**62), "yes": np.array(True)})
 
 
 def nested_loops() -> onnx.ModelProto:
@@ -52,8 +52,8 @@ def nested_loops() -> onnx.ModelProto:
     inner = helper.make_graph([helper.make_node("Identity", ["c2"], ["go2"]), helper.make_node("Neg", ["v2"], ["w2"])], "inner",
                               [helper.make_tensor_value_info("i2", _INT, []), helper.make_tensor_value_info("c2", _BOOL, []), helper.make_tensor_value_info("v2", _FLOAT, None)],
                               [helper.make_tensor_value_info("go2", _BOOL, []), helper.make_tensor_value_info("w2", _FLOAT, None)])
-    outer = body([helper.make_node("Loop", ["turns", "", "v"], ["w"], body=inner)], "w")
-    return model([helper.make_node("Loop", ["turns", "", "x"], ["y"], body=outer)], {"turns": np.array(100_000)})
+    outer = body([helper.make_node("Loop", ["turns", "yes", "v"], ["w"], body=inner)], "w")
+    return model([helper.make_node("Loop", ["turns", "yes", "x"], ["y"], body=outer)], {"turns": np.array(100_000), "yes": np.array(True)})
 
 
 def long_scan() -> onnx.ModelProto:

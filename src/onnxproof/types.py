@@ -1,9 +1,12 @@
 """Every frozen dataclass and enum of the flow; nothing here computes, and nothing here is heavy to import."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from onnxproof.errors import PolicyError
 
 
 class Verdict(StrEnum):
@@ -451,6 +454,18 @@ class Policy:
     """Quantized candidates: what the runtime adds, in units of what the graph's own quantization costs. Evidence: docs/quantize.md."""
     domains: tuple[Domain, ...] = (Domain.NAN, Domain.INF, Domain.TIES, Domain.EMPTY)
     """Odd domains to look into; `--domain finite` empties it."""
+
+    def __post_init__(self) -> None:
+        """Refuse limits that nothing can keep: a ratio is divided by them."""
+        for name in ("noise_limit", "worst_limit", "bias_limit", "runtime_limit"):
+            if not getattr(self, name) > 0:
+                raise PolicyError("bad-threshold", f"`{name}` is {getattr(self, name):g}", help="a limit is a number above 0")
+        for name in ("atol", "rtol", "clip_limit"):
+            if not getattr(self, name) >= 0:
+                raise PolicyError("bad-threshold", f"`{name}` is {getattr(self, name):g}", help="a tolerance is a number of at least 0")
+        for name in ("drift_db", "diverged_db", "twin_db"):
+            if math.isnan(getattr(self, name)):
+                raise PolicyError("bad-threshold", f"`{name}` is {getattr(self, name):g}", help="give it in decibels")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

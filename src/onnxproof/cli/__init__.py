@@ -14,6 +14,7 @@ _FIRST = ("verify", "export", "diff")
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run one command line and give its exit code."""
+    program = words is None
     words = sys.argv[1:] if words is None else list(words)
     if not words:
         sys.stderr.write(overview())
@@ -26,7 +27,12 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     from onnxproof.cli import _dispatch
 
-    return _dispatch.dispatch(words[0], words[1:])
+    code = _dispatch.dispatch(words[0], words[1:])
+    if program:
+        from onnxproof import guard
+
+        guard.leave(code)
+    return code
 
 
 def commands() -> dict[str, str]:
