@@ -145,6 +145,21 @@ def deep_branches(depth: int) -> onnx.ModelProto:
     return model([*graph.node, helper.make_node("Identity", [f"o{depth - 1}"], ["y"])], {"yes": np.array(True)})
 
 
+def deep_bytes(depth: int) -> bytes:
+    """A file of graphs in graphs, deeper than protobuf itself would write."""
+    def field(number: int, content: bytes) -> bytes:
+        return _varint(number << 3 | 2) + _varint(len(content)) + content
+
+    graph = field(1, field(4, b"Identity"))
+    for _ in range(depth):
+        graph = field(1, field(4, b"If") + field(5, field(1, b"then_branch") + field(6, graph)))
+    return field(7, graph)
+
+
+def _varint(number: int) -> bytes:
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128]) + _varint(number >> 7)
+
+
 ENDLESS: dict[str, Callable[[], onnx.ModelProto]] = {kind.__name__: kind for kind in (endless_condition, endless_count, collecting, nested_loops, long_scan)}
 LARGE: dict[str, Callable[[], onnx.ModelProto]] = {kind.__name__: kind for kind in (growing, large_constant, large_expand, large_tile, large_range, large_pad, large_resize)}
 

@@ -149,14 +149,22 @@ def test_diff_ends(name: str, first: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("kind", "code", "words"), [
     (lambda: hostile.calls(30, 2), "too-large-when-inlined", "1,610,612,735 nodes"), (lambda: hostile.calls(60, 9), "too-large-when-inlined", r"more than 10\*\*56 nodes"),
-    (lambda: hostile.calls(3000, 1), "functions-too-deep", "65 deep"), (hostile.recursive, "recursive-function", "`f` calls itself"),
-    (lambda: hostile.deep_branches(60), "not-onnx", "not an ONNX model")])
+    (lambda: hostile.calls(3000, 1), "functions-too-deep", "65 deep"), (hostile.recursive, "recursive-function", "`f` calls itself")])
 def test_a_file_that_grows_when_it_is_opened_is_refused_before(kind: Callable[[], onnx.ModelProto], code: str, words: str, tmp_path: Path) -> None:
     path = hostile.save(kind, tmp_path)
     for run in (lambda: onnxproof.verify(Negative(), path, (torch.ones(2, 2),)), lambda: onnxproof.diff(path, path), lambda: onnxproof.inspect(path)):
         with pytest.raises(ModelError, match=words) as caught:
             run()
         assert caught.value.code == code
+
+
+@pytest.mark.parametrize("depth", [40, 1000, 30_000])
+def test_graphs_nested_deeper_than_protobuf_reads_are_refused(depth: int, tmp_path: Path) -> None:
+    path = tmp_path / "deep.onnx"
+    path.write_bytes(hostile.deep_bytes(depth))
+    for run in (lambda: onnxproof.diff(path, path), lambda: onnxproof.inspect(path)):
+        with pytest.raises(ModelError, match=r"error\[not-onnx\]: this file is not an ONNX model"):
+            run()
 
 
 def test_deep_branches_that_protobuf_reads_are_run(tmp_path: Path) -> None:

@@ -477,11 +477,11 @@ class Serving:
     allow_fallback: bool = False
     """A provider that is missing, or nodes that run elsewhere, are reported instead of refused."""
     time_s: float = 60.0
-    """Seconds that one forward pass may take in a process of its own."""
+    """Seconds that one forward pass may take, in a process of its own or in this one; four times the reference's own pass at least."""
     open_s: float = 300.0
     """Seconds that opening a model may take there."""
     memory_gb: float | None = None
-    """Memory that such a process may hold; None is three quarters of the machine's."""
+    """Memory that such a process may hold, or that a run in this process may add; None is three quarters of the machine's in all."""
     threads: int | None = None
     """Threads that each runtime may use; None leaves it to the runtime."""
 
