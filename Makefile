@@ -10,7 +10,7 @@ JOBS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-export bench-quantize bench-report bench-baselines bench-kills clean
+.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-budget bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-export bench-quantize bench-report bench-baselines bench-kills clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +60,9 @@ docs: $(READY)  ## the site, in site/
 
 bench-overhead: $(READY)  ## what a verification costs beyond the forward passes that it runs
 	$(BIN)/python -m bench.overhead
+
+bench-budget: $(READY)  ## whether budgets of 2 to 60 s are kept, on passes of 1 ms to 2 s
+	$(BIN)/python -m bench.budget
 
 bench-isolation: $(READY)  ## what running a backend in a process of its own costs
 	$(BIN)/python -m bench.isolation

@@ -8,10 +8,12 @@ import numpy as np
 import onnx
 
 from onnxproof import causes, judge, scratch
+from onnxproof.budget import not_reached
 from onnxproof.causes import provider_fallback
 from onnxproof.causes._quantized import waterfall
 from onnxproof.causes._workbench import Workbench
 from onnxproof.compare import is_float
+from onnxproof.deadline import Deadline
 from onnxproof.errors import OnnxproofError
 from onnxproof.locate import Scene, locate
 from onnxproof.locate._match import relative
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from onnxproof.prove import Run
 
 _FIX_BUDGET_S = 12.0
+"""For the verdict on one remedy, if that much of the budget is left."""
+_LEAST_PASSES = 6
+"""Forward passes of the reference that locating a fault needs: an answer and its truth, one that records all values, and a few values again."""
+_VERIFY_PASSES = 8
+"""Those that a verdict on a mended file needs at least."""
 
 _STEADY, _OTHERS = 1e-3, 4
 """The relative noise of a case up to which its answers are steady, and how many others are looked at for one."""
@@ -36,7 +43,7 @@ def scene_of(run: "Run", case: Case, backend: str, gap: Gap | None = None) -> Sc
     steady = [is_float(r) or np.array_equal(r, t) or (gap is not None and gap.output == o.name) for r, t, o in zip(reference, truth, run.signature.outputs, strict=True)]
     noise = max((relative(r, t) for r, t, counts in zip(reference, truth, steady, strict=True) if counts and np.isfinite(relative(r, t))), default=0.0)
     return Scene(oracle=run.oracle, path=run.path, file=run.file, signature=run.signature, case=case, backend=backend, truth=truth, noise=max(noise, 1e-7),
-                 dtypes=[answer.dtype for answer in reference], steady=tuple(steady), gap=gap)
+                 dtypes=[answer.dtype for answer in reference], steady=tuple(steady), gap=gap, deadline=run.budget.end)
 
 
 def diagnose(proof: "Proof", run: "Run") -> "Proof":
@@ -44,6 +51,10 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
     case = proof.witness or run.noted
     if case is None:
         return replace(proof, causes=tuple(provider_fallback.refused(proof.findings)))
+    if run.fleet.hung:
+        return _unexplained(proof, "the file gave no answer within the time limit, and nothing more was asked of it", "the verdict stands")
+    if not run.budget.affords(_LEAST_PASSES):
+        return _unexplained(proof, f"the budget of {run.budget_s:g} s ended before the node and the cause were looked for", "give more time with `--budget`")
     scene = _steadiest(proof, run, case)
     where = locate(scene)
     if where is None:
@@ -53,15 +64,23 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
         bench = workbench(scene, where, proof, run)
         report = causes.explain(bench, where, lambda model, options: _verify(run, model, options))
     except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
-        failed = Finding(code="unexplained", what=f"the cause could not be tried: {type(why).__name__}: {why}")
-        return replace(proof, findings=(*proof.findings, failed))
+        return _unexplained(proof, f"the cause could not be tried: {type(why).__name__}: {why}")
+    if bench.late and report.skipped:
+        late = sum(words.endswith(causes.NO_TIME) for words in report.skipped)
+        proof = replace(proof, findings=(*proof.findings, not_reached(f"{late} of {len(causes.codes())} causes were not tried"))) if late else proof
     return replace(proof, causes=report.causes, tried=report.skipped, waterfall=waterfall(bench))
+
+
+def _unexplained(proof: "Proof", what: str, help: str = "") -> "Proof":
+    return replace(proof, findings=(*proof.findings, Finding(code="unexplained", what=what, help=help)))
 
 
 def _steadiest(proof: "Proof", run: "Run", case: Case) -> Scene:
     """The witness, or another case that differs where rounding decides an answer of the witness: next to a flipped choice no smaller fault can be seen."""
     scene = _scene(proof, run, case)
     for other in run.bad[:_OTHERS] if scene.noise > _STEADY and proof.witness is not None else ():
+        if not run.budget.affords(_LEAST_PASSES):
+            break
         calmer = _scene(proof, run, other)
         scene = calmer if calmer.noise < scene.noise else scene
         if scene.noise <= _STEADY:
@@ -79,6 +98,8 @@ def profiled(proof: "Proof", run: "Run") -> "Proof":
     """The proof with the noise ratio along the graph, on the example: the same case in every run, so that two runs can be compared."""
     from onnxproof.locate.profile import measure
 
+    if not run.budget.affords(_LEAST_PASSES):
+        return replace(proof, findings=(*proof.findings, not_reached("the noise along the graph was not measured")))
     example = Case(name="example", group="ordinary", about="the example inputs", inputs=run.oracle.example())
     try:
         return replace(proof, profile=measure(scene_of(run, example, run.backends[0])))
@@ -86,8 +107,8 @@ def profiled(proof: "Proof", run: "Run") -> "Proof":
         return proof
 
 
-def workbench(scene: Scene, where: Location, proof: "Proof", run: "Run") -> Workbench:
-    """The bench for this scene, with what is known of all cases."""
+def workbench(scene: Scene, where: Location, proof: "Proof", run: "Run", deadline: Deadline | None = None) -> Workbench:
+    """The bench for this scene, with what is known of all cases; trials end with the budget, or with a deadline of their own."""
     bad: dict[str, bool] = {}
     telling: dict[str, bool] = {}
     for gap in proof.gaps:
@@ -96,13 +117,16 @@ def workbench(scene: Scene, where: Location, proof: "Proof", run: "Run") -> Work
             bad[gap.case] = bad.get(gap.case, False) or beyond
             telling[gap.case] = gap.group in ("ordinary", "shapes") and not gap.case.startswith("scale-")
     return Workbench(scene, where, bad_cases=bad, sizes=run.sizes, telling=telling, subject=run.subject, calibration=run.calibration,
-                     others=[case for case in run.bad if case.name != scene.case.name], findings=proof.findings)
+                     others=[case for case in run.bad if case.name != scene.case.name], findings=proof.findings, deadline=deadline or run.budget.end)
 
 
 def _verify(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...]) -> Verdict | None:
-    """The verdict on a remedy, from scratch and within a short budget."""
+    """The verdict on a remedy, from scratch and within what is left of the budget; None where that is not enough for one."""
     from onnxproof.prove import Run as Again
 
+    left = min(_FIX_BUDGET_S, run.budget.end.left)
+    if left < _VERIFY_PASSES * run.budget.pass_s or not left:
+        return None
     with scratch.Folder() as folder:
         path = run.path
         if model is not None:
@@ -111,6 +135,6 @@ def _verify(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...])
         elif not options:
             return None
         try:
-            return Again(run.subject, path, run.backends, run.policy, budget_s=_FIX_BUDGET_S, seed=run.seed, disabled_optimizers=options).prove().verdict
+            return Again(run.subject, path, run.backends, run.policy, budget_s=left, seed=run.seed, disabled_optimizers=options).prove().verdict
         except OnnxproofError:
             return Verdict.ERROR

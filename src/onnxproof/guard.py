@@ -12,13 +12,15 @@ the process in the midst of filling it.
 Measured: 20 to 40 microseconds for each guarded call.
 """
 
+import atexit
 import contextvars
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -86,13 +88,13 @@ _left_behind: list[_Worker] = []
 """Threads that did not come back; while there are any, the limit of memory stays."""
 
 
-def run(work: Callable[[], T], *, limit_s: float, what: str, stop: Callable[[], None] | None = None) -> T:
+def run(work: Callable[[], T], *, limit_s: float, what: str, stop: Callable[[], None] | None = None, memory_gb: float | None = None) -> T:
     """What `work` returns or raises; `Crashed` with the code `hung` when it takes longer than the limit.
 
-    `stop` asks the work to end early. `what` begins the sentence that is told: "`ort` gave no answer within 4 s ...".
+    `stop` asks the work to end early. `memory_gb` is how much more this process may hold meanwhile. `what` begins the sentence that is told: "`ort` gave no answer within 4 s ...".
     """
     worker = _idle.pop() if _idle else _Worker()
-    with memory():
+    with memory(memory_gb):
         task = worker.start(work)
         try:
             answer = task.wait(limit_s)
@@ -106,7 +108,7 @@ def run(work: Callable[[], T], *, limit_s: float, what: str, stop: Callable[[], 
             raise
         (_left_behind if answer is None else _idle).append(worker)
         if hung:
-            raise Crashed("hung", f"{what} gave no answer within {limit_s:g} s and was " + ("stopped" if answer is not None else "left behind"),
+            raise Crashed("hung", f"{what} gave no answer within {limit_s:.3g} s and was " + ("stopped" if answer is not None else "left behind"),
                           notes=[] if answer is not None else ["it did not stop when it was told to, and goes on in the background until this program ends"],
                           help="`--time-limit` gives one forward pass more time")
     assert answer is not None
@@ -114,6 +116,16 @@ def run(work: Callable[[], T], *, limit_s: float, what: str, stop: Callable[[], 
     if error is not None:
         raise error
     return result  # type: ignore[no-any-return]
+
+
+def leave(code: int) -> None:
+    """End the program at once where a thread was left behind: the interpreter would end it in the midst of native code, which may abort."""
+    if any(worker.thread.is_alive() for worker in _left_behind):
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # closed, or its reader has left
+                stream.flush()
+        atexit._run_exitfuncs()
+        os._exit(code)
 
 
 def _stopped(task: _Task, stop: Callable[[], None] | None) -> tuple[Any, BaseException | None] | None:
@@ -124,9 +136,9 @@ def _stopped(task: _Task, stop: Callable[[], None] | None) -> tuple[Any, BaseExc
 
 
 @contextmanager
-def memory() -> Iterator[None]:
-    """While this lasts, an allocation beyond what the machine can give fails instead of ending the process; on Linux."""
-    before = _lower_limit()
+def memory(most_gb: float | None = None) -> Iterator[None]:
+    """While this lasts, an allocation beyond what the machine can give (or beyond this much more) fails instead of ending the process; on Linux."""
+    before = _lower_limit(most_gb)
     try:
         yield
     finally:
@@ -135,14 +147,14 @@ def memory() -> Iterator[None]:
             _set_limit(before)
 
 
-def _lower_limit() -> tuple[int, int] | None:
+def _lower_limit(most_gb: float | None) -> tuple[int, int] | None:
     """Set the limit, and give the one before; None where there is none to set, or a lower one is set already."""
     try:
         import resource
     except ImportError:  # not a POSIX system
         return None
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = _ceiling()
+    wanted = _ceiling(most_gb)
     if wanted is None or (before[0] != resource.RLIM_INFINITY and before[0] <= wanted) or (before[1] != resource.RLIM_INFINITY and before[1] < wanted):
         return None
     _set_limit((wanted, before[1]))
@@ -155,26 +167,27 @@ def _set_limit(limit: tuple[int, int]) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, limit)
 
 
-_ceiling_known: tuple[float, int | None] = (float("-inf"), None)
+_known: dict[float | None, tuple[float, int | None]] = {}
 
 
-def _ceiling() -> int | None:
+def _ceiling(most_gb: float | None) -> int | None:
     """Bytes of private memory up to which this process may grow; measured anew every quarter of a second."""
-    global _ceiling_known
-    now = time.monotonic()
-    if now - _ceiling_known[0] > _FRESH_S:
-        _ceiling_known = now, _measured_ceiling()
-    return _ceiling_known[1]
+    measured, ceiling = _known.get(most_gb, (float("-inf"), None))
+    if time.monotonic() - measured > _FRESH_S:
+        ceiling = _measured_ceiling(most_gb)
+        _known[most_gb] = time.monotonic(), ceiling
+    return ceiling
 
 
-def _measured_ceiling() -> int | None:
+def _measured_ceiling(most_gb: float | None) -> int | None:
     try:
         fields = [int(word) for word in Path("/proc/self/statm").read_text().split()]
         page = os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):  # not Linux
         return None
     resident, private = (fields[1] - fields[2]) * page, fields[5] * page
-    return private + max(_LEAST, min(most_bytes() - resident, _available()))
+    more = most_bytes() - resident if most_gb is None else int(most_gb * 1e9)
+    return private + max(_LEAST, min(more, _available()))
 
 
 @cache

@@ -8,6 +8,8 @@ from onnxproof.types import Finding, Gap, NoiseKind, Note, Policy, Status, Verdi
 
 QUANTIZED = (NoiseKind.SIMULATED, NoiseKind.TWIN)
 """Kinds of noise of a quantized candidate."""
+NOT_CONFIRMED = "not-confirmed"
+"""The finding that a case differs, and that no time was left to measure the noise again."""
 _FAR = 4.0
 """A runtime that adds this many times what still passes is not a drift."""
 _ORDER = (Verdict.FAITHFUL, Verdict.DRIFT, Verdict.DIVERGED, Verdict.ERROR)
@@ -89,13 +91,19 @@ def asked(gaps: Sequence[Gap]) -> list[Gap]:
 
 def pooled_db(gaps: Sequence[Gap]) -> float:
     """The SQNR of several cases as one: each weighs by the energy of its signal."""
-    signal = sum(gap.scale**2 * gap.compared for gap in gaps)
-    error = sum(gap.scale**2 * gap.compared * 10 ** (-(gap.sqnr_db if gap.sqnr_db is not None else 0.0) / 10) for gap in gaps)
+    signal = sum(gap.scale * gap.scale * gap.compared for gap in gaps)
+    error = sum(gap.scale * gap.scale * gap.compared * _ten_to(-(gap.sqnr_db if gap.sqnr_db is not None else 0.0) / 10) for gap in gaps)
     return math.inf if error == 0 else 10 * math.log10(signal / error) if signal > 0 else -math.inf
+
+
+def _ten_to(power: float) -> float:
+    """10 to a power, infinite beyond what a float holds."""
+    return 10**power if power < 308 else math.inf
 
 
 def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), findings: Iterable[Finding] = ()) -> Verdict:
     """The worst gap decides; nothing compared is VACUOUS."""
+    findings = list(findings)
     verdicts = [judge_gap(gap, policy) for gap in gaps]
     said: list[Verdict] = [v for v in verdicts if v is not Verdict.VACUOUS]
     if any(finding.counts for finding in findings):
@@ -104,7 +112,10 @@ def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), fi
         said.append(Verdict.DIVERGED)
     if said:
         said.append(quality(gaps, policy))
-    return max(said, key=_ORDER.index) if said else Verdict.VACUOUS
+    worst = max(said, key=_ORDER.index) if said else Verdict.VACUOUS
+    if worst in (Verdict.FAITHFUL, Verdict.DRIFT) and any(finding.code == NOT_CONFIRMED for finding in findings):
+        return Verdict.VACUOUS  # no alarm that was not confirmed, and no pass beside it
+    return worst
 
 
 def severity(gap: Gap, policy: Policy) -> tuple[int, float]:
@@ -115,5 +126,5 @@ def severity(gap: Gap, policy: Policy) -> tuple[int, float]:
     rank = _ORDER.index(verdict) if verdict in _ORDER else -1
     ratio = max(gap.noise_ratio / policy.noise_limit, gap.worst_ratio / policy.worst_limit, (gap.bias or 0.0) / policy.bias_limit)
     if gap.noise_kind in QUANTIZED:
-        ratio = max(gap.noise_ratio / policy.runtime_limit, 10 ** ((policy.drift_db - (gap.sqnr_db or 0.0)) / 20) if _asked(gap) else 0.0)
+        ratio = max(gap.noise_ratio / policy.runtime_limit, _ten_to((policy.drift_db - (gap.sqnr_db or 0.0)) / 20) if _asked(gap) else 0.0)
     return rank, ratio if not math.isnan(ratio) else math.inf

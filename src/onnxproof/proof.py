@@ -112,6 +112,9 @@ class Proof:
         worst = self.worst
         if self.verdict is Verdict.ERROR:
             return f"the proof could not be completed: {self.error}"
+        unconfirmed = next((finding.what for finding in self.findings if finding.code == judge.NOT_CONFIRMED), "")
+        if self.verdict is Verdict.VACUOUS and unconfirmed:
+            return unconfirmed
         if worst is None or self.verdict is Verdict.VACUOUS:
             return "nothing was compared, so nothing is proven"
         cases = len({gap.case for gap in self.gaps})

@@ -421,8 +421,6 @@ class Run:
         if self.unconfirmed:
             self.findings.append(self.budget.not_confirmed(self.unconfirmed[0], RERUNS + LOUDER))
         verdict = Verdict.ERROR if error else judge.judge(self.gaps, self.policy, notes=self.notes, findings=self.findings)
-        if self.unconfirmed and verdict in (Verdict.FAITHFUL, Verdict.DRIFT):
-            verdict = Verdict.VACUOUS  # neither an alarm that was not confirmed, nor a pass beside it
         self.findings += [Finding(code="state", what=f"the module keeps state between calls: a forward pass changes {what}",
                                   help="an exported graph keeps none; pass the state in and out") for what in self.oracle.findings()]
         proof = Proof(verdict=verdict, subject=self.subject.name, candidate=str(self.path), backends=self.backends, gaps=tuple(self.gaps), coverage=self.coverage, sizes=dict(self.sizes),

@@ -9,6 +9,7 @@ import onnx
 
 from onnxproof import causes, onnxfile, scratch
 from onnxproof.causes._workbench import Tried, Workbench
+from onnxproof.deadline import Deadline
 from onnxproof.diagnose import diagnose, workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.locate import Scene
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from onnxproof.prove import Run
 
 _MOST = 4
+_LEAST_S = 2.0
+"""Seconds for the verdict on a mended file in any case: without it the work before was for nothing."""
 _BAD = (Verdict.DRIFT, Verdict.DIVERGED)
 _RANK = (Verdict.FAITHFUL, Verdict.DRIFT, Verdict.DIVERGED, Verdict.VACUOUS, Verdict.ERROR)
 
@@ -43,16 +46,16 @@ def mend(run: "Run", proof: Proof) -> Mended:
     model: onnx.ModelProto | None = None
     options: tuple[str, ...] = ()
     removed: list[Cause] = []
-    first = proof
+    first, deadline = proof, Deadline.after(run.budget_s)
     with scratch.Folder() as folder:
         for turn in range(_MOST):
-            found = next(_remedies(run, proof, Path(folder)), None)
+            found = next(_remedies(run, proof, Path(folder), deadline), None) if not deadline.passed else None
             if found is None:
                 break
             cause, tried = found
             removed.append(cause)
             model, options = tried.model or model, (*options, *tried.options)
-            run = _again(run, model, options, Path(folder) / f"mended-{turn}.onnx")
+            run = _again(run, model, options, Path(folder) / f"mended-{turn}.onnx", max(deadline.left, _LEAST_S))
             proof = run.prove()
             if proof.verdict not in _BAD or options:
                 break
@@ -60,14 +63,14 @@ def mend(run: "Run", proof: Proof) -> Mended:
     return Mended(model=model, options=options, verdict=proof.verdict, causes=_joined(removed, proof), proof=proof, better=_better(first, proof))
 
 
-def _again(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...], path: Path) -> "Run":
-    """The same verification of the mended file."""
+def _again(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...], path: Path, budget_s: float) -> "Run":
+    """The same verification of the mended file, in the time that is left."""
     from onnxproof.prove import Run as Again
 
     if model is not None:
         onnx.save(model, path)
-    return Again(run.subject, path if model is not None else run.path, run.backends, run.policy, budget_s=run.budget_s, seed=run.seed,
-                 disabled_optimizers=options)
+    return Again(run.subject, path if model is not None else run.path, run.backends, run.policy, budget_s=budget_s, seed=run.seed,
+                 disabled_optimizers=options, explained=True)
 
 
 def _joined(found: list[Cause], proof: Proof) -> tuple[Cause, ...]:
@@ -86,19 +89,19 @@ def _better(before: Proof, after: Proof) -> bool:
     return old is not None and new is not None and not new.lost and new.noise_ratio < old.noise_ratio / 10
 
 
-def _remedies(run: "Run", proof: Proof, folder: Path) -> Iterator[tuple[Cause, Tried]]:
+def _remedies(run: "Run", proof: Proof, folder: Path, deadline: Deadline) -> Iterator[tuple[Cause, Tried]]:
     """The remedy of the first cause that has one; failing that, of the first of several faults."""
     where, scene = proof.location, proof.scene
     if where is None or scene is None:
         return
-    bench = workbench(scene, where, proof, run)
+    bench = workbench(scene, where, proof, run, deadline)
     for cause in proof.causes:
         tried = _retry(bench, cause) if cause.proven else None
         if tried is not None and (tried.model is not None or tried.options):
             yield cause, tried
             return
     if not any(cause.proven for cause in proof.causes):
-        yield from _at_the_front(run, proof, scene, where, folder)
+        yield from _at_the_front(run, proof, scene, where, folder, deadline)
 
 
 def _retry(bench: Workbench, cause: Cause) -> Tried | None:
@@ -111,7 +114,7 @@ def _retry(bench: Workbench, cause: Cause) -> Tried | None:
     return None
 
 
-def _at_the_front(run: "Run", proof: Proof, scene: Scene, where: Location, folder: Path) -> Iterator[tuple[Cause, Tried]]:
+def _at_the_front(run: "Run", proof: Proof, scene: Scene, where: Location, folder: Path, deadline: Deadline) -> Iterator[tuple[Cause, Tried]]:
     """Several faults at once: nothing mends the outputs alone, so the first nodes are tried on their own values, whose truth is known."""
     order = {node.name or node.output[0]: place for place, node in enumerate(scene.file.model.graph.node)}
     known = sorted((s for s in where.suspects if s.node in order and s.node in scene.counterparts), key=lambda s: order[s.node])
@@ -128,7 +131,7 @@ def _at_the_front(run: "Run", proof: Proof, scene: Scene, where: Location, folde
         port = OutputInfo(name=value, dtype=str(true.dtype), shape=true.shape, onnx_name=value)
         narrowed = replace(scene, path=path, file=onnxfile.read(path), signature=replace(scene.signature, outputs=(port,)), truth=[true], dtypes=[true.dtype])
         alone = replace(where, nodes=(suspect.node,), suspects=(suspect,), module=suspect.module, source=suspect.source)
-        found = _first(workbench(narrowed, alone, proof, run))
+        found = _first(workbench(narrowed, alone, proof, run, deadline))
         if found is not None and found[1].model is not None:
             _look_at(found[1].model, outputs)
             yield found

@@ -28,6 +28,8 @@ from onnxproof.types import Domain, Finding, Policy, Signature
 Array = np.ndarray[Any, Any]
 Answer = Sequence[Array | None]
 _WIDE = 1 << 40
+_OPENING_S = 0.5
+"""Seconds of the share that must be left before a process is started for a second session: it takes about as long."""
 _HELD_TWICE = 1 << 26
 _BEFOREHAND = frozenset({"reference", "torch", "torch64"})
 """These define what is right, and are too slow to be asked twice."""
@@ -118,6 +120,8 @@ class _Examination:
     def _other(self) -> Callable[[Mapping[str, Array]], Answer] | None:
         """The session that empty tensors get; where every dim is fixed there are none, and a second one will do, if the model is small enough for that."""
         if not self._ask.varies and _weight(self._path) > _HELD_TWICE:
+            return None
+        if self._deadline.left < _OPENING_S:
             return None
         start = time.perf_counter()
         self._candidate.open_other(isolate=True if self._ask.varies else current().isolate)

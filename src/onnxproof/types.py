@@ -1,9 +1,12 @@
 """Every frozen dataclass and enum of the flow; nothing here computes, and nothing here is heavy to import."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from onnxproof.errors import PolicyError
 
 
 class Verdict(StrEnum):
@@ -452,6 +455,18 @@ class Policy:
     domains: tuple[Domain, ...] = (Domain.NAN, Domain.INF, Domain.TIES, Domain.EMPTY)
     """Odd domains to look into; `--domain finite` empties it."""
 
+    def __post_init__(self) -> None:
+        """Refuse limits that nothing can keep: a ratio is divided by them."""
+        for name in ("noise_limit", "worst_limit", "bias_limit", "runtime_limit"):
+            if not getattr(self, name) > 0:
+                raise PolicyError("bad-threshold", f"`{name}` is {getattr(self, name):g}", help="a limit is a number above 0")
+        for name in ("atol", "rtol", "clip_limit"):
+            if not getattr(self, name) >= 0:
+                raise PolicyError("bad-threshold", f"`{name}` is {getattr(self, name):g}", help="a tolerance is a number of at least 0")
+        for name in ("drift_db", "diverged_db", "twin_db"):
+            if math.isnan(getattr(self, name)):
+                raise PolicyError("bad-threshold", f"`{name}` is {getattr(self, name):g}", help="give it in decibels")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
@@ -462,11 +477,11 @@ class Serving:
     allow_fallback: bool = False
     """A provider that is missing, or nodes that run elsewhere, are reported instead of refused."""
     time_s: float = 60.0
-    """Seconds that one forward pass may take in a process of its own."""
+    """Seconds that one forward pass may take, in a process of its own or in this one; four times the reference's own pass at least."""
     open_s: float = 300.0
     """Seconds that opening a model may take there."""
     memory_gb: float | None = None
-    """Memory that such a process may hold; None is three quarters of the machine's."""
+    """Memory that such a process may hold, or that a run in this process may add; None is three quarters of the machine's in all."""
     threads: int | None = None
     """Threads that each runtime may use; None leaves it to the runtime."""
 

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from onnxproof import errors, scratch
+from onnxproof import errors, guard, scratch
 from onnxproof.backends import _watch
 from onnxproof.backends._arena import Arena
 from onnxproof.backends._watch import Watched
@@ -216,12 +216,7 @@ def _raised(error: Mapping[str, Any]) -> OnnxproofError:
 
 
 def _memory_limit(serving: Serving) -> int:
-    if serving.memory_gb is not None:
-        return int(serving.memory_gb * 1e9)
-    try:
-        return int(0.75 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (ValueError, OSError, AttributeError):  # not a POSIX system
-        return 1 << 62
+    return guard.most_bytes() if serving.memory_gb is None else int(serving.memory_gb * 1e9)
 
 
 def _resident(pid: int) -> int:

@@ -103,7 +103,8 @@ def native(model: Path | bytes, options: onnxruntime.SessionOptions, *, provider
     limit_s = min(current().time_s + _OPENING_S + size / _BYTES_A_SECOND, max(current().open_s, current().time_s))
     cancel = getattr(options, "set_load_cancellation_flag", None)  # since onnxruntime 1.21
     return guard.run(lambda: onnxruntime.InferenceSession(source, options, providers=list(providers), disabled_optimizers=list(disabled_optimizers) or None),
-                     limit_s=limit_s, what="opening the model in onnxruntime", stop=None if cancel is None else lambda: cancel(True))
+                     limit_s=limit_s, what="opening the model in onnxruntime", stop=None if cancel is None else lambda: cancel(True),
+                     memory_gb=current().memory_gb)
 
 
 def _bytes_of(path: Path) -> int:
@@ -148,7 +149,7 @@ class OrtSession:
 
     def __init__(self, session: onnxruntime.InferenceSession, outputs: Sequence[str] | None = None, findings: Sequence[Finding] = (), model: Path | bytes = b"") -> None:
         self._session, self.findings, self._model = session, findings, model
-        self._limit_s = current().time_s
+        self._serving = current()
         self._hung: Crashed | None = None
         self.seconds = 0.0
         """The runtime's own time for the last run, without the guard around it."""
@@ -163,7 +164,8 @@ class OrtSession:
             raise self._hung
         options = onnxruntime.RunOptions()
         try:
-            return guard.run(lambda: self._answer(inputs, options), limit_s=self._limit_s, what="`ort`", stop=lambda: setattr(options, "terminate", True))
+            return guard.run(lambda: self._answer(inputs, options), limit_s=self._serving.time_s, what="`ort`", stop=lambda: setattr(options, "terminate", True),
+                             memory_gb=self._serving.memory_gb)
         except Crashed as why:
             self._hung = why if why.notes else None
             raise

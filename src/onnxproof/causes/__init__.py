@@ -23,6 +23,7 @@ KIN = {"baked-branch": ("baked-dimension", "a branch taken by the example was wr
        "weight-layout": ("weights", "the right weights stand in another order"),
        "cache": ("axis-order", "past and present are joined or counted otherwise"), "missing-op": ("mutation", "an operation of the module is missing from the file")}
 """Codes that are found on the way to another: where their page is, and their title."""
+NO_TIME = "no time was left to try it"
 Verify = Callable[[onnx.ModelProto | None, tuple[str, ...]], Verdict | None]
 
 
@@ -59,7 +60,7 @@ def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> 
     skipped: list[str] = []
     for code, hypothesis in codes().items():
         if bench.late:
-            skipped.append(f"{code}: no time was left to try it")
+            skipped.append(f"{code}: {NO_TIME}")
             continue
         try:
             tried = hypothesis.test(bench)
@@ -69,12 +70,14 @@ def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> 
             skipped.append(f"{code}: {tried}")
             continue
         proven, fix = tried.proven, None
+        evidence = tried.evidence
         if proven and verify is not None and (tried.model is not None or tried.options):
             verdict = verify(tried.model, tried.options)
+            evidence += "" if verdict is not None else "; no time was left to verify the mended file"
             mended = verdict in (Verdict.FAITHFUL, Verdict.DRIFT)
             proven = mended or tried.by_reference  # what mends one case alone is a likeness, not the cause
             fix = Fix(kind=tried.fix.kind, what=tried.fix.what, verdict=verdict) if mended and tried.fix is not None else None
-        found.append(Cause(code=tried.code or code, title=title(tried.code or code), proven=proven, evidence=tried.evidence, before=(bench.before if tried.before is None else tried.before) / bench.noise,
+        found.append(Cause(code=tried.code or code, title=title(tried.code or code), proven=proven, evidence=evidence, before=(bench.before if tried.before is None else tried.before) / bench.noise,
                            after=tried.after / bench.noise, fix=fix))
         if proven:
             break

@@ -1,6 +1,5 @@
 """What may be done to an input before a graph takes it: tried on arrays first, then written into the graph."""
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -148,8 +147,8 @@ def _tables(bench: Workbench) -> set[str]:
 class Asked:
     """The candidate in one session, asked about differently prepared inputs: a try costs a run."""
 
-    def __init__(self, bench: Workbench, port: Port, *, patience_s: float) -> None:
-        self._bench, self._port, self._until = bench, port, time.perf_counter() + patience_s
+    def __init__(self, bench: Workbench, port: Port, *, most: int) -> None:
+        self._bench, self._port, self._left = bench, port, most
 
     @cached_property
     def _candidate(self) -> Candidate:
@@ -158,11 +157,12 @@ class Asked:
 
     @property
     def late(self) -> bool:
-        """True when the time for this cause is over."""
-        return self._bench.late or time.perf_counter() > self._until
+        """True when the trials for this cause are used up, or the time for all is over."""
+        return self._bench.late or self._left <= 0
 
     def distance(self, preparation: Preparation, case: Case | None = None, truth: list[Array] | None = None) -> float:
         """How far the file is from the truth when its input is prepared so."""
+        self._left -= 1
         inputs = (case or self._bench.scene.case).inputs
         try:
             fed = {**inputs, self._port.name: preparation.apply(inputs[self._port.name])}

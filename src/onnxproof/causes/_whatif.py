@@ -4,7 +4,6 @@ Where the module with the fault in it gives the candidate's answers, on an input
 what the candidate has. A try costs one forward pass.
 """
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,9 @@ if TYPE_CHECKING:
 
 Change = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """What a call gives instead: from the operator, its arguments and its keyword arguments."""
-_PATIENCE_S = 5.0
-"""For one kind of cause: a try costs a forward pass, and there are twenty kinds."""
+_MOST_TRIALS, _SHARE = 600, 1 / 3
+"""For one kind of cause: trials, and of the time that is left. A trial costs a forward pass; six hundred of a small model take two seconds, and of the
+planted faults none needs more than two hundred. The share keeps one kind on a slow model from taking all that the others need."""
 _MOST_CALLS = 10
 _FEW = 64
 _OTHERS, _EXPLAINED = 2, 20
@@ -143,12 +143,13 @@ def alike(bench: "Workbench", entry: Entry) -> list[Entry]:
 
 def search(bench: "Workbench", variants: Callable[[Entry], Iterable[Variant]], *, views: bool = False) -> "tuple[Entry, Variant, float] | None":
     """The first variant of a suspected call with which the module says what the candidate says."""
-    until = time.perf_counter() + _PATIENCE_S
+    trials, deadline = 0, bench.deadline.within(bench.deadline.left * _SHARE)
     for entry in suspects(bench, views=views):
         for variant in variants(entry):
             for calls in _scopes(bench, entry):
-                if bench.late or time.perf_counter() > until:
+                if trials >= _MOST_TRIALS or deadline.passed:
                     return None
+                trials += 1
                 changes = dict.fromkeys(calls, variant.change) | dict(variant.more)
                 after = distance(bench, changes)
                 if after <= bench.limit and after < bench.before / 5 and holds(bench, changes):

@@ -1,6 +1,5 @@
 """Where hypotheses are tried: the witness, the located nodes, and quick answers to "what if the graph said this instead?"."""
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,6 +10,7 @@ import onnx
 from onnx import numpy_helper
 
 from onnxproof.backends import ort, parse
+from onnxproof.deadline import Deadline
 from onnxproof.errors import OnnxproofError
 from onnxproof.execute import Candidate, Clock, feed
 from onnxproof.locate import Scene
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 _LARGEST = 1 << 31
-_PATIENCE_S = 22.0
-"""After this no further trial is made: whoever asks why waits for the answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +52,7 @@ class Workbench:
 
     def __init__(self, scene: Scene, where: Location, *, bad_cases: Mapping[str, bool], sizes: Mapping[str, Mapping[str, int]],
                  telling: Mapping[str, bool], subject: Subject | None = None, calibration: Any = None, others: Sequence[Case] = (),
-                 findings: Sequence[Finding] = ()) -> None:
+                 findings: Sequence[Finding] = (), deadline: Deadline | None = None) -> None:
         self.scene, self.where = scene, where
         self.subject, self.calibration = subject, calibration
         """What is proven, with the user's data, and the data that a quantized candidate was calibrated on, where it is known."""
@@ -68,14 +66,15 @@ class Workbench:
         """Case name -> the sizes of its dims."""
         self.telling = telling
         """Case name -> whether its values are ordinary, so that sizes alone explain a difference."""
-        self._until = time.perf_counter() + _PATIENCE_S
+        self.deadline = deadline or Deadline.never()
+        """After this no further trial is made."""
         self.noise = scene.noise
         self.limit = max(20 * scene.noise, 2e-6)
 
     @property
     def late(self) -> bool:
         """True when the time for trials is over."""
-        return time.perf_counter() > self._until
+        return self.deadline.passed
 
     @cached_property
     def model(self) -> onnx.ModelProto:

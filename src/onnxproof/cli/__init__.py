@@ -35,12 +35,13 @@ def main(words: Sequence[str] | None = None) -> int:
 
     try:
         with _signals.handled(lambda: _signals.leave_at_once(STOPPED, 2)):
-            from onnxproof import scratch
+            from onnxproof import guard, scratch
             from onnxproof.cli import _dispatch
 
             code = _dispatch.dispatch(words[0], words[1:])
             if own:  # here, where a signal is still handled; whoever calls us from Python may have sessions open
                 scratch.clear()
+                guard.leave(code)
             return code
     except KeyboardInterrupt:  # while a command was being imported
         sys.stderr.write(STOPPED + "\n")

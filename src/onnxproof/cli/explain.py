@@ -111,7 +111,7 @@ def _examine(subject: str, model: str, report: Report | None, *, dynamic_shapes:
     from onnxproof.prove import Run, _explained
 
     found = subjects.load(subject, None, dynamic_shapes=dynamic_shapes, data=data)
-    run = Run(found, Path(model), options.pop("backends"), options.pop("policy"), progress=report, **options)
+    run = Run(found, Path(model), options.pop("backends"), options.pop("policy"), progress=report, explained=True, **options)
     run.calibration = calibration
     proof = run.prove()
     if proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None:

@@ -1,12 +1,12 @@
 """Follow the module's own values through the file, to the first node that goes wrong."""
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
+from onnxproof.deadline import Deadline
 from onnxproof.errors import OnnxproofError
 from onnxproof.locate import profile
 from onnxproof.locate._entry import Entry, Fetch
@@ -19,7 +19,6 @@ from onnxproof.locate._upstream import Upstream, confirm, one_step
 from onnxproof.types import Location, Profile, Stage, Suspect
 
 Array = np.ndarray[Any, Any]
-_PATIENCE_S = 8.0
 _FAULTS = 4
 _TINY = 1e-12
 _MENDS = "putting the true value in its place mends what follows"
@@ -28,7 +27,8 @@ _MENDS = "putting the true value in its place mends what follows"
 def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
     """Compare, find the front, confirm it by counterfactual, and look for further faults behind it."""
     graph, session, ideal = Graph.of(scene.file), told.session, told.gap
-    entries, fetch = entries_of(scene)
+    entries, every = entries_of(scene)
+    fetch = _in_time(every, scene.deadline)
     feeds = given(scene)
     tolerance = float(np.clip(ideal / 1000, told.finest, max(told.finest, 1e-5)))
     names = list(session.output_names)
@@ -85,6 +85,11 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
                     + (f"; {head.node} is wrong while its inputs are right" if head else "; no node stands out: something may be missing"))
 
 
+def _in_time(fetch: Fetch, deadline: Deadline) -> Fetch:
+    """No value any more once the time is over: each is a forward pass of the module."""
+    return lambda place: None if deadline.passed else fetch(place)
+
+
 def _suspects(graph: Graph, ranked: Sequence[int], entries: Mapping[int, Entry | None], first: Front, confirmed: Collection[int], inside: Inside, noise: float, ideal: float, *,
               mended: bool) -> list[Suspect]:
     """The nodes with what is known of each; the node inside a branch or a loop before it where that is confirmed, after it otherwise."""
@@ -106,9 +111,8 @@ def _makers(graph: Graph, scene: Any) -> list[int]:
 def _moves_on(graph: Graph, found: Front, place: int, session: Any, feeds: Mapping[str, Array], cured: Mapping[str, Array], entries: Sequence[Entry],
               tolerance: float, fetch: Any) -> Entry | None:
     """Where several faults stand one behind the other: the true value that mends what follows at once, if not the outputs."""
-    until = time.perf_counter() + _PATIENCE_S
     for entry in counterparts(graph, place, found, entries)[:8]:
-        value: Array | None = fetch(entry.place) if time.perf_counter() < until else None
+        value: Array | None = fetch(entry.place)
         if value is None:
             continue
         try:

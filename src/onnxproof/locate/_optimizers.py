@@ -35,6 +35,8 @@ def locate(scene: Any, limit: float) -> Location:
         return Location(stage=Stage.OPTIMIZER, evidence="right without optimisation, wrong with it; no single optimizer could be named")
     culprits = list(KNOWN)
     while len(culprits) > 1:
+        if scene.deadline.passed:
+            return Location(stage=Stage.OPTIMIZER, evidence="right without optimisation, wrong with it; no time was left to name the optimizer")
         half = culprits[: len(culprits) // 2]
         culprits = half if _gap(scene, half) <= limit else culprits[len(culprits) // 2 :]
         if _gap(scene, culprits) > limit:

@@ -35,6 +35,7 @@ class Probing:
         self._names = [name for node in graph.nodes for name in node.output if name and name not in graph.static]
         self._dtypes = {value.name: value.type.tensor_type.elem_type for value in (*self._model.graph.value_info, *self._model.graph.output)}
         self._seen: dict[str, Sketch] = {}
+        self._deadline = scene.deadline
 
     def observed(self, feeds: Mapping[str, Array], replace: Mapping[str, Array], *, sketching: bool) -> tuple[dict[str, Sketch], list[Array]]:
         """Sketches of every value that the runtime gives, and the outputs."""
@@ -51,7 +52,7 @@ class Probing:
     def _sketches(self, path: Path, feeds: Mapping[str, Array], names: Sequence[str]) -> Iterator[tuple[str, Sketch]]:
         """Batch by batch: a session each, as many values as the budget holds, and only their sketches are kept."""
         shelf, size, waiting = Shelf(), _FIRST, list(names)
-        while waiting:
+        while waiting and not self._deadline.passed:
             batch, waiting = waiting[:size], waiting[size:]
             found = probe.values(self._backend, path, feeds, batch)
             largest = max((value.nbytes for value in found.values()), default=1)

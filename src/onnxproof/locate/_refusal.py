@@ -13,7 +13,7 @@ from onnxproof.locate._graph import Graph, captured, suspect
 from onnxproof.locate._match import front, match, observe
 from onnxproof.locate._scene import Scene
 from onnxproof.locate._sketch import Sketch
-from onnxproof.locate._stages import SLOW_S, given
+from onnxproof.locate._stages import given, slow_s
 from onnxproof.types import Location, Stage
 
 _TOLERANCE = 3e-7
@@ -45,7 +45,7 @@ def _sooner(scene: Scene, graph: Graph, refusing: int) -> list[int]:
 def _until_refused(scene: Scene) -> dict[str, Sketch]:
     """The file's values by the standard in float64, up to the node where it gives up too."""
     session = standard.open(scene.path, "float64")
-    session.limit_s = SLOW_S
+    session.limit_s = slow_s(scene)
     seen: dict[str, Sketch] = {}
     try:
         observe(session, given(scene), seen=seen)

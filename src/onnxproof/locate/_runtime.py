@@ -5,7 +5,7 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.locate import profile
 from onnxproof.locate._graph import Graph, suspect
 from onnxproof.locate._scene import Scene
-from onnxproof.locate._stages import SLOW_S, Ideal, by_name, given, inner_gaps
+from onnxproof.locate._stages import Ideal, by_name, given, inner_gaps, slow_s
 from onnxproof.types import Location, Profile, Stage
 
 _MOST_SUSPECTS = 8
@@ -44,7 +44,7 @@ def _loses_digits(scene: Scene, limit: float) -> bool:
     """True when the standard's own evaluation, in the types that the graph names, is wrong too: then no kernel is to blame."""
     try:
         session = standard.open(scene.path)
-        session.limit_s = SLOW_S
+        session.limit_s = slow_s(scene)
         return by_name(scene, session.output_names, session.run(given(scene))) > limit
     except OnnxproofError:
         return False

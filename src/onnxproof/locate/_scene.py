@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxproof.deadline import Deadline
 from onnxproof.locate._match import relative
 from onnxproof.onnxfile import OnnxFile
 from onnxproof.oracles import Oracle
@@ -34,6 +35,8 @@ class Scene:
     """Which outputs count: not a choice that rounding decides on this case, beside an output that is to be explained."""
     gap: Gap | None = None
     """The gap that is to be explained."""
+    deadline: Deadline = field(default_factory=Deadline.never)
+    """When looking for the node must end: the first node that stands out is named then."""
     entries: list[Any] = field(default_factory=list)
     """What the module computed on this case, once it was followed."""
     counterparts: dict[str, Any] = field(default_factory=dict)

@@ -22,6 +22,8 @@ from onnxproof.types import Signature
 
 Array = np.ndarray[Any, Any]
 SLOW_S = 120.0
+_LEAST_S = 1.0
+"""Seconds that one evaluation has in any case, however little of the budget is left."""
 _FINEST, _ROUNDED = 3e-7, 1e-5
 
 
@@ -74,14 +76,19 @@ def ideal(scene: Scene) -> Ideal | None:
     """Evaluate the file in float64 and look at every value; None where the evaluator can't, or takes too long."""
     try:
         session = standard.open(scene.path, "float64")
-        session.limit_s = SLOW_S
+        session.limit_s = slow_s(scene)
         start = time.perf_counter()
         seen, outputs = observe(session, given(scene))
     except OnnxproofError:
         return None
-    session.limit_s = 2 * (time.perf_counter() - start) + 10
+    session.limit_s = min(2 * (time.perf_counter() - start) + 10, slow_s(scene))
     give_back()
     return Ideal(session=session, gap=by_name(scene, session.output_names, outputs), seen=seen, finest=_FINEST if scene.file.half is None else 2 * eps(np.dtype(scene.file.half)))
+
+
+def slow_s(scene: Scene) -> float:
+    """Seconds that one evaluation of the file may take: within what is left of the budget."""
+    return max(_LEAST_S, min(SLOW_S, scene.deadline.left))
 
 
 def probed(scene: Scene) -> Ideal | None:

@@ -5,7 +5,6 @@ is made of sizes alone. Each is one of the module's values, or none that is comp
 is plainly wrong. So the makers of what the suspect reads are asked, too, what their true value mends.
 """
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,6 @@ Array = np.ndarray[Any, Any]
 Confirmed = tuple[int | None, Entry | None, float]
 """A node, the module's value that belongs in its place (None where none was shown to), and how far the answers are from the truth with it."""
 _TRIED = 10
-_PATIENCE_S = 8.0
 _DEEP = 6
 _LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
 _CHOOSING = frozenset({"Gather", "GatherND", "GatherElements", "Slice", "Split", "Concat", "Where", "Clip", "Mod", "Pad", "Expand", "Tile", "Compress", "Max", "Min", "SequenceAt", *_LAYOUT})
@@ -39,7 +37,6 @@ def confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counterf
     """
     begin = [p for p in found.suspects[: found.fronts] if p not in known]
     behind = [p for p in found.suspects[found.fronts :] if p not in known]
-    until = time.perf_counter() + _PATIENCE_S
     for place, options in [(p, 2) for p in behind[:_TRIED]] if later else [(p, 12) for p in begin[:6]]:
         for entry in counterparts(graph, place, found, entries)[:options]:
             value = None  # the last one is let go before the next is made
@@ -50,8 +47,6 @@ def confirm(graph: Graph, found: Front, entries: Sequence[Entry], test: Counterf
             if after < before / 20:
                 truths[place] = entry
                 return place, entry, after
-            if time.perf_counter() > until:
-                break
     tried = begin or behind
     return (tried[0], None, before) if tried else (None, None, before)
 

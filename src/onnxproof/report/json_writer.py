@@ -13,13 +13,16 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from onnxproof.errors import UsageError
+from onnxproof.errors import PolicyError, UsageError
 from onnxproof.files import write_text
 from onnxproof.proof import SCHEMA, Proof
 
 LEFT_OUT = frozenset({"witness", "scene"})
 """Fields that hold tensors; they stay in memory."""
 _NUMBERS = ("inf", "-inf", "nan")
+_MOST_SHOWN, _WORDS = 10**18, 80
+_MOST_COUNTED = 1 << 63
+"""Nothing in a proof is counted beyond 64 bits."""
 
 
 def write(proof: Proof, path: str | Path) -> None:
@@ -34,6 +37,8 @@ def read(path: str | Path) -> Proof:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as why:
         raise UsageError("no-such-file", f"there is no proof `{path}`", where=str(path), notes=[str(why.strerror)]) from why
+    except RecursionError:
+        raise UsageError("nested-too-deep", "this JSON is nested deeper than any proof", where=str(path), help="give a file that `--json` wrote") from None
     except ValueError as why:
         raise UsageError("not-a-proof", "this file is not JSON", where=str(path), notes=[str(why)], help="give a file that `--json` wrote") from why
     return from_dict(document, where=str(path))
@@ -66,6 +71,10 @@ def from_dict(document: Any, *, where: str = "") -> Proof:
                          notes=str(document.get("error", "")).splitlines()[:1])
     try:
         found: Proof = _typed({name: value for name, value in document.items() if name != "schema"}, Proof, "proof")
+    except OverflowError:
+        raise UsageError("number-too-large", "this proof holds a number that no float can hold", where=where, help="verify again") from None
+    except PolicyError as why:
+        raise PolicyError(why.code, f"this proof's policy makes no sense: {why.what}", where=where, help="verify again") from why
     except (TypeError, ValueError, KeyError) as why:
         raise UsageError("not-a-proof", f"this proof is damaged: {why}", where=where, help="verify again") from why
     return found
@@ -112,10 +121,14 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
     if origin in (UnionType, Union):
         return _either(value, get_args(kind), where)
     if origin is tuple:
+        if not isinstance(value, list):
+            raise ValueError(f"`{where}` is {_shown(value)} and should be a list")
         inner = get_args(kind)
         kinds = [inner[0]] * len(value) if inner[1:] == (...,) else inner
         return tuple(_typed(item, k, f"{where}[{place}]") for place, (item, k) in enumerate(zip(value, kinds, strict=True)))
     if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, dict):
+            raise ValueError(f"`{where}` is {_shown(value)} and should be an object")
         return {key: _typed(item, get_args(kind)[1], f"{where}.{key}") for key, item in value.items()}
     if kind is Any:
         return value
@@ -130,7 +143,7 @@ def _either(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
         return _typed(value, rest[0], where)
     if any(type(value) is kind for kind in rest):
         return value
-    raise ValueError(f"`{where}` is {value!r}")
+    raise ValueError(f"`{where}` is {_shown(value)}")
 
 
 def _single(value: Any, kind: type, where: str) -> Any:
@@ -141,13 +154,21 @@ def _single(value: Any, kind: type, where: str) -> Any:
     if kind is float and (value in _NUMBERS or (isinstance(value, int) and not isinstance(value, bool))):
         return float(value)
     if type(value) is not kind:
-        raise ValueError(f"`{where}` is {value!r} and should be a {kind.__name__}")
+        raise ValueError(f"`{where}` is {_shown(value)} and should be a {kind.__name__}")
+    if kind is int and abs(value) >= _MOST_COUNTED:
+        raise OverflowError
     return value
+
+
+def _shown(value: Any) -> str:
+    """A value in a message: the first words of it, since a damaged file may hold anything of any length."""
+    text = repr(value) if not isinstance(value, int) or abs(value) < _MOST_SHOWN else "a very large number"
+    return text if len(text) <= _WORDS else f"{text[:_WORDS]}..."
 
 
 def _record(value: Any, kind: type, where: str) -> Any:
     if not isinstance(value, dict):
-        raise ValueError(f"`{where}` is {value!r} and should be an object")
+        raise ValueError(f"`{where}` is {_shown(value)} and should be an object")
     known: dict[str, Field[Any]] = {field.name: field for field in fields(kind) if field.name not in LEFT_OUT}
     if unknown := sorted(value.keys() - known.keys()):
         raise ValueError(f"`{where}` has an unknown field `{unknown[0]}`")
