@@ -36,6 +36,8 @@ class Keeper:
         named = module.named_parameters() if self._modules else ()
         self._parameters = {name: _Kept(tensor, f"the parameter `{name}`") for name, tensor in named if written is None or name in written}
         self._passes = 0
+        self.seed = _SEED
+        """Of torch's random numbers in each pass; another one shows who draws them."""
         self.thorough = False
         """Whether the content of every tensor is looked at after each pass: where calls are changed, batch norm may write its statistics without counting it."""
         self.changed: set[str] = set()
@@ -46,7 +48,7 @@ class Keeper:
             kept.before(copy=self._passes == 0)
         for module in self._modules:
             module.training = False
-        torch.manual_seed(_SEED)
+        torch.manual_seed(self.seed)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -78,6 +78,14 @@ class GraphOracle:
         with self._clock.forward("ort-rerun"):
             return _known(self._at(_LEVELS[seed % len(_LEVELS)]).run(ulp_moved(inputs, seed) if move else inputs))
 
+    def again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
+        """Once more in the same session: a node that draws random numbers goes on drawing."""
+        return self.run(inputs)
+
+    def with_gradients(self, inputs: Mapping[str, Array]) -> list[Array] | None:
+        """None: a graph has one mode."""
+        return None
+
     def in_precision(self, inputs: Mapping[str, Array], dtype: str) -> list[Array] | None:
         """None: a graph is not converted, it is as it is."""
         return None
