@@ -90,7 +90,8 @@ def steadied(noises: Sequence[Noise], samples: Sequence[Array], reference: Array
     if len(alike) < 2:
         return list(noises)
     spread = [noise_of(sample, alike[0].astype(np.float64), NoiseKind.PERTURBED) for sample in alike[1:]]
-    floor = FLOOR * eps(reference.dtype) * math.sqrt(float(np.mean(np.square(_finite(reference.astype(np.float64)))))) if reference.size else 0.0
+    finite = _finite(reference.astype(np.float64))
+    floor = FLOOR * eps(reference.dtype) * math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
     return spread if pool(noises).rms > _OTHERWISE * max(pool(spread).rms, floor) else list(noises)
 
 
