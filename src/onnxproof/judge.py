@@ -125,6 +125,11 @@ def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), fi
     return Verdict.VACUOUS if verdict is Verdict.FAITHFUL and any(finding.voids for finding in findings) else verdict
 
 
+def worse(one: Verdict, other: Verdict) -> Verdict:
+    """The one that decides; VACUOUS decides nothing."""
+    return max(one, other, key=lambda verdict: _ORDER.index(verdict) if verdict in _ORDER else -1)
+
+
 def severity(gap: Gap, policy: Policy) -> tuple[int, float]:
     """A sort key: the worst gap has the largest."""
     verdict = judge_gap(gap, policy)

@@ -158,7 +158,7 @@ class Proof:
         cut = f", {clipped:.2%} of the inputs clipped" if clipped > self.policy.clip_limit else ""
         word = {"faithful": "is a sound quantization of", "drift": "loses more than quantization should of", "diverged": "does not say what"}[self.verdict.value]
         tail = " says" if self.verdict is Verdict.DIVERGED else ""
-        return f"{self.candidate} {word} {self.subject}{tail}: {level:.1f} dB on {'your data' if judged[0].group == 'data' else 'the example inputs'}{cut}; {runtime}"
+        return f"{self.candidate} {word} {self.subject}{tail}: {level:.1f} dB on {'your data' if judged[0].group == 'data' else 'the example inputs'}{cut}; {runtime}{self._thin()}"
 
     def _facts(self) -> Sequence[str]:
         facts = []

@@ -316,7 +316,7 @@ def _within(truth: Array, reference: Array) -> Array:
     """The truth, but the reference's own word where it stays finite and the truth is far beyond what its dtype holds: the module sees to that (`nan_to_num`, a clamp)."""
     if not is_float(reference):
         return truth
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         far = np.abs(truth) > _FAR * largest(reference.dtype)
     far &= np.isfinite(truth) & np.isfinite(reference.astype(np.float64, copy=False)) if far.any() else far
     return np.where(far, reference, truth) if far.any() else truth

@@ -79,6 +79,11 @@ class TorchSession:
         return outputs
 
     @property
+    def drew(self) -> bool:
+        """Whether a pass took random numbers from torch."""
+        return self._keeper.drew
+
+    @property
     def written(self) -> Collection[str] | None:
         """The parameters that a pass wrote into; None before the first."""
         return self._keeper.written

@@ -26,6 +26,8 @@ _ABORT_ON_NOTHING = frozenset({"LSTM", "GRU", "RNN"})
 _VARIANTS, _MOVED_AT_MOST = 2, 1 << 28
 """Copies of a file with moved weights, and the bytes of the largest that is copied."""
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
+RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
+"""Operators that draw, or may."""
 TRUTH_LIMIT_S = 10.0
 """A float64 evaluation that takes longer is given up: the noise then comes from re-runs."""
 
@@ -86,6 +88,11 @@ class GraphOracle:
             session = self._weights_moved(seed % _VARIANTS) or session
         with self._clock.forward("ort-rerun"):
             return _known(session.run(ulp_moved(inputs, seed) if move else inputs))
+
+    @property
+    def draws(self) -> bool:
+        """Whether a node of the graph does."""
+        return bool(self._file.op_types & RANDOM)
 
     def again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
         """Once more in the same session: a node that draws random numbers goes on drawing."""

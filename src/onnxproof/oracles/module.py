@@ -80,6 +80,11 @@ class ModuleOracle:
             warnings.simplefilter("ignore")
             return _known(jittered(self._session, ulp_moved(inputs, seed) if move else inputs, seed, amplitude))
 
+    @property
+    def draws(self) -> bool:
+        """Whether a pass took random numbers from torch."""
+        return self._session.drew
+
     def again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
         """The module once more, with the same random numbers of torch or with others."""
         with self._session.otherwise(seed=seed):
