@@ -6,6 +6,8 @@ the first fault on they may use half, so that the other half is left to say wher
 budget may be passed by a forward pass; nothing begins that is known to take longer than that.
 """
 
+import time
+
 from onnxproof import judge
 from onnxproof.deadline import Deadline
 from onnxproof.execute import Clock
@@ -29,6 +31,11 @@ class Budget:
     def extend(self, seconds: float) -> None:
         """Leave out time that the runtimes took to start."""
         self._start += seconds
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of it that are gone, also beyond its end."""
+        return time.perf_counter() - self._start
 
     @property
     def end(self) -> Deadline:
@@ -57,7 +64,7 @@ class Budget:
     def not_confirmed(self, case: str, reruns: int) -> Finding:
         """What is said of a case that differs, and that no time was left to confirm."""
         enough = 2 * (reruns + 2) * self.pass_s + 1
-        return Finding(code=judge.NOT_CONFIRMED, what=f"`{case}` differs beyond noise, and the budget of {self.seconds:g} s left no time to confirm it: not enough was compared",
+        return Finding(code=judge.NOT_CONFIRMED, voids=True, what=f"`{case}` differs beyond noise, and the budget of {self.seconds:g} s left no time to confirm it: not enough was compared",
                        help=f"give at least `--budget {enough:.0f}`: one forward pass takes {self.pass_s:.2g} s, and a difference is confirmed by up to {reruns} more")
 
     def _with_slack(self) -> Deadline:

@@ -20,6 +20,8 @@ FLOOR = 0.25
 """Noise is never taken below this share of an ulp at the output's own scale: a reference may be exact by luck."""
 FLOOR_DOUBLE = 2.0
 """For float64 modules there is no wider truth: reference and truth are the same run, and the floor is all there is."""
+_OTHERWISE = 16.0
+"""Times the spread of re-runs among themselves: farther from the reference than this, all of them took another path."""
 _PIECE = 1 << 16
 _LARGEST_SCORES = 1 << 16
 
@@ -77,6 +79,20 @@ def pool(noises: Sequence[Noise]) -> Noise:
     union = np.logical_or.reduce(masks) if masks else None
     return Noise(rms=math.sqrt(sum(n.rms**2 for n in noises) / len(noises)), worst=max(n.worst for n in noises),
                  flips=sum(n.flips for n in noises) / len(noises), unstable=union, kind=noises[0].kind, members=sum(n.members for n in noises))
+
+
+def steadied(noises: Sequence[Noise], samples: Sequence[Array], reference: Array) -> list[Noise]:
+    """The noise of re-runs without a truth, but their spread among themselves where they agree on another answer than the reference.
+
+    A watched pass may take another path than a plain one (fused kernels, nested tensors): that is no rounding, and would let anything pass.
+    """
+    alike = [sample for sample in samples if sample.shape == reference.shape]
+    if len(alike) < 2:
+        return list(noises)
+    spread = [noise_of(sample, alike[0].astype(np.float64), NoiseKind.PERTURBED) for sample in alike[1:]]
+    finite = _finite(reference.astype(np.float64))
+    floor = FLOOR * eps(reference.dtype) * math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
+    return spread if pool(noises).rms > _OTHERWISE * max(pool(spread).rms, floor) else list(noises)
 
 
 def measure(*, case: str, group: str, backend: str, output: str, reference: Array, truth: Array | None, candidate: Array | None, noise: Noise,

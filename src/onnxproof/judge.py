@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from onnxproof.compare import RTOL_GRID
-from onnxproof.types import Finding, Gap, NoiseKind, Note, Policy, Status, Verdict
+from onnxproof.types import Finding, Gap, NoiseKind, Note, Policy, Status, Verdict, Void
 
 QUANTIZED = (NoiseKind.SIMULATED, NoiseKind.TWIN)
 """Kinds of noise of a quantized candidate."""
@@ -12,6 +12,12 @@ NOT_CONFIRMED = "not-confirmed"
 """The finding that a case differs, and that no time was left to measure the noise again."""
 _FAR = 4.0
 """A runtime that adds this many times what still passes is not a drift."""
+_FILLS, _OF_LIMIT = 0.5, 0.25
+"""An error of this share of an output's own size is no rounding unless the noise nearly is, too: then this share of the limit counts.
+
+Answers of zero pass `noise_limit` where the noise is a twelfth of the output. Healthy chaotic models (a logistic map, noise 0.07 to
+0.15 of the output; sharp attention, 0.33) stay at 1.4 times the noise there: two roundings of one chaos are apart by the root of two.
+"""
 _ORDER = (Verdict.FAITHFUL, Verdict.DRIFT, Verdict.DIVERGED, Verdict.ERROR)
 
 
@@ -23,6 +29,8 @@ def beyond_noise(gap: Gap, policy: Policy) -> bool:
         return True
     if gap.mismatches:
         return gap.mismatches > gap.unstable and gap.noise_ratio > policy.noise_limit / 4
+    if gap.rms > _FILLS * gap.scale and gap.noise_ratio > _OF_LIMIT * policy.noise_limit and not within_tolerance(gap, policy):
+        return True
     return not (gap.noise_ratio <= policy.noise_limit and gap.worst_ratio <= policy.worst_limit)  # an undefined ratio is beyond
 
 
@@ -40,7 +48,15 @@ def agrees(gap: Gap, policy: Policy) -> bool:
 
 
 def judge_gap(gap: Gap, policy: Policy) -> Verdict:
-    """One gap. A gap in an odd domain stays FAITHFUL here: it is a note, unless the policy makes notes count."""
+    """One gap; where the output proves nothing, agreement is VACUOUS, and beside a random reference every number is."""
+    if gap.void is Void.RANDOM and gap.status not in (Status.MISSING, Status.REFUSED):
+        return Verdict.VACUOUS
+    verdict = _judge_gap(gap, policy)
+    return Verdict.VACUOUS if gap.void is not None and verdict is Verdict.FAITHFUL else verdict
+
+
+def _judge_gap(gap: Gap, policy: Policy) -> Verdict:
+    """By the numbers alone. A gap in an odd domain stays FAITHFUL here: it is a note, unless the policy makes notes count."""
     if gap.domain is not None and not policy.strict_domains:
         return Verdict.FAITHFUL if gap.compared else Verdict.VACUOUS
     if gap.status in (Status.SHAPE, Status.MISSING, Status.REFUSED):
@@ -102,8 +118,8 @@ def _ten_to(power: float) -> float:
 
 
 def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), findings: Iterable[Finding] = ()) -> Verdict:
-    """The worst gap decides; nothing compared is VACUOUS."""
-    findings = list(findings)
+    """The worst gap decides; nothing compared is VACUOUS, and so is a FAITHFUL that a finding takes away."""
+    findings = tuple(findings)
     verdicts = [judge_gap(gap, policy) for gap in gaps]
     said: list[Verdict] = [v for v in verdicts if v is not Verdict.VACUOUS]
     if any(finding.counts for finding in findings):
@@ -112,10 +128,17 @@ def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), fi
         said.append(Verdict.DIVERGED)
     if said:
         said.append(quality(gaps, policy))
-    worst = max(said, key=_ORDER.index) if said else Verdict.VACUOUS
-    if worst in (Verdict.FAITHFUL, Verdict.DRIFT) and any(finding.code == NOT_CONFIRMED for finding in findings):
-        return Verdict.VACUOUS  # no alarm that was not confirmed, and no pass beside it
-    return worst
+    verdict = max(said, key=_ORDER.index) if said else Verdict.VACUOUS
+    if verdict is Verdict.FAITHFUL and any(finding.voids for finding in findings):
+        return Verdict.VACUOUS
+    if verdict is Verdict.DRIFT and any(finding.code == NOT_CONFIRMED for finding in findings):
+        return Verdict.VACUOUS  # a drift may pass, and nothing may pass beside an alarm that nobody confirmed
+    return verdict
+
+
+def worse(one: Verdict, other: Verdict) -> Verdict:
+    """The one that decides; VACUOUS decides nothing."""
+    return max(one, other, key=lambda verdict: _ORDER.index(verdict) if verdict in _ORDER else -1)
 
 
 def severity(gap: Gap, policy: Policy) -> tuple[int, float]:

@@ -64,6 +64,8 @@ class Proof:
     budget_s: float = 60.0
     complete: bool = True
     """False when the budget ended before the cases did."""
+    chosen: tuple[str, ...] = ()
+    """The cases that were asked for by name; empty where all were run."""
     replay: str = ""
     """The command (or call) that runs the worst case again."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -116,19 +118,33 @@ class Proof:
         if self.verdict is Verdict.VACUOUS and unconfirmed:
             return unconfirmed
         if worst is None or self.verdict is Verdict.VACUOUS:
-            return "nothing was compared, so nothing is proven"
+            return self._nothing()
         cases = len({gap.case for gap in self.gaps})
         level = self.quality()
         if level is not None and not worst.lost and worst.status.value in ("compared", "dtype"):
             return self._quantized_sentence(worst, level)
         if self.verdict is Verdict.FAITHFUL:
-            return f"{self.candidate} says what {self.subject} says: {cases} cases, at most {worst.noise_ratio:.1f} times the rounding noise"
+            most = max(gap.noise_ratio for gap in self.gaps if gap.domain is None and gap.void is None)
+            return f"{self.candidate} says what {self.subject} says: {cases} case{'s' * (cases != 1)}, at most {most:.1f} times the rounding noise{self._thin()}"
         if judge.judge_gap(worst, self.policy) not in (Verdict.DRIFT, Verdict.DIVERGED) and (counted := [f for f in self.findings if f.counts]):
             return f"{self.candidate} does not say what {self.subject} says: {counted[0].what}"
         how = f"{worst.detail}" if worst.status.value not in ("compared", "dtype") else _size(worst)
         word = "drifts from" if self.verdict is Verdict.DRIFT else "does not say what"
         tail = "" if self.verdict is Verdict.DRIFT else " says"
         return f"{self.candidate} {word} {self.subject}{tail}: output `{worst.output}`, case `{worst.case}` on {worst.backend}, {how}"
+
+    def _nothing(self) -> str:
+        """Why nothing is proven: by the first finding that says so."""
+        found = next((finding.what for finding in self.findings if finding.voids), "")
+        if not found:
+            return "nothing was compared, so nothing is proven"
+        return found if found.startswith("not enough was compared") else f"nothing is proven: {found}"
+
+    def _thin(self) -> str:
+        """Words for a run that left cases out; empty for a whole one."""
+        if self.chosen:
+            return "; only chosen cases were run"
+        return "" if self.complete else f"; not all cases were run, since the budget of {self.budget_s:g} s ended"
 
     def quality(self) -> float | None:
         """Of a quantized candidate: output SQNR in dB over the data it is judged by (the worst output and backend); None for others."""
@@ -145,7 +161,7 @@ class Proof:
         cut = f", {clipped:.2%} of the inputs clipped" if clipped > self.policy.clip_limit else ""
         word = {"faithful": "is a sound quantization of", "drift": "loses more than quantization should of", "diverged": "does not say what"}[self.verdict.value]
         tail = " says" if self.verdict is Verdict.DIVERGED else ""
-        return f"{self.candidate} {word} {self.subject}{tail}: {level:.1f} dB on {'your data' if judged[0].group == 'data' else 'the example inputs'}{cut}; {runtime}"
+        return f"{self.candidate} {word} {self.subject}{tail}: {level:.1f} dB on {'your data' if judged[0].group == 'data' else 'the example inputs'}{cut}; {runtime}{self._thin()}"
 
     def _facts(self) -> Sequence[str]:
         facts = []

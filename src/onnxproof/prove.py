@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof import cases as generators
-from onnxproof import crosscheck, judge, onnxfile, pipelines, signature, subject, trust
+from onnxproof import crosscheck, judge, onnxfile, pipelines, signature, subject, trust, void
 from onnxproof import data as user_data
 from onnxproof.backends import Session, current, parse, served
 from onnxproof.budget import Budget, not_reached
@@ -14,6 +14,8 @@ from onnxproof.cases import _learn
 from onnxproof.cases._climb import again, climb, origin
 from onnxproof.cases._shrink import shrink
 from onnxproof.cases._space import Space
+from onnxproof.coverage_floor import Floor
+from onnxproof.deadline import Deadline
 from onnxproof.decisions import Watch
 from onnxproof.environment import environment
 from onnxproof.errors import BackendError, InputError, ModelError, OnnxproofError, Stopped
@@ -173,6 +175,8 @@ class Run:
         self.complete = True
         self.unconfirmed: list[str] = []
         """Cases that differ, and for which no time was left to measure the noise again."""
+        self.floor = Floor(())
+        self._trial: Trial | None = None
         self.coverage = Coverage()
         self.cross: CrossCheck | None = None
 
@@ -252,15 +256,21 @@ class Run:
         quantized = open_fidelity(self.subject, self.oracle, self.file, self.signature, self.clock)
         trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed,
                       op_types=self.file.op_types, fidelity=quantized, affords=self.budget.affords_reruns)
+        self._trial, self.floor = trial, Floor([dim.name for dim in space.free_dims], chosen=bool(self._only))
         watch = Watch(self.file, self.signature, self.clock)
         if not self._only and not self._disabled:
             self._examine()
         for case in self._chosen(self._planned(space, watch)):
-            if (self.gaps or self.dropped) and self._stop():  # one case at least
+            if (self.gaps or self.dropped) and self._enough():  # one case at least
                 self.complete = False
                 break
-            if self._one(trial, case) is not None and len(self.sizes) <= _WATCHED and case.domain is None and not self.fleet.hung:
-                watch.look(case)
+            if self.gaps and self.floor.skips(case, self._cases_end.left, self._dearest):
+                continue
+            if self._one(trial, case) is not None:
+                self.floor.take(case)
+                if len(self.sizes) <= _WATCHED and case.domain is None and not self.fleet.hung:
+                    watch.look(case)
+        self.complete &= not self.floor.skipped
         self.coverage = watch.coverage()
         if not self._only:
             self._search(trial)
@@ -400,9 +410,29 @@ class Run:
             self._one(trial, replace(smaller, name=f"{found.name}, shrunk", about=f"{found.about}, made smaller"))
 
     def _stop(self) -> bool:
+        return self._known() or self._late
+
+    def _enough(self) -> bool:
+        """True when no further case begins: the verdict is known, or the time is over and nothing of the floor is missing or can still be had."""
+        return self._known() or (self._late and self.floor.beyond(self.budget.elapsed, self.budget_s, self._dearest))
+
+    def _known(self) -> bool:
         diverged = sum(verdict is Verdict.DIVERGED for verdict in self._bad.values())
-        known = self.fleet.done or self.fleet.hung or (diverged >= 2 and len(self.backends) == 1 and self.clock.elapsed > _PATIENCE_S)
-        return known or bool(self.unconfirmed) or not self.budget.cases(faulty=bool(self._bad)).allows(_ONE_CASE * self.budget.pass_s)
+        known = self.fleet.done or self.fleet.hung or bool(self.unconfirmed)
+        return known or (diverged >= 2 and len(self.backends) == 1 and self.clock.elapsed > _PATIENCE_S)
+
+    @property
+    def _cases_end(self) -> Deadline:
+        return self.budget.cases(faulty=bool(self._bad))
+
+    @property
+    def _late(self) -> bool:
+        return not self._cases_end.allows(_ONE_CASE * self.budget.pass_s)
+
+    @property
+    def _dearest(self) -> float:
+        """Seconds of the largest case so far."""
+        return self._largest[1]
 
     def _too_dear(self, elements: int) -> bool:
         """True when a case much larger than any so far may take a sixth of the budget: what is large may grow with the square."""
@@ -417,9 +447,20 @@ class Run:
             return False
         return True
 
+    def _weigh(self) -> None:
+        """Mark what proves nothing, and say so: outputs of a reference that is random or constant, noise that lets anything pass, too few cases."""
+        if self._trial is None:
+            return
+        doubts, complete = self._trial.doubts, self.complete
+        assessed = void.assess(self.gaps, self.policy, plain=self._trial.plain, random=doubts.random, constant=self._trial.answers.constant)
+        self.gaps = list(assessed.gaps)
+        self.findings = void.uncounted(self.findings, doubts.random)
+        self.findings += [*doubts.findings(), *assessed.findings, *self.floor.findings(complete=complete, budget_s=self.budget_s)]
+
     def _proof(self, error: str) -> Proof:
         if self.unconfirmed:
             self.findings.append(self.budget.not_confirmed(self.unconfirmed[0], RERUNS + LOUDER))
+        self._weigh()
         verdict = Verdict.ERROR if error else judge.judge(self.gaps, self.policy, notes=self.notes, findings=self.findings)
         self.findings += [Finding(code="state", what=f"the module keeps state between calls: a forward pass changes {what}",
                                   help="an exported graph keeps none; pass the state in and out") for what in self.oracle.findings()]
@@ -427,7 +468,7 @@ class Run:
                       notes=tuple(_few(self.notes)), findings=tuple(self.findings), signature=self.signature, policy=self.policy, dropped=tuple(self.dropped),
                       error=error, seed=self.seed, budget_s=self.budget_s, complete=self.complete, environment=environment() | {"opset": str(self.file.opset)},
                       hashes={"candidate": onnxfile.fingerprint(self.path)}, seconds={**self.clock.seconds, "total": self.clock.elapsed},
-                      passes=dict(self.clock.passes), cross=self.cross, witness=self.witness)
+                      passes=dict(self.clock.passes), cross=self.cross, witness=self.witness, chosen=self._only)
         return replace(proof, replay=self._replay(proof))
 
     def _replay(self, proof: Proof) -> str:

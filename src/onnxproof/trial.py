@@ -13,13 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.compare import Noise, is_float, largest, measure, noise_of, pool
+from onnxproof.compare import Noise, is_float, largest, measure, noise_of, pool, steadied
 from onnxproof.errors import BackendError
 from onnxproof.execute import Candidate
 from onnxproof.fidelity import Fidelity, Simulated
 from onnxproof.judge import beyond_noise, judge_gap, within_tolerance
 from onnxproof.oracles import Oracle
-from onnxproof.types import Case, Domain, Gap, NoiseKind, Note, Policy, Signature, Status, Verdict
+from onnxproof.oracles.doubt import Doubts
+from onnxproof.types import Case, Domain, Gap, NoiseKind, Note, Policy, Signature, Status, Verdict, Void
+from onnxproof.void import Answers
 
 Array = np.ndarray[Any, Any]
 RERUNS = 4
@@ -90,13 +92,21 @@ class Trial:
         self._half, self._seed, self._fidelity, self._affords = half, seed, fidelity, affords
         self._scales = Scales()
         self._confirmed: Counter[tuple[str, str, Verdict]] = Counter()
+        names = [output.name for output in signature.outputs]
+        self.doubts, self.answers = Doubts(oracle, names), Answers(names)
+        self.plain: set[str] = set()
+        """The cases of ordinary values."""
 
     def run(self, case: Case) -> Outcome:
         """Compare all outputs on all backends."""
         base = self._base(case)
         outcome = Outcome()
+        self.answers.add(case, base.reference)
+        if case.ordinary:
+            self.plain.add(case.name)
         for candidate in self._candidates:
             gaps = self._compare(case, candidate, base, outcome.notes)
+            gaps = [replace(gap, void=Void.RANDOM) if gap.output in self.doubts.random else gap for gap in gaps]
             outcome.gaps += gaps
             if case.ordinary:
                 for gap in gaps:
@@ -121,6 +131,8 @@ class Trial:
         if len(reference) != len(self._signature.outputs):
             raise ReferenceRefused(f"the reference returns {len(reference)} outputs here and {len(self._signature.outputs)} for the example")
         truth: Sequence[Array | None] | None = self._oracle.truth(case.inputs)
+        if not self.doubts.look(case, reference, truth):
+            truth = None
         base = _Base(self._oracle, case, reference, truth or [None] * len(reference), self._seed)
         base.estimate()
         if self._half is not None and any(str(r.dtype) != self._half for r in reference if is_float(r)):
@@ -231,6 +243,8 @@ class _Base:
         self._noises: list[list[Noise]] = [[] for _ in reference]
         self._lost = [False] * len(reference)
         self._reruns = 0
+        self._elsewhere: set[int] = set()
+        """Outputs without a truth whose re-runs agree on another answer than the reference: they took another path, and flip nothing."""
         self.simulated: Simulated | None = None
         """What a quantized candidate's graph says by itself."""
 
@@ -263,8 +277,15 @@ class _Base:
         """Re-run the reference with fresh rounding; once a case is enough."""
         if self._reruns:
             return
+        unknown = [place for place, truth in enumerate(self.truth) if truth is None and is_float(self.reference[place])]
+        kept: list[dict[int, Array]] = []
         for outputs in self._samples(RERUNS, amplitude=1.0):
             self.add(outputs)
+            kept.append({place: outputs[place] for place in unknown})
+        for place in unknown:
+            steady = steadied(self._noises[place], [sample[place] for sample in kept], self.reference[place])
+            self._elsewhere |= {place} if steady != self._noises[place] else set()
+            self._noises[place] = steady
 
     @property
     def confirmed(self) -> bool:
@@ -273,6 +294,8 @@ class _Base:
 
     def flips(self, place: int) -> bool:
         """Ask louder and louder re-runs whether a decision inside the model flips; their noise counts only if one does."""
+        if place in self._elsewhere:
+            return False
         quiet = self.noise(place)
         target = self.truth[place] if self.truth[place] is not None else self.reference[place]
         assert target is not None
@@ -315,7 +338,7 @@ def _within(truth: Array, reference: Array) -> Array:
     """The truth, but the reference's own word where it stays finite and the truth is far beyond what its dtype holds: the module sees to that (`nan_to_num`, a clamp)."""
     if not is_float(reference):
         return truth
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
         far = np.abs(truth) > _FAR * largest(reference.dtype)
     far &= np.isfinite(truth) & np.isfinite(reference.astype(np.float64, copy=False)) if far.any() else far
     return np.where(far, reference, truth) if far.any() else truth

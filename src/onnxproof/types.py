@@ -72,6 +72,17 @@ class NoiseKind(StrEnum):
     """Nothing was estimated (and so nothing may be called faithful on it)."""
 
 
+class Void(StrEnum):
+    """Why what was measured of an output proves nothing; the finding of the same code says more."""
+
+    RANDOM = "nondeterministic-reference"
+    """The reference answers otherwise when it is asked the same again: no difference means anything."""
+    CONSTANT = "constant-reference"
+    """No output of the reference depends on its inputs: that a file agrees means nothing, that it differs does."""
+    NOISE = "noisy-output"
+    """The reference's own noise is so large that any answer would pass."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DimInfo:
     """A dimension that may vary: its name, its size in the example, and the sizes it was promised for."""
@@ -197,6 +208,8 @@ class Gap:
     """Share of the inputs' values that a quantized candidate's first rounding can't hold."""
     ordinary: bool = False
     """Measured on ordinary data, so that a quantized candidate's quality is judged by it."""
+    void: Void | None = None
+    """Set when this output proves nothing, whatever the numbers say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +236,8 @@ class Finding:
     """True when it decides the verdict by itself."""
     fails: bool = False
     """True when the run fails on it although the verdict stands: a baseline that was left, an input that was written to."""
+    voids: bool = False
+    """True when nothing may be called FAITHFUL beside it: the verdict is then VACUOUS, unless a difference was found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

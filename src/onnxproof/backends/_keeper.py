@@ -36,6 +36,10 @@ class Keeper:
         named = module.named_parameters() if self._modules else ()
         self._parameters = {name: _Kept(tensor, f"the parameter `{name}`") for name, tensor in named if written is None or name in written}
         self._passes = 0
+        self.seed = _SEED
+        """Of torch's random numbers in each pass; another one shows who draws them."""
+        self.drew = False
+        """Whether a pass took random numbers from torch."""
         self.thorough = False
         """Whether the content of every tensor is looked at after each pass: where calls are changed, batch norm may write its statistics without counting it."""
         self.changed: set[str] = set()
@@ -46,10 +50,12 @@ class Keeper:
             kept.before(copy=self._passes == 0)
         for module in self._modules:
             module.training = False
-        torch.manual_seed(_SEED)
+        torch.manual_seed(self.seed)
+        self._seeded = torch.random.get_rng_state()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.drew |= not torch.equal(torch.random.get_rng_state(), self._seeded)
         torch.random.set_rng_state(self._state)
         with torch.no_grad():
             self.changed |= {kept.after() for kept in [*self._kept, *self._parameters.values()] if kept.written(look=self._passes == 0 or self.thorough)}

@@ -84,6 +84,8 @@ class Jitter(Mode):
         schema = func._schema
         if schema.is_mutable or any(r.alias_info is not None for r in schema.returns) or not _has_narrow(result):
             return result
+        if _draws(func) or _has_nested(result):  # what is drawn is not rounded, and nested tensors have no shape
+            return result
         try:
             wide = func(*tree_map(_widen, args), **tree_map(_widen, kwargs))
         except (RuntimeError, NotImplementedError):
@@ -132,6 +134,15 @@ class Jitter(Mode):
 _SUMS = frozenset({"mm", "bmm", "addmm", "baddbmm", "convolution", "mkldnn_convolution", "sum", "mean", "linear", "matmul", "native_layer_norm",
                    "native_group_norm", "native_batch_norm", "_native_batch_norm_legit_no_training", "var", "std", "var_mean", "cumsum"})
 """Operations whose error comes from a sum: one element may be right by luck, so the tensor's typical error counts too."""
+
+
+def _draws(func: Any) -> bool:
+    """Whether an operation draws random numbers; attention is tagged as if, for the sake of its dropout."""
+    return torch.Tag.nondeterministic_seeded in func.tags and "attention" not in func._schema.name
+
+
+def _has_nested(result: Any) -> bool:
+    return any(isinstance(leaf, torch.Tensor) and leaf.is_nested for leaf in (result if isinstance(result, tuple | list) else [result]))
 
 
 def _has_narrow(result: Any) -> bool:

@@ -61,6 +61,7 @@ class TorchSession:
         self.input_names: Sequence[str] = list(self.example)
         self.output_names: Sequence[str] = []
         self._keeper = Keeper(module, written)
+        self._gradients = False
 
     def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
         """The module's outputs for these arrays, flattened."""
@@ -69,7 +70,7 @@ class TorchSession:
     def call(self, tensors: Mapping[str, torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
         """The same with tensors: named leaves of whatever `forward` returned."""
         args, kwargs = self.arguments(tensors)
-        with self._keeper, torch.no_grad():
+        with self._keeper, torch.set_grad_enabled(self._gradients):
             returned = self.module(*args, **kwargs)
         leaves = [(path or "output", leaf) for path, leaf in nest.flatten(returned)]
         outputs = [(path, leaf if isinstance(leaf, torch.Tensor) else torch.as_tensor(leaf)) for path, leaf in leaves
@@ -78,9 +79,27 @@ class TorchSession:
         return outputs
 
     @property
+    def drew(self) -> bool:
+        """Whether a pass took random numbers from torch."""
+        return self._keeper.drew
+
+    @property
     def written(self) -> Collection[str] | None:
         """The parameters that a pass wrote into; None before the first."""
         return self._keeper.written
+
+    @contextmanager
+    def otherwise(self, *, seed: int | None = None, gradients: bool = False) -> Iterator[None]:
+        """For passes with other random numbers, or in the mode of training code: with gradients, and so without fused fast paths."""
+        usual, fast = self._keeper.seed, torch.backends.mha.get_fastpath_enabled()
+        self._keeper.seed = usual if seed is None else seed
+        self._gradients = gradients
+        torch.backends.mha.set_fastpath_enabled(fast and not gradients)
+        try:
+            yield
+        finally:
+            self._keeper.seed, self._gradients = usual, False
+            torch.backends.mha.set_fastpath_enabled(fast)
 
     @contextmanager
     def thoroughly_kept(self) -> Iterator[None]:

@@ -36,6 +36,16 @@ class Oracle(Protocol):
     def rerun(self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False) -> list[Array]:
         """A re-run with fresh rounding errors; `move` also moves the inputs by an ulp."""
 
+    @property
+    def draws(self) -> bool:
+        """Whether the reference takes random numbers, as far as is known by now."""
+
+    def again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
+        """The same question once more; with other random numbers where a seed is given and the reference draws them."""
+
+    def with_gradients(self, inputs: Mapping[str, Array]) -> list[Array] | None:
+        """The answer in the mode of training code (still eval), or None where there is no such mode or it can't run."""
+
     def in_precision(self, inputs: Mapping[str, Array], dtype: str) -> list[Array] | None:
         """The reference converted to half precision, or None."""
 

@@ -1,15 +1,18 @@
 """The oracle of an ONNX file: another model is measured against what this one says."""
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 
 from onnxproof import onnxfile
 from onnxproof.backends import Session, ort, reference
 from onnxproof.cases._learn import lookups
 from onnxproof.cases._space import as_dtype
+from onnxproof.compare import is_float
 from onnxproof.errors import Crashed, InputError, ModelError, Refused
 from onnxproof.execute import Clock
 from onnxproof.oracles import ulp_moved
@@ -20,6 +23,11 @@ Array = np.ndarray[Any, Any]
 _LEVELS = ("disabled", "basic", "extended")
 _ABORT_ON_NOTHING = frozenset({"LSTM", "GRU", "RNN"})
 """ONNX Runtime 1.31 ends the whole process when these get an empty batch."""
+_VARIANTS, _MOVED_AT_MOST = 2, 1 << 28
+"""Copies of a file with moved weights, and the bytes of the largest that is copied."""
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
+RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
+"""Operators that draw, or may."""
 TRUTH_LIMIT_S = 10.0
 """A float64 evaluation that takes longer is given up: the noise then comes from re-runs."""
 
@@ -74,9 +82,25 @@ class GraphOracle:
             return None
 
     def rerun(self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False) -> list[Array]:
-        """The file at another optimisation level, whose kernels round in another order; `move` also moves the inputs."""
+        """The file at another optimisation level, whose kernels round in another order; `move` also moves the inputs, or else the weights."""
+        session = self._at(_LEVELS[seed % len(_LEVELS)])
+        if move and not any(is_float(array) for array in inputs.values()):
+            session = self._weights_moved(seed % _VARIANTS) or session
         with self._clock.forward("ort-rerun"):
-            return _known(self._at(_LEVELS[seed % len(_LEVELS)]).run(ulp_moved(inputs, seed) if move else inputs))
+            return _known(session.run(ulp_moved(inputs, seed) if move else inputs))
+
+    @property
+    def draws(self) -> bool:
+        """Whether a node of the graph does."""
+        return bool(self._file.op_types & RANDOM)
+
+    def again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
+        """Once more in the same session: a node that draws random numbers goes on drawing."""
+        return self.run(inputs)
+
+    def with_gradients(self, inputs: Mapping[str, Array]) -> list[Array] | None:
+        """None: a graph has one mode."""
+        return None
 
     def in_precision(self, inputs: Mapping[str, Array], dtype: str) -> list[Array] | None:
         """None: a graph is not converted, it is as it is."""
@@ -93,6 +117,23 @@ class GraphOracle:
     def findings(self) -> Sequence[str]:
         """Nothing: a graph keeps no state."""
         return ()
+
+    def _weights_moved(self, variant: int) -> Session | None:
+        """The file with every float weight moved by a unit in the last place, for inputs of integers, which can't be; None for large ones."""
+        label = f"weights-{variant}"
+        if label not in self._others:
+            model = onnx.load(self._path)
+            if model.ByteSize() > _MOVED_AT_MOST:
+                return None
+            weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.data_type in _FLOATS}
+            moved = ulp_moved(weights, variant)
+            for tensor in model.graph.initializer:
+                if tensor.name in moved:
+                    tensor.CopyFrom(onnx.numpy_helper.from_array(moved[tensor.name], tensor.name))
+            with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
+                onnx.save(model, Path(folder) / "moved.onnx")
+                self._others[label] = ort.open(Path(folder) / "moved.onnx")
+        return self._others[label]
 
     def _at(self, level: str) -> Session:
         if level not in self._others:

@@ -80,6 +80,24 @@ class ModuleOracle:
             warnings.simplefilter("ignore")
             return _known(jittered(self._session, ulp_moved(inputs, seed) if move else inputs, seed, amplitude))
 
+    @property
+    def draws(self) -> bool:
+        """Whether a pass took random numbers from torch."""
+        return self._session.drew
+
+    def again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
+        """The module once more, with the same random numbers of torch or with others."""
+        with self._session.otherwise(seed=seed):
+            return self.run(inputs)
+
+    def with_gradients(self, inputs: Mapping[str, Array]) -> list[Array] | None:
+        """The module without `no_grad`; None where it writes into what gradients need."""
+        try:
+            with self._session.otherwise(gradients=True):
+                return self.run(inputs)
+        except Exception:  # the user's own code in a mode that nobody asked for
+            return None
+
     def in_precision(self, inputs: Mapping[str, Array], dtype: str) -> list[Array] | None:
         """The module in half precision: what that precision must cost."""
         if dtype not in self._half:

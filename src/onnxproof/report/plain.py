@@ -69,4 +69,24 @@ def ratio(value: float) -> str:
 
 def share(allowance: float) -> str:
     """How much of the classical tolerance the worst element used: below 100 % `allclose` passes."""
+    if math.isnan(allowance):
+        return "unknown"
     return f"{allowance:.2%}" if allowance < 0.1 else f"{allowance:.0%}" if allowance < 10 else "fails"
+
+
+def percent(value: float, digits: int = 2) -> str:
+    """A share as a percentage; `unknown` where there is no number, as of nothing at all.
+
+    >>> percent(0.125, 1), percent(float("nan"))
+    ('12.5%', 'unknown')
+    """
+    return f"{value:.{digits}%}" if math.isfinite(value) else "unknown"
+
+
+def decibels(value: float) -> str:
+    """A level in dB; `exact` where there is no error.
+
+    >>> decibels(41.27), decibels(math.inf)
+    ('41.3 dB', 'exact')
+    """
+    return f"{value:.1f} dB" if math.isfinite(value) else ("exact" if value > 0 else "no signal")

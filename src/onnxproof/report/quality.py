@@ -7,7 +7,7 @@ from rich.table import Table
 
 from onnxproof import judge
 from onnxproof.proof import Proof
-from onnxproof.report.plain import safe
+from onnxproof.report.plain import percent, safe
 
 _WORDS = {"quant-saturation": "biases that don't fit their integers", "runtime": "the runtime, beyond what the graph says", "unfused": "roundings between what should be one", "calibration": "ranges from other data",
           "outlier": "rare large values in the ranges", "quant-scheme": "symmetric ranges", "channel-imbalance": "one scale for unequal channels",
@@ -24,9 +24,9 @@ def show(proof: Proof, out: Console) -> None:
         channels = [gap.channel_db for gap in mine if gap.channel_db is not None]
         parts += [f"worst channel {min(channels):.1f} dB"] if channels else []
         agreed = [(gap.top1, gap.compared) for gap in mine if gap.top1 is not None]
-        parts += [f"same best class {sum(t * n for t, n in agreed) / sum(n for _, n in agreed):.2%}"] if agreed else []
+        parts += [f"same best class {percent(sum(t * n for t, n in agreed) / sum(n for _, n in agreed))}"] if agreed else []
         clips = [gap.clipped for gap in mine if gap.clipped is not None]
-        parts += [f"{sum(clips) / len(clips):.2%} of the inputs clipped"] if clips else []
+        parts += [f"{percent(sum(clips) / len(clips))} of the inputs clipped"] if clips else []
         where = "your data" if mine[0].group == "data" else "the example inputs (give --data for an answer on real ones)"
         out.print(safe(f"quality on {backend}, `{output}`: {', '.join(parts)}; on {where}"), soft_wrap=True)
 
@@ -40,7 +40,7 @@ def waterfall(proof: Proof, out: Console) -> None:
         table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
     for step in proof.waterfall:
         after = f"{step.after_db:.1f} dB" if math.isfinite(step.after_db) else "exact"
-        table.add_row(safe(_WORDS.get(step.code, step.code)), f"{step.share:.1%}", "" if step.code == "rest" else f"{step.db:+.1f} dB", after)
-    table.add_row("all of it", f"{sum(step.share for step in proof.waterfall):.1%}", "", "")
+        table.add_row(safe(_WORDS.get(step.code, step.code)), percent(step.share, 1), "" if step.code == "rest" else f"{step.db:+.1f} dB", after)
+    table.add_row("all of it", percent(sum(step.share for step in proof.waterfall), 1), "", "")
     out.print()
     out.print(table)

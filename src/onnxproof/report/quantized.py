@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onnxproof.quantizing.paired import Outcome
-from onnxproof.report.plain import safe
+from onnxproof.report.plain import percent, safe
 from onnxproof.report.terminal import COLOURS
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def headline(result: "Quantized") -> Text:
         m = result.metric
         parts.append(f"metric {m.before:.4g} -> {m.after:.4g} (drop {m.drop:+.4f}, {_interval(m)}, {m.samples} samples)")
     elif result.score.agreement is not None:
-        parts.append(f"the same best class for {result.score.agreement:.2%}")
+        parts.append(f"the same best class for {percent(result.score.agreement)}")
     parts.append(f"{result.size / 1e6:.3g} MB of {result.float_size / 1e6:.3g}, {_ms(result.latency_s)} of {_ms(result.float_latency_s)} a pass")
     return Text.assemble((result.verdict.value.upper(), COLOURS[result.verdict]), "  " + ", ".join(parts))
 
@@ -106,7 +106,7 @@ def _steps(result: "Quantized") -> Table:
 def _ledger(result: "Quantized") -> Table:
     table = _table("stage", "SQNR", "steps", "same class")
     for entry in result.ledger:
-        table.add_row(escape(entry.stage), _db(entry.sqnr_db), f"{entry.steps:.2f}", "" if entry.agreement is None else f"{entry.agreement:.2%}")
+        table.add_row(escape(entry.stage), _db(entry.sqnr_db), f"{entry.steps:.2f}", "" if entry.agreement is None else percent(entry.agreement))
     return table
 
 
@@ -114,7 +114,7 @@ def _ranges(result: "Quantized", most: int) -> Table:
     """The ranges that fit held-out data worst."""
     table = _table(f"range ({min(most, len(result.proof.ranges))} of {len(result.proof.ranges)}, the worst first)", "clips", "unused", "from", "to")
     for found in result.proof.ranges[:most]:
-        table.add_row(safe(found.tensor), f"{found.clipped:.3%}", f"{found.unused:.0%}", f"{found.chosen_low:.4g}", f"{found.chosen_high:.4g}")
+        table.add_row(safe(found.tensor), percent(found.clipped, 3), percent(found.unused, 0), f"{found.chosen_low:.4g}", f"{found.chosen_high:.4g}")
     return table
 
 

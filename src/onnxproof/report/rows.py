@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onnxproof.judge import judge_gap, severity
+from onnxproof.judge import QUANTIZED, asked, judge_gap, quality, severity, worse
 from onnxproof.proof import Proof
-from onnxproof.report.plain import ratio, share
+from onnxproof.report.plain import decibels, ratio, share
 from onnxproof.types import Gap, Policy, Status, Verdict
 
 
@@ -34,18 +34,23 @@ def rows(proof: Proof) -> list[Row]:
 def _row(group: str, backend: str, gaps: Sequence[Gap], policy: Policy) -> Row:
     counted = [gap for gap in gaps if gap.domain is None] or gaps
     worst = max(counted, key=lambda gap: severity(gap, policy))
-    return Row(group=group, backend=backend, cases=len({gap.case for gap in gaps}), worst=worst, verdict=judge_gap(worst, policy),
+    verdict = judge_gap(worst, policy)
+    if asked(gaps):  # a quantized candidate is judged by its quality, too
+        verdict = worse(verdict, quality(gaps, policy))
+    return Row(group=group, backend=backend, cases=len({gap.case for gap in gaps}), worst=worst, verdict=verdict,
                note=any(gap.domain is not None or gap.odd for gap in gaps))
 
 
 def numbers(gap: Gap) -> list[str]:
-    """Noise ratio, the same for the worst element, max abs, share of the classical tolerance; words where there is no number."""
+    """Noise ratio, the same for the worst element, max abs, share of the classical tolerance (of a quantized candidate its decibels); words where there is no number."""
     if gap.status not in (Status.COMPARED, Status.DTYPE):
         return [gap.status.value, "", "", ""]
     if gap.lost:
         return [f"{gap.lost} not finite", "", "", "fails"]
     if gap.mismatches:
         return [f"{gap.mismatches} differ", "", f"{gap.max_abs:.3g}", share(gap.allowance)]
+    if gap.noise_kind in QUANTIZED:  # `allclose` is not asked of what is rounded on purpose
+        return [ratio(gap.noise_ratio), ratio(gap.worst_ratio), f"{gap.max_abs:.2g}", "" if gap.sqnr_db is None else decibels(gap.sqnr_db)]
     return [ratio(gap.noise_ratio), ratio(gap.worst_ratio), f"{gap.max_abs:.2g}", share(gap.allowance)]
 
 

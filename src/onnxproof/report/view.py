@@ -10,7 +10,7 @@ from typing import Any
 
 from onnxproof.judge import judge_gap, severity
 from onnxproof.proof import Proof
-from onnxproof.report.plain import ratio, short
+from onnxproof.report.plain import percent, ratio, short
 from onnxproof.report.rows import numbers
 from onnxproof.types import Gap
 
@@ -121,7 +121,7 @@ def _losses(proof: Proof) -> Iterable[dict[str, Any]]:
 def _ranges(proof: Proof) -> Iterable[dict[str, Any]]:
     for place, found in enumerate(proof.ranges):
         yield {"place": place, "tensor": short(found.tensor, 120), "clipped": _number(found.clipped), "unused": _number(found.unused),
-               "clips": f"{found.clipped:.3%}", "leaves": f"{found.unused:.0%}",
+               "clips": percent(found.clipped, 3), "leaves": percent(found.unused, 0),
                **{name: _number(getattr(found, name)) for name in ("low", "high", "chosen_low", "chosen_high")}}
 
 
