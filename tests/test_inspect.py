@@ -176,3 +176,53 @@ def test_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert json.loads(capfd.readouterr().out)["checks"]
     assert main(["inspect", str(tmp_path / "none.onnx")]) == 2
     assert "error[no-such-file]" in capfd.readouterr().err
+
+
+def in_constants() -> onnx.ModelProto:
+    """Weights that are Constant nodes, as some converters write them; one of them in a branch."""
+    branches = [helper.make_graph([helper.make_node("Constant", [], [f"c{i}"], value=numpy_helper.from_array(np.ones((16, 16), np.float32) * i))], f"b{i}", [],
+                                  [helper.make_tensor_value_info(f"c{i}", TensorProto.FLOAT, (16, 16))]) for i in (1, 2)]
+    nodes = [helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(RNG.standard_normal((16, 16)).astype(np.float32))),
+             helper.make_node("Constant", [], ["sizes"], value=numpy_helper.from_array(np.array([-1, 16]))),
+             helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Reshape", ["h", "sizes"], ["r"]),
+             helper.make_node("If", ["yes"], ["v"], then_branch=branches[0], else_branch=branches[1]), helper.make_node("MatMul", ["r", "v"], ["y"])]
+    return model(nodes, {"yes": np.array(True)})
+
+
+def test_weights_in_constant_nodes_are_counted(tmp_path: Path) -> None:
+    onnx.save(in_constants(), tmp_path / "m.onnx")
+    seen = onnxproof.inspect(tmp_path / "m.onnx")
+    assert seen.parameters == 3 * 256 + 1  # two branches, one product, one flag; the sizes of a Reshape are no parameters
+    assert [weight.name for weight in seen.heaviest[:1]] == ["w"]
+    assert {check.name: check.rating for check in seen.checks}["unread"] is Rating.GOOD
+    assert look(in_constants(), tmp_path, Masked())["parameters"].rating is Rating.ODD  # 769 for the module's 272: too many, not none
+
+
+def with_inputs(*inputs: tuple[str, tuple[Any, ...]]) -> onnx.ModelProto:
+    made = model([helper.make_node("Relu", [inputs[0][0]], ["y"])], {})
+    del made.graph.input[:]
+    made.graph.input.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in inputs)
+    return made
+
+
+@pytest.mark.parametrize(("inputs", "rating", "words"), [
+    ([("x", ("time", "batch", 4)), ("h", (1, "batch", 6))], Rating.GOOD, "h[1, batch, 6]"),
+    ([("x", ("batch", "time", 4)), ("h", (2, "batch", 6)), ("c", (2, "batch", 6))], Rating.GOOD, "c[2, batch, 6]"),
+    ([("x", ("n", "time", 4)), ("state", (2, "n", 128)), ("rate", (1,))], Rating.GOOD, "rate[1]"),
+    ([("x", (None, 4)), ("h", (2, None, 6))], Rating.GOOD, "h[2, ?, 6]"),
+    ([("x", (1, 3, "height", "width"))], Rating.ODD, "the first dim of `x` is fixed"),
+    ([("ids", (1, "seq")), ("mask", (1, "seq"))], Rating.ODD, "the first dim of `ids`, `mask` is fixed"),
+    ([("x", ("batch", 4)), ("h", (1, 1, 6))], Rating.ODD, "the first dim of `h` is fixed"),
+    ([("x", (-1, 4))], Rating.ODD, "`x[0]` is negative"),
+    ([("x", ("batch", 0))], Rating.ODD, "`x[1]` is 0, so there is nothing in it"),
+], ids=str)
+def test_one_batch_size_is_said_of_those_inputs_alone_that_have_one(tmp_path: Path, inputs: list[Any], rating: Rating, words: str) -> None:
+    seen = look(with_inputs(*inputs), tmp_path)["dims"]
+    assert (seen.rating, words in seen.what) == (rating, True), seen
+    assert ("one batch size" in seen.help) == ("is fixed" in words)
+
+
+def test_inputs_that_are_no_tensors_are_shown_as_what_they_are(tmp_path: Path) -> None:
+    made = sound()
+    made.graph.input.append(helper.make_tensor_sequence_value_info("parts", TensorProto.FLOAT, None))
+    assert "parts (sequence)" in look(made, tmp_path)["dims"].what

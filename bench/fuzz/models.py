@@ -90,7 +90,7 @@ def transformer() -> Base:
 
 def _dims(model: onnx.ModelProto) -> None:
     """What an export notes about its dims."""
-    helper.set_model_props(model, {"onnxproof.dims": '[{"name": "batch", "min": 1, "max": 64}, {"name": "seq", "min": 1, "max": 128}]'})
+    helper.set_model_props(model, {"onnxproof.dims": '[{"name": "batch", "minimum": 1, "maximum": 64}, {"name": "seq", "minimum": 1, "maximum": 128}]'})
     entry = model.graph.metadata_props.add()
     entry.key, entry.value = "pkg.torch.export.ExportedProgram.range_constraints", "{s0: VR[1, 64], s1: VR[2, 128]}"
 
@@ -243,7 +243,7 @@ def strings() -> Base:
     nodes = [encoder, helper.make_node("Mul", ["codes", "two"], ["y"])]
     model = made(nodes, [port("words", STRING, "batch")], [port("y", FLOAT, "batch")], weights(two=np.float32(2)),
                  imports=[helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)])
-    return Base(name="strings", model=model, example={"words": np.array(["dog", "cow"], dtype=object)})
+    return Base(name="strings", model=model, example={"words": np.array(["dog", "cow", "cat", ""], dtype=object)})
 
 
 def bases() -> list[Base]:

@@ -4,8 +4,10 @@ from onnx import helper
 
 from bench.fuzz.damage import Target, kind, nodes
 
-_DIMS = ("{", "[]", "null", "[1, 2]", '[{"name": 3}]', '[{"name": "batch", "min": -5, "max": "x"}]', "[" * 3000, '[{"name": "batch", "min": 1e400}]', '{"a": 1}', '"text"',
-         '[{"name": "batch", "min": 9, "max": 2}]', '[{"name": "batch", "min": 10000000000000000000000}]', '[{"min": 1}]')
+_DIMS = ("{", "[]", "null", "[1, 2]", '[{"name": 3}]', '[{"name": "batch", "minimum": -5, "maximum": "x"}]', "[" * 3000, '[{"name": "batch", "minimum": 1e400}]', '{"a": 1}', '"text"',
+         '[{"name": "batch", "minimum": 9, "maximum": 2}]', '[{"name": "batch", "minimum": 10000000000000000000000}]', '[{"minimum": 1}]',
+         '[{"name": "batch", "promised": true}]', '[{"name": "batch", "promised": true, "minimum": 5, "maximum": 2}]', '[{"name": "batch", "promised": true, "minimum": null, "maximum": null}]',
+         '[{"name": "batch", "promised": true, "minimum": 3, "maximum": 3}]')
 _TEXTS = ("[", "['a'", "[1, 2]", "__import__('os').system('id')", "(" * 500, "\x1b[31m", "{}", "['" + "a." * 2000 + "']", 'File "', 'File "x", line 99999999999999999999, in f', "\n\n\n",
           'File "::error::x", line 3, in y\n  \x1b[2J')
 

@@ -11,6 +11,7 @@ from typing import Any
 import typer
 
 from onnxproof.cli import commands
+from onnxproof.cli._paths import path_error
 from onnxproof.errors import OnnxproofError, UsageError
 
 ERROR = 2
@@ -44,7 +45,7 @@ def dispatch(name: str, words: Sequence[str]) -> int:
 
 def internal(why: BaseException) -> OnnxproofError:
     """A failure that nobody foresaw, in the form of one that somebody did."""
-    return OnnxproofError("internal", f"{type(why).__name__}: {why}", notes=["this should not happen: it is a bug in onnxproof, or in a package that it calls"],
+    return path_error(why) or OnnxproofError("internal", f"{type(why).__name__}: {why}", notes=["this should not happen: it is a bug in onnxproof, or in a package that it calls"],
                           help="add --debug to see where, and report it with that traceback")
 
 
