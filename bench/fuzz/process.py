@@ -34,7 +34,7 @@ class Ended:
     err: str = ""
 
 
-def call(work: Callable[[], int], folder: Path, *, cpu_s: float = CPU_S, wall_s: float = WALL_S) -> Ended:
+def call(work: Callable[[], int], folder: Path) -> Ended:
     """Fork, run, wait; whatever is left of its process group is killed."""
     sys.stdout.flush()
     sys.stderr.flush()
@@ -42,7 +42,7 @@ def call(work: Callable[[], int], folder: Path, *, cpu_s: float = CPU_S, wall_s:
     child = os.fork()
     if child == 0:
         _inside(work, folder)
-    status, seconds, hang = _wait(child, start, cpu_s, wall_s)
+    status, seconds, hang = _wait(child, start)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(status)
@@ -71,14 +71,14 @@ def _inside(work: Callable[[], int], folder: Path) -> None:
         os._exit(code if 0 <= code < 128 else 98)
 
 
-def _wait(child: int, start: float, cpu_s: float, wall_s: float) -> tuple[int, float, bool]:
+def _wait(child: int, start: float) -> tuple[int, float, bool]:
     hang = False
     while True:
         done, status, used = os.wait4(child, os.WNOHANG)
         if done:
             return status, used.ru_utime + used.ru_stime, hang
         wall = time.perf_counter() - start
-        if not hang and (wall > wall_s or (wall > cpu_s and _cpu(child) > cpu_s)):
+        if not hang and (wall > WALL_S or (wall > CPU_S and _cpu(child) > CPU_S)):
             hang = True
             os.killpg(child, signal.SIGKILL)
         time.sleep(_POLL_S)

@@ -91,7 +91,7 @@ def dims_other(target: Target) -> None:
 def weight_not_finite(target: Target) -> None:
     """NaN or infinity among the weights."""
     weight = target.weight()
-    if weight.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16):
+    if weight.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16) or not weight.raw_data:
         raise NotApplicable
     values = numpy_helper.to_array(weight).copy()
     values.reshape(-1)[target.random.randrange(values.size)] = target.random.choice([np.nan, np.inf, -np.inf])
