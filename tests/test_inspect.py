@@ -226,3 +226,19 @@ def test_inputs_that_are_no_tensors_are_shown_as_what_they_are(tmp_path: Path) -
     made = sound()
     made.graph.input.append(helper.make_tensor_sequence_value_info("parts", TensorProto.FLOAT, None))
     assert "parts (sequence)" in look(made, tmp_path)["dims"].what
+
+
+def test_constants_that_hold_no_array_are_passed_over(tmp_path: Path) -> None:
+    """A function's constant that refers to the caller's attribute; one without a type; words; one that is sparse."""
+    made = sound()
+    referring = helper.make_node("Constant", [], ["b"])
+    referring.attribute.add(name="value", type=onnx.AttributeProto.TENSOR, ref_attr_name="given")
+    made.functions.append(helper.make_function("local", "f", [], ["b"], [referring], [helper.make_opsetid("", 18)], ["given"]))
+    untyped, words, sparse = (helper.make_node("Constant", [], [name]) for name in ("u", "s", "p"))
+    untyped.attribute.add(name="value")
+    words.attribute.add(name="value_strings", type=onnx.AttributeProto.STRINGS, strings=[b"\xff", b"a"])
+    sparse.attribute.add(name="sparse_value", type=onnx.AttributeProto.SPARSE_TENSOR).sparse_tensor.CopyFrom(helper.make_sparse_tensor(
+        numpy_helper.from_array(np.ones(1, np.float32), "v"), numpy_helper.from_array(np.zeros(1, np.int64), "i"), [4]))
+    made.graph.node.extend([untyped, words, sparse])
+    checks = look(made, tmp_path)
+    assert checks["copies"].rating is Rating.GOOD and "3 nodes lead nowhere" in checks["dead-nodes"].what

@@ -44,10 +44,15 @@ def is_file(path: Path) -> bool:
 
 def constant(node: onnx.NodeProto) -> TensorProto | None:
     """The tensor of a Constant node, if it holds one."""
-    if node.op_type != "Constant" or len(node.attribute) != 1 or not node.output or node.attribute[0].type != AttributeProto.TENSOR:
+    if node.op_type != "Constant" or len(node.attribute) != 1 or not _holds_tensor(node.attribute[0]):
         return None
     tensor: TensorProto = node.attribute[0].t
     return tensor
+
+
+def _holds_tensor(attribute: AttributeProto) -> bool:
+    """True for a tensor of its own; in a function it may refer to an attribute of the caller."""
+    return attribute.type == AttributeProto.TENSOR and not attribute.ref_attr_name
 
 
 def tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
@@ -71,7 +76,7 @@ def _of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[TensorProto]:
 
 
 def _of_attribute(attribute: AttributeProto) -> Iterator[TensorProto]:
-    if attribute.type == AttributeProto.TENSOR and not attribute.ref_attr_name:
+    if _holds_tensor(attribute):
         yield attribute.t
     yield from attribute.tensors
     sparse = [*attribute.sparse_tensors]

@@ -171,10 +171,9 @@ def constants(file: OnnxFile, *, largest: int = 64) -> dict[str, np.ndarray]:
 
 def _constant(attribute: onnx.AttributeProto) -> np.ndarray:
     """The value of a Constant node; an empty array where it holds none, or one of a kind that is no array."""
-    try:
-        value = onnx.helper.get_attribute_value(attribute)
-    except ValueError:  # a reference to an attribute of a function, or no type
+    if attribute.ref_attr_name or attribute.type == onnx.AttributeProto.UNDEFINED:
         return np.zeros(0)
+    value = onnx.helper.get_attribute_value(attribute)
     if isinstance(value, onnx.SparseTensorProto | onnx.GraphProto | onnx.TypeProto):
         return np.zeros(0)
     return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
