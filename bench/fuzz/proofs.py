@@ -1,4 +1,4 @@
-"""Damage of stored proofs, for `verify --from` and `report`."""
+"""Damage of stored proofs, for `verify --from`, `explain` and `report`, and of baselines."""
 
 import json
 import random
@@ -113,6 +113,11 @@ CHANGES: dict[str, Change] = {f"proof-{change.__name__}".replace("_", "-"): chan
                               for change in (removed, other_type, odd_number, odd_text, emptied, grown, key_added, schema, policy, gaps, root)}
 TEXTS = ("proof-truncated", "proof-nested", "proof-not-utf8", "proof-flipped", "proof-key-twice")
 KINDS = (*CHANGES, *TEXTS)
+
+
+BASELINE = "baseline-"
+BASELINES = tuple(BASELINE + kind.removeprefix("proof-") for kind in KINDS if kind not in ("proof-schema", "proof-policy", "proof-gaps", "proof-root", "proof-key-twice"))
+"""The same kinds of damage, done to a lock file."""
 
 
 def damaged(text: str, kind: str, source: random.Random) -> bytes:

@@ -60,8 +60,8 @@ def fuzz(seed: int, indices: Iterable[int], *, failures: Path | None = None, kin
     models = bases()
     results = []
     with tempfile.TemporaryDirectory(prefix="onnxproof-fuzz-") as room:
-        proof = "" if set(kinds) <= {*KINDS, SOUND} else _proof(models[0], Path(room) / "proof")
-        shop = Workshop(seed=seed, bases=models, proof=proof, kinds=kinds)
+        proof, baseline = ("", "") if set(kinds) <= {*KINDS, SOUND} else _stored(models[0], Path(room) / "stored")
+        shop = Workshop(seed=seed, bases=models, proof=proof, baseline=baseline, kinds=kinds)
         for index in indices:
             folder = Path(room) / str(index)
             folder.mkdir()
@@ -104,14 +104,15 @@ def differing(call: Call, folder: Path, models: Sequence[Base]) -> str:
     return (folder / "oracle.txt").read_text()
 
 
-def _proof(base: Base, folder: Path) -> str:
-    """A proof of a file that is wrong, explained: many of its fields are filled."""
+def _stored(base: Base, folder: Path) -> tuple[str, str]:
+    """A proof of a file that is wrong, explained, so that many of its fields are filled; and the baseline of one that is right."""
     folder.mkdir()
-    write(base, folder, "bad")
-    changed = (folder / "bad.onnx").read_bytes()
-    (folder / "bad.onnx").write_bytes(changed.replace(b"Relu", b"Tanh"))
-    process.call(lambda: command(["verify", base.subject, "bad.onnx", "--budget", "0.5", "--json", "out.json"]), folder)
-    return (folder / "out.json").read_text()
+    write(base, folder, "good")
+    (folder / "bad.onnx").write_bytes((folder / "good.onnx").read_bytes().replace(b"Relu", b"Tanh"))
+    calls = (["bad.onnx", "--json", "out.json"], ["good.onnx", "--no-explain", "--baseline", "lock.json", "--update-baseline"])
+    for words in calls:
+        process.call(lambda words=words: command(["verify", base.subject, *words, "--budget", "0.5"]), folder)
+    return (folder / "out.json").read_text(), (folder / "lock.json").read_text()
 
 
 def _keep(folder: Path, result: Result, target: Path) -> None:

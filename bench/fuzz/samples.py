@@ -16,7 +16,7 @@ from bench.fuzz.models import Base
 
 SOUND = "none"
 """The kind that damages nothing: a sound file must not be refused."""
-ALL_KINDS = (*KINDS, *proofs.KINDS, *datafiles.KINDS, *words.KINDS, SOUND)
+ALL_KINDS = (*KINDS, *proofs.KINDS, *proofs.BASELINES, *datafiles.KINDS, *words.KINDS, SOUND)
 _BUDGET = "0.3"
 _TIME_LIMIT = "10"
 _EXPLAINED, _SEVERAL = 0.15, 0.15
@@ -54,6 +54,8 @@ class Workshop:
     bases: Sequence[Base]
     proof: str
     """A stored proof, as text."""
+    baseline: str = ""
+    """A lock file, as text."""
     kinds: Sequence[str] = ALL_KINDS
 
     def make(self, index: int, folder: Path) -> Call:
@@ -65,6 +67,10 @@ class Workshop:
         if kind in proofs.KINDS:
             (folder / "proof.json").write_bytes(proofs.damaged(self.proof, kind, source))
             return Call(seed=self.seed, index=index, kind=kind, base="", words=_reading(source))
+        if kind in proofs.BASELINES:
+            (folder / "proof.json").write_text(self.proof)
+            (folder / "lock.json").write_bytes(proofs.damaged(self.baseline, f"proof-{kind.removeprefix(proofs.BASELINE)}", source))
+            return Call(seed=self.seed, index=index, kind=kind, base="", words=["verify", "--from", "proof.json", "--baseline", "lock.json"])
         if kind in datafiles.KINDS or kind in words.KINDS:
             return self._sound_files(index, kind, folder, source)
         base = self._damaged(kind, folder, source)
