@@ -10,7 +10,7 @@ JOBS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-budget bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-export bench-quantize bench-report bench-baselines bench-kills clean
+.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-budget bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-export bench-quantize bench-report bench-baselines bench-kills fuzz clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -97,5 +97,10 @@ bench-export: $(BENCH_READY)  ## what an export costs beyond torch.onnx.export i
 bench-quantize: $(BENCH_READY)  ## int8 models beside those of ONNX Runtime, NNCF, AIMET and onnxsim, on networks trained on real data
 	$(BIN)/python -m bench.quantize --markdown docs/quantize-bench.md
 
+SEED ?=
+COUNT ?= 200
+fuzz: $(READY)  ## damaged models, proofs, data and words through every command that reads them; SEED=... COUNT=...
+	$(BIN)/python -m bench.fuzz $(if $(SEED),--seed $(SEED)) --count $(COUNT) --jobs $(JOBS)
+
 clean:  ## remove what the targets made
-	rm -rf $(VENV) $(RUNTIMES) .quantizers build dist demo site .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(RUNTIMES) .quantizers build dist demo site fuzz-failures .mypy_cache .ruff_cache .pytest_cache .hypothesis

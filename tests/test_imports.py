@@ -12,7 +12,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "onnxproof"
 ORDER = (
-    {"types", "errors", "outsiders", "environment"}, {"scratch"}, {"files"}, {"deadline", "guard", "expansion"}, {"nest"}, {"onnxfile"}, {"compare"}, {"judge"}, {"backends"}, {"cases"}, {"execute"}, {"fleet", "probe", "budget"}, {"decisions"}, {"preprocessing"},
+    {"types", "errors", "outsiders", "environment"}, {"scratch"}, {"files"}, {"deadline", "guard", "expansion"}, {"nest"}, {"filecheck"}, {"onnxfile"}, {"compare"}, {"judge"}, {"backends"}, {"cases"}, {"execute"}, {"fleet", "probe", "budget"}, {"decisions"}, {"preprocessing"},
     {"subject", "signature", "data"},
     {"pipelines"}, {"oracles"}, {"trust", "crosscheck", "speed"}, {"void", "coverage_floor"}, {"fidelity"}, {"trial"}, {"proof"}, {"prove"}, {"inspecting"}, {"exporting"}, {"exporter"}, {"quantizing"}, {"locate"}, {"causes"}, {"diagnose"},
     {"remedy"}, {"report"}, {"baseline"}, {"demo"}, {"testing"}, {"cli"},

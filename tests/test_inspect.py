@@ -176,3 +176,69 @@ def test_the_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> 
     assert json.loads(capfd.readouterr().out)["checks"]
     assert main(["inspect", str(tmp_path / "none.onnx")]) == 2
     assert "error[no-such-file]" in capfd.readouterr().err
+
+
+def in_constants() -> onnx.ModelProto:
+    """Weights that are Constant nodes, as some converters write them; one of them in a branch."""
+    branches = [helper.make_graph([helper.make_node("Constant", [], [f"c{i}"], value=numpy_helper.from_array(np.ones((16, 16), np.float32) * i))], f"b{i}", [],
+                                  [helper.make_tensor_value_info(f"c{i}", TensorProto.FLOAT, (16, 16))]) for i in (1, 2)]
+    nodes = [helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(RNG.standard_normal((16, 16)).astype(np.float32))),
+             helper.make_node("Constant", [], ["sizes"], value=numpy_helper.from_array(np.array([-1, 16]))),
+             helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Reshape", ["h", "sizes"], ["r"]),
+             helper.make_node("If", ["yes"], ["v"], then_branch=branches[0], else_branch=branches[1]), helper.make_node("MatMul", ["r", "v"], ["y"])]
+    return model(nodes, {"yes": np.array(True)})
+
+
+def test_weights_in_constant_nodes_are_counted(tmp_path: Path) -> None:
+    onnx.save(in_constants(), tmp_path / "m.onnx")
+    seen = onnxproof.inspect(tmp_path / "m.onnx")
+    assert seen.parameters == 3 * 256 + 1  # two branches, one product, one flag; the sizes of a Reshape are no parameters
+    assert [weight.name for weight in seen.heaviest[:1]] == ["w"]
+    assert {check.name: check.rating for check in seen.checks}["unread"] is Rating.GOOD
+    assert look(in_constants(), tmp_path, Masked())["parameters"].rating is Rating.ODD  # 769 for the module's 272: too many, not none
+
+
+def with_inputs(*inputs: tuple[str, tuple[Any, ...]]) -> onnx.ModelProto:
+    made = model([helper.make_node("Relu", [inputs[0][0]], ["y"])], {})
+    del made.graph.input[:]
+    made.graph.input.extend(helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name, dims in inputs)
+    return made
+
+
+@pytest.mark.parametrize(("inputs", "rating", "words"), [
+    ([("x", ("time", "batch", 4)), ("h", (1, "batch", 6))], Rating.GOOD, "h[1, batch, 6]"),
+    ([("x", ("batch", "time", 4)), ("h", (2, "batch", 6)), ("c", (2, "batch", 6))], Rating.GOOD, "c[2, batch, 6]"),
+    ([("x", ("n", "time", 4)), ("state", (2, "n", 128)), ("rate", (1,))], Rating.GOOD, "rate[1]"),
+    ([("x", (None, 4)), ("h", (2, None, 6))], Rating.GOOD, "h[2, ?, 6]"),
+    ([("x", (1, 3, "height", "width"))], Rating.ODD, "the first dim of `x` is fixed"),
+    ([("ids", (1, "seq")), ("mask", (1, "seq"))], Rating.ODD, "the first dim of `ids`, `mask` is fixed"),
+    ([("x", ("batch", 4)), ("h", (1, 1, 6))], Rating.ODD, "the first dim of `h` is fixed"),
+    ([("x", (-1, 4))], Rating.ODD, "`x[0]` is negative"),
+    ([("x", ("batch", 0))], Rating.ODD, "`x[1]` is 0, so there is nothing in it"),
+], ids=str)
+def test_one_batch_size_is_said_of_those_inputs_alone_that_have_one(tmp_path: Path, inputs: list[Any], rating: Rating, words: str) -> None:
+    seen = look(with_inputs(*inputs), tmp_path)["dims"]
+    assert (seen.rating, words in seen.what) == (rating, True), seen
+    assert ("one batch size" in seen.help) == ("is fixed" in words)
+
+
+def test_inputs_that_are_no_tensors_are_shown_as_what_they_are(tmp_path: Path) -> None:
+    made = sound()
+    made.graph.input.append(helper.make_tensor_sequence_value_info("parts", TensorProto.FLOAT, None))
+    assert "parts (sequence)" in look(made, tmp_path)["dims"].what
+
+
+def test_constants_that_hold_no_array_are_passed_over(tmp_path: Path) -> None:
+    """A function's constant that refers to the caller's attribute; one without a type; words; one that is sparse."""
+    made = sound()
+    referring = helper.make_node("Constant", [], ["b"])
+    referring.attribute.add(name="value", type=onnx.AttributeProto.TENSOR, ref_attr_name="given")
+    made.functions.append(helper.make_function("local", "f", [], ["b"], [referring], [helper.make_opsetid("", 18)], ["given"]))
+    untyped, words, sparse = (helper.make_node("Constant", [], [name]) for name in ("u", "s", "p"))
+    untyped.attribute.add(name="value")
+    words.attribute.add(name="value_strings", type=onnx.AttributeProto.STRINGS, strings=[b"\xff", b"a"])
+    sparse.attribute.add(name="sparse_value", type=onnx.AttributeProto.SPARSE_TENSOR).sparse_tensor.CopyFrom(helper.make_sparse_tensor(
+        numpy_helper.from_array(np.ones(1, np.float32), "v"), numpy_helper.from_array(np.zeros(1, np.int64), "i"), [4]))
+    made.graph.node.extend([untyped, words, sparse])
+    checks = look(made, tmp_path)
+    assert checks["copies"].rating is Rating.GOOD and "3 nodes lead nowhere" in checks["dead-nodes"].what

@@ -120,7 +120,7 @@ def read(path: str | Path) -> Baseline:
                         nodes={name: float(ratio) for name, ratio in document["nodes"].items()}, environment=dict(document["environment"]), hashes=dict(document["hashes"]))
     except OSError as why:
         raise UsageError("no-baseline", f"the baseline `{path}` can't be read: {why.strerror}", where=str(path), help="write it once with `--update-baseline`") from why
-    except (ValueError, KeyError, TypeError, AttributeError) as why:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as why:
         if isinstance(why, UsageError):
             raise
         raise UsageError("not-a-baseline", f"this file is not a baseline: {type(why).__name__}: {why}", where=str(path), help="write it anew with `--update-baseline`") from why

@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from onnxproof import expansion
+from onnxproof import expansion, filecheck
 from onnxproof.errors import ModelError
 from onnxproof.expansion import walk as _walk
 
@@ -56,7 +56,7 @@ class OnnxFile:
     def half(self) -> str | None:
         """`float16` or `bfloat16` when most of the weights are kept in it: the file was made for that precision."""
         sizes: dict[int, int] = {}
-        for tensor in self.model.graph.initializer:
+        for tensor in (*self.model.graph.initializer, *filter(None, map(filecheck.constant, walk(self.model)))):
             if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, *_HALF):
                 sizes[tensor.data_type] = sizes.get(tensor.data_type, 0) + int(np.prod(tensor.dims))
         largest = max(sizes, key=lambda kind: sizes[kind], default=0)
@@ -76,21 +76,23 @@ class OnnxFile:
 def read(path: str | Path) -> OnnxFile:
     """Read the graph; its external weights are checked for but not loaded."""
     path = Path(path)
-    if not path.is_file():
+    if not filecheck.is_file(path):
         raise ModelError("no-such-file", f"there is no file `{path}`", where=str(path), help="check the path; the model is an .onnx file")
     try:
         whole = onnx.load(path, load_external_data=False)
+        expansion.check(whole, path)
+        filecheck.check(whole, path)
         tables = {tensor.name: row_marks(numpy_helper.to_array(tensor)) for tensor in _looked_up(whole)}
         model = _slim(whole)
         ports = [_port(value) for value in model.graph.input], [_port(value) for value in model.graph.output]
+    except ModelError:
+        raise
     except Exception as why:  # protobuf raises several classes, by version
         raise ModelError("not-onnx", "this file is not an ONNX model, or it is truncated", where=str(path),
                          notes=[f"{path.stat().st_size} bytes; {type(why).__name__}: {why}"], help="export it again, or fetch it whole (Git LFS?)") from why
     if not model.graph.node and not model.graph.output:
         raise ModelError("not-onnx", "this file holds no ONNX graph", where=str(path), notes=[f"{path.stat().st_size} bytes, no node, no output"],
                          help="export it again, or fetch it whole (Git LFS?)")
-    expansion.check(model, path)
-    _check_external_data(path, model)
     weights = {tensor.name for tensor in model.graph.initializer}
     opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
     return OnnxFile(path=path, model=model, inputs=tuple(p for p in ports[0] if p.name not in weights), outputs=tuple(ports[1]), opset=opset, tables=tables)
@@ -152,12 +154,21 @@ def constants(file: OnnxFile, *, largest: int = 64) -> dict[str, np.ndarray]:
         if int(np.prod(tensor.dims)) <= min(largest, _SMALL) and tensor.data_location != onnx.TensorProto.EXTERNAL:
             found[tensor.name] = numpy_helper.to_array(tensor)
     for node in walk(file.model):
-        if node.op_type == "Constant" and node.attribute:
-            value = onnx.helper.get_attribute_value(node.attribute[0])
-            array = numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+        if node.op_type == "Constant" and node.attribute and node.output:
+            array = _constant(node.attribute[0])
             if array.size <= largest and array.dtype.kind in "fiub":
                 found[node.output[0]] = array
     return found
+
+
+def _constant(attribute: onnx.AttributeProto) -> np.ndarray:
+    """The value of a Constant node; an empty array where it holds none, or one of a kind that is no array."""
+    if attribute.ref_attr_name or attribute.type == onnx.AttributeProto.UNDEFINED:
+        return np.zeros(0)
+    value = onnx.helper.get_attribute_value(attribute)
+    if isinstance(value, onnx.SparseTensorProto | onnx.GraphProto | onnx.TypeProto):
+        return np.zeros(0)
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
 
 
 def dtype_name(elem_type: int) -> str:
@@ -205,10 +216,3 @@ def _external(model: onnx.ModelProto) -> Iterator[str]:
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             yield from (entry.value for entry in tensor.external_data if entry.key == "location")
-
-
-def _check_external_data(path: Path, model: onnx.ModelProto) -> None:
-    missing = sorted({name for name in _external(model) if not (path.parent / name).is_file()})
-    if missing:
-        raise ModelError("external-data-missing", f"the weights of this model are kept in `{missing[0]}`, which isn't there", where=str(path),
-                         notes=[f"it was looked for in {path.parent}"], help="copy the .data file beside the .onnx file, under its old name")

@@ -123,7 +123,7 @@ class _Dims:
             return replace(info, recorded=(None, max(self._recorded)) if self._recorded else (None, None))
         entry = self._told.get(info.name, {})
         if entry.get("promised") and info.maximum is None:
-            return replace(info, minimum=entry["minimum"], maximum=entry["maximum"])
+            return replace(info, minimum=entry["minimum"], maximum=entry.get("maximum"))
         return replace(info, recorded=(entry.get("minimum") or None, entry.get("maximum")))
 
     def all(self) -> tuple[DimInfo, ...]:
@@ -239,12 +239,20 @@ def spec_range(spec: Any) -> tuple[int, int | None]:
 
 def _recorded(file: OnnxFile) -> tuple[int, ...]:
     """The upper bounds torch assumed. It keeps them under names that the file no longer uses, so they are a pool."""
-    return tuple(int(high) for high in re.findall(r"VR\[\d+, (\d+)\]", file.metadata(_RANGES)) if int(high) < _NO_BOUND)
+    return tuple(int(high) for high in re.findall(r"VR\[\d+, (\d{1,18})\]", file.metadata(_RANGES)) if int(high) < _NO_BOUND)
 
 
 def _told(file: OnnxFile) -> dict[str, Any] | None:
     """What `onnxproof export` wrote about each dim of a file; None for other files."""
     try:
-        return {entry["name"]: entry for entry in json.loads(file.metadata(_DIMS) or "null")}
-    except (ValueError, TypeError, KeyError):  # there is nothing, or somebody else's
+        entries = json.loads(file.metadata(_DIMS) or "null")
+        return {str(entry["name"]): entry for entry in entries} if all(map(_is_range, entries)) else None
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):  # there is nothing, or somebody else's
         return None
+
+
+def _is_range(entry: Mapping[str, Any]) -> bool:
+    """Whether the sizes of an entry are sizes, and in order; a promise needs the smaller one."""
+    low, high = entry.get("minimum"), entry.get("maximum")
+    sizes = [size for size in (low, high) if size is not None]
+    return all(type(size) is int and size >= 0 for size in sizes) and sizes == sorted(sizes) and not (entry.get("promised") and low is None)

@@ -13,6 +13,7 @@ import typer
 
 from onnxproof import files, scratch
 from onnxproof.cli import STOPPED, commands
+from onnxproof.cli._paths import path_error
 from onnxproof.errors import OnnxproofError, UsageError
 
 ERROR = 2
@@ -62,11 +63,11 @@ def _silence() -> None:
 
 
 def internal(why: BaseException) -> OnnxproofError:
-    """A failure that nobody foresaw, in the form of one that somebody did; a full disk may be met anywhere."""
+    """A failure that nobody foresaw, in the form of one that somebody did; a full disk or a bad path may be met anywhere."""
     if isinstance(why, OSError) and files.is_full(why):
         return UsageError("cannot-write", f"standard output or a temporary file can't be written: {why.strerror or why}", where=str(why.filename or ""),
                           help="free some space, or set TMPDIR to a folder that has it")
-    return OnnxproofError("internal", f"{type(why).__name__}: {why}", notes=["this should not happen: it is a bug in onnxproof, or in a package that it calls"],
+    return path_error(why) or OnnxproofError("internal", f"{type(why).__name__}: {why}", notes=["this should not happen: it is a bug in onnxproof, or in a package that it calls"],
                           help="add --debug to see where, and report it with that traceback")
 
 

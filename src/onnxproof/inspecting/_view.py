@@ -1,6 +1,7 @@
 """What the checks look at: the graph, its weights by content, and the module's parameters where one is given."""
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,10 +13,12 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxproof import onnxfile, subject
+from onnxproof import filecheck, onnxfile, subject
 from onnxproof.onnxfile import OnnxFile
 
-_BITS = {onnx.TensorProto.INT4: 4, onnx.TensorProto.UINT4: 4}
+_FLOATS = frozenset({"float16", "bfloat16", "float32", "float64"})
+_MANY = 64
+"""Elements from which on a Constant node counts as a weight whatever its type: shorter integers are shapes and axes."""
 
 
 class Rating(StrEnum):
@@ -51,7 +54,7 @@ class Weight:
     @property
     def elements(self) -> int:
         """How many numbers it holds."""
-        return int(np.prod(self.shape, dtype=np.int64)) if self.shape else 1
+        return math.prod(self.shape)
 
 
 class View:
@@ -66,7 +69,14 @@ class View:
     def file_bytes(self) -> int:
         """The file and its external data."""
         beside = {self.file.path.parent / name for name in _locations(self.file.model)}
-        return sum(path.stat().st_size for path in {self.file.path, *beside} if path.is_file())
+        return sum(path.stat().st_size for path in {self.file.path, *beside})
+
+    @property
+    def read(self) -> set[str]:
+        """The values that a node reads or that a graph returns."""
+        inside = {port.name for graph in _graphs(self.file.model) for port in graph.output}
+        returned = {name for function in self.file.model.functions for name in function.output}
+        return inside | returned | {name for node in self.nodes for name in node.input}
 
     @cached_property
     def constants(self) -> dict[str, np.ndarray[Any, Any]]:
@@ -98,13 +108,31 @@ def open_view(path: Path, reference: Any = None) -> View:
 
 
 def _weights(path: Path) -> Iterator[Weight]:
+    """Initializers, those of subgraphs too, and what Constant nodes hold beyond shapes and single numbers."""
     whole = onnx.load(path, load_external_data=False)
-    for tensor in whole.graph.initializer:
-        bits = _BITS.get(tensor.data_type, 0)
-        elements = int(np.prod(tensor.dims, dtype=np.int64)) if tensor.dims else 1
-        dtype = onnxfile.dtype_name(tensor.data_type)
-        size = elements * bits // 8 if bits else elements * np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)).itemsize
-        yield Weight(name=tensor.name, dtype=dtype, shape=tuple(tensor.dims), bytes=size, digest=_digest(tensor, path.parent))
+    for graph in _graphs(whole):
+        for tensor in graph.initializer:
+            yield _weight(tensor, tensor.name, path)
+    for node in onnxfile.walk(whole):
+        constant = filecheck.constant(node)
+        if constant is not None:
+            weight = _weight(constant, node.output[0], path)
+            if weight.elements > (1 if weight.dtype in _FLOATS else _MANY):
+                yield weight
+
+
+def _weight(tensor: onnx.TensorProto, name: str, path: Path) -> Weight:
+    return Weight(name=name, dtype=onnxfile.dtype_name(tensor.data_type), shape=tuple(tensor.dims), bytes=filecheck.byte_size(tensor.data_type, math.prod(tensor.dims)),
+                  digest=_digest(tensor, path.parent))
+
+
+def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
+    yield model.graph
+    for node in onnxfile.walk(model):
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield attribute.g
+            yield from attribute.graphs
 
 
 def _digest(tensor: onnx.TensorProto, folder: Path) -> str:
@@ -113,7 +141,7 @@ def _digest(tensor: onnx.TensorProto, folder: Path) -> str:
         digest.update(tensor.raw_data or onnx.numpy_helper.to_array(tensor).tobytes())
         return digest.hexdigest()
     entries = {entry.key: entry.value for entry in tensor.external_data}
-    left = int(entries.get("length", 0))
+    left = filecheck.byte_size(tensor.data_type, math.prod(tensor.dims))
     with (folder / entries["location"]).open("rb") as stream:
         stream.seek(int(entries.get("offset", 0)))
         while left > 0 and (piece := stream.read(min(left, 1 << 20))):
@@ -123,8 +151,9 @@ def _digest(tensor: onnx.TensorProto, folder: Path) -> str:
 
 
 def _locations(model: onnx.ModelProto) -> Iterator[str]:
-    for tensor in model.graph.initializer:
-        yield from (entry.value for entry in tensor.external_data if entry.key == "location")
+    for tensor in filecheck.tensors(model):
+        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+            yield from (entry.value for entry in tensor.external_data if entry.key == "location")
 
 
 def _label(node: onnx.NodeProto) -> str:

@@ -51,7 +51,7 @@ def _copies(view: View) -> Check:
 
 
 def _unread(view: View) -> Check:
-    read = {name for node in view.nodes for name in node.input} | {port.name for port in view.file.outputs}
+    read = view.read
     unread = [weight for weight in view.weights if weight.name not in read]
     if not unread:
         return Check(name="unread", rating=Rating.GOOD, what="every weight is read")
