@@ -97,6 +97,7 @@ def pooled_db(gaps: Sequence[Gap]) -> float:
 def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), findings: Iterable[Finding] = ()) -> Verdict:
     """The worst gap decides; nothing compared is VACUOUS."""
     verdicts = [judge_gap(gap, policy) for gap in gaps]
+    findings = tuple(findings)
     said: list[Verdict] = [v for v in verdicts if v is not Verdict.VACUOUS]
     if any(finding.counts for finding in findings):
         said.append(Verdict.DIVERGED)
@@ -104,6 +105,8 @@ def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), fi
         said.append(Verdict.DIVERGED)
     if said:
         said.append(quality(gaps, policy))
+    if said and any(finding.doubts for finding in findings):
+        said.append(Verdict.DRIFT)
     return max(said, key=_ORDER.index) if said else Verdict.VACUOUS
 
 

@@ -142,7 +142,17 @@ class Proof:
         cut = f", {clipped:.2%} of the inputs clipped" if clipped > self.policy.clip_limit else ""
         word = {"faithful": "is a sound quantization of", "drift": "loses more than quantization should of", "diverged": "does not say what"}[self.verdict.value]
         tail = " says" if self.verdict is Verdict.DIVERGED else ""
+        if (doubt := self._doubt()) is not None:
+            word, tail = "may be no sound quantization of", f": {doubt.what}"
         return f"{self.candidate} {word} {self.subject}{tail}: {level:.1f} dB on {'your data' if judged[0].group == 'data' else 'the example inputs'}{cut}; {runtime}"
+
+    def _doubt(self) -> Finding | None:
+        """The finding that alone keeps the verdict from FAITHFUL, or None."""
+        doubt = next((finding for finding in self.findings if finding.doubts), None)
+        if doubt is None or self.verdict is not Verdict.DRIFT:
+            return None
+        measured = judge.judge(self.gaps, self.policy, notes=self.notes, findings=[finding for finding in self.findings if not finding.doubts])
+        return doubt if measured is Verdict.FAITHFUL else None
 
     def _facts(self) -> Sequence[str]:
         facts = []

@@ -1,12 +1,12 @@
 """The whole way: subject, cases, runs, gaps, verdict; then, when the verdict is bad, where and why."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from onnxproof import cases as generators
-from onnxproof import crosscheck, judge, onnxfile, pipelines, signature, subject, trust
+from onnxproof import crosscheck, inputstats, judge, onnxfile, pipelines, signature, subject, trust
 from onnxproof import data as user_data
 from onnxproof.backends import Session, parse, served
 from onnxproof.cases import _learn
@@ -43,6 +43,10 @@ _NOTES_A_GROUP = 3
 _WATCHED = 48
 """Cases on which the graph's decision points are probed, and tries to steer towards a way that none of them took."""
 _STEERED = 40
+_DATA_OWED = 8
+"""Cases of the user's data that a quantized file is judged by at least, however short the time."""
+_DATA_LOOKED_AT = 16
+"""Cases of the user's data that are held against the model's own statistics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,13 +232,22 @@ class Run:
         if not self._only and not self._disabled:
             self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy,
                                             budget_s=max(_LEAST_FOR_TRUST, self.budget_s * _SHARE_FOR_TRUST))
+        served_data: list[Mapping[str, Any]] = []
         for case in self._chosen(self._planned(space, watch)):
             if self.gaps and self._stop():  # one case at least
                 self.complete = False
-                break
+                if quantized is None or not self._owes_data(case):
+                    break
+                if case.group != "data":
+                    continue
+            if quantized is not None and case.group == "data" and len(served_data) < _DATA_LOOKED_AT:
+                served_data.append(case.inputs)
             if self._one(trial, case) is not None and len(self.sizes) <= _WATCHED and case.domain is None:
                 watch.look(case)
         self.coverage = watch.coverage()
+        said = inputstats.examine(self.subject, self.oracle, served_data) if served_data else inputstats.DataCheck(asked=False)
+        if said.doubt:
+            self.findings.append(inputstats.finding("data-suspicious", "the data", said.doubt))
         if not self._only:
             self._search(trial)
         own = self.file.half is None or all(o.dtype == self.file.half for o in self.signature.outputs)  # a converted file has rounded weights, and no bias of zero
@@ -349,6 +362,11 @@ class Run:
             self._witness_key = ()
             self.witness = None
             self._one(trial, replace(smaller, name=f"{found.name}, shrunk", about=f"{found.about}, made smaller"))
+
+    def _owes_data(self, case: Case) -> bool:
+        """True while the quality of a quantized file has not been asked on the user's data: counted, since a busy machine must not change what it is judged by."""
+        asked = len({gap.case for gap in self.gaps if gap.group == "data"})
+        return self.subject.data is not None and asked < _DATA_OWED and case.group in ("ordinary", "data") and not self.fleet.done
 
     def _stop(self) -> bool:
         diverged = sum(verdict is Verdict.DIVERGED for verdict in self._bad.values())

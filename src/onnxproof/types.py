@@ -220,6 +220,8 @@ class Finding:
     """True when it decides the verdict by itself."""
     fails: bool = False
     """True when the run fails on it although the verdict stands: a baseline that was left, an input that was written to."""
+    doubts: bool = False
+    """True when it takes so much from what was measured that the verdict is at best DRIFT: calibration data that looks wrong, or is too little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
