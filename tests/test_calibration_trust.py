@@ -347,7 +347,7 @@ def test_a_doubt_makes_a_verdict_at_best_drift_and_nothing_worse() -> None:
 def test_one_sided_data_is_no_doubt_where_the_model_has_one_largest_output_anywhere() -> None:
     answers = [[np.eye(10, dtype=np.float32)[np.full(64, 3)]]]
     assert [f.doubts for f in dataquality._classes(answers, lambda: answers)] == [False]
-    others = [[np.eye(10, dtype=np.float32)[[1, 2, 5]]]]
+    others = [[np.eye(10, dtype=np.float32)[[1, 2, 5, 7]]]]
     assert [f.doubts for f in dataquality._classes(answers, lambda: others)] == [True]
 
 

@@ -56,7 +56,7 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
     except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
         failed = Finding(code="unexplained", what=f"the cause could not be tried: {type(why).__name__}: {why}")
         return replace(proof, findings=(*proof.findings, failed))
-    return replace(proof, causes=report.causes, tried=report.skipped, waterfall=waterfall(bench))
+    return replace(proof, causes=report.causes, tried=report.skipped, untried=report.untried, waterfall=waterfall(bench))
 
 
 def _steadiest(proof: "Proof", run: "Run", case: Case) -> Scene:

@@ -33,7 +33,7 @@ from onnxproof.types import Finding
 Array = np.ndarray[Any, Any]
 Inputs = Mapping[str, Array]
 
-_SCALE = 2.5
+_SCALE = 1.8
 """Values may be this many times larger or smaller than in training: augmentation and another domain stay below 1.5, wrong scaling begins at 2."""
 _SHIFT = 1.0
 """Standard deviations (rms over channels) that the means may lie away from training's."""

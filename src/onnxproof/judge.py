@@ -90,8 +90,27 @@ def asked(gaps: Sequence[Gap]) -> list[Gap]:
 def pooled_db(gaps: Sequence[Gap]) -> float:
     """The SQNR of several cases as one: each weighs by the energy of its signal."""
     signal = sum(gap.scale**2 * gap.compared for gap in gaps)
-    error = sum(gap.scale**2 * gap.compared * 10 ** (-(gap.sqnr_db if gap.sqnr_db is not None else 0.0) / 10) for gap in gaps)
-    return math.inf if error == 0 else 10 * math.log10(signal / error) if signal > 0 else -math.inf
+    error = sum(_error_energy(gap) for gap in gaps)
+    return math.inf if error == 0 else 10 * math.log10(signal / error) if signal > 0 and math.isfinite(error) else -math.inf
+
+
+def _error_energy(gap: Gap) -> float:
+    """The energy of a case's error; where the truth is all zeros, decibels are undefined, and the largest error bounds it."""
+    if gap.scale == 0:
+        return gap.max_abs**2 * gap.compared
+    level = gap.sqnr_db if gap.sqnr_db is not None else 0.0
+    return gap.scale**2 * gap.compared * 10 ** (-level / 10)
+
+
+def level_words(level: float) -> str:
+    """Decibels for people.
+
+    >>> level_words(31.94), level_words(math.inf), level_words(-math.inf)
+    ('31.9 dB', 'exact', 'nothing left')
+    """
+    if math.isfinite(level):
+        return f"{level:.1f} dB"
+    return "exact" if level > 0 else "nothing left"
 
 
 def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), findings: Iterable[Finding] = ()) -> Verdict:

@@ -44,7 +44,9 @@ class Proof:
     location: Location | None = None
     causes: tuple[Cause, ...] = ()
     tried: tuple[str, ...] = ()
-    """The causes that were tried in vain, each with its reason."""
+    """The causes that were ruled out, each with its reason."""
+    untried: tuple[str, ...] = ()
+    """The causes that were not tried, each with its reason: no time was left, or the try failed."""
     waterfall: tuple[Share, ...] = ()
     """Of a quantized candidate: where its error comes from, step by step."""
     signature: Signature
@@ -70,6 +72,8 @@ class Proof:
     hashes: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     passes: Mapping[str, int] = field(default_factory=dict)
+    half: str = ""
+    """The half precision whose own rounding is the noise here: the file was made for it, and the reference is wider."""
     export: ExportRecord | None = None
     """How the file was made, when `export` made it."""
     witness: Case | None = field(default=None, repr=False, compare=False)
@@ -119,13 +123,16 @@ class Proof:
         if level is not None and not worst.lost and worst.status.value in ("compared", "dtype"):
             return self._quantized_sentence(worst, level)
         if self.verdict is Verdict.FAITHFUL:
-            return f"{self.candidate} says what {self.subject} says: {cases} cases, at most {worst.noise_ratio:.1f} times the rounding noise"
+            return f"{self.candidate} says what {self.subject} says: {cases} cases, at most {worst.noise_ratio:.1f} times the rounding noise{self._whose()}"
         if judge.judge_gap(worst, self.policy) not in (Verdict.DRIFT, Verdict.DIVERGED) and (counted := [f for f in self.findings if f.counts]):
             return f"{self.candidate} does not say what {self.subject} says: {counted[0].what}"
         how = f"{worst.detail}" if worst.status.value not in ("compared", "dtype") else _size(worst)
         word = "drifts from" if self.verdict is Verdict.DRIFT else "does not say what"
         tail = "" if self.verdict is Verdict.DRIFT else " says"
         return f"{self.candidate} {word} {self.subject}{tail}: output `{worst.output}`, case `{worst.case}` on {worst.backend}, {how}"
+
+    def _whose(self) -> str:
+        return f" of {self.half} itself" if self.half else ""
 
     def quality(self) -> float | None:
         """Of a quantized candidate: output SQNR in dB over the data it is judged by (the worst output and backend); None for others."""
@@ -144,7 +151,7 @@ class Proof:
         tail = " says" if self.verdict is Verdict.DIVERGED else ""
         if (doubt := self._doubt()) is not None:
             word, tail = "may be no sound quantization of", f": {doubt.what}"
-        return f"{self.candidate} {word} {self.subject}{tail}: {level:.1f} dB on {'your data' if judged[0].group == 'data' else 'the example inputs'}{cut}; {runtime}"
+        return f"{self.candidate} {word} {self.subject}{tail}: {judge.level_words(level)} on {'your data' if judged[0].group == 'data' else 'the example inputs'}{cut}; {runtime}"
 
     def _doubt(self) -> Finding | None:
         """The finding that alone keeps the verdict from FAITHFUL, or None."""

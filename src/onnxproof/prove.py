@@ -394,8 +394,13 @@ class Run:
                       notes=tuple(_few(self.notes)), findings=tuple(self.findings), signature=self.signature, policy=self.policy, dropped=tuple(self.dropped),
                       error=error, seed=self.seed, budget_s=self.budget_s, complete=self.complete, environment=environment() | {"opset": str(self.file.opset)},
                       hashes={"candidate": onnxfile.fingerprint(self.path)}, seconds={**self.clock.seconds, "total": self.clock.elapsed},
-                      passes=dict(self.clock.passes), cross=self.cross, witness=self.witness)
+                      passes=dict(self.clock.passes), cross=self.cross, witness=self.witness, half=self._own_half())
         return replace(proof, replay=self._replay(proof))
+
+    def _own_half(self) -> str:
+        """The half precision that the noise is taken from, as the trials do: where the file is of one and the reference is not."""
+        floats = [output.dtype for output in self.signature.outputs if "float" in output.dtype]
+        return self.file.half if self.file.half is not None and any(dtype != self.file.half for dtype in floats) else ""
 
     def _replay(self, proof: Proof) -> str:
         worst = proof.worst

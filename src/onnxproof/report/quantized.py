@@ -1,6 +1,5 @@
 """A quantized model for people: what it keeps, what it costs, what was tried, and where the error comes in."""
 
-import math
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -8,6 +7,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from onnxproof.judge import level_words
 from onnxproof.quantizing.paired import Outcome
 from onnxproof.report.plain import safe, visible
 from onnxproof.report.terminal import COLOURS
@@ -129,7 +129,7 @@ def _front(result: "Quantized") -> Table:
 
 
 def _db(value: float) -> str:
-    return f"{value:.1f} dB" if math.isfinite(value) else "exact" if value > 0 else "nothing left"
+    return level_words(value)
 
 
 def _ms(seconds: float) -> str:
