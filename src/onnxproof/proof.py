@@ -149,17 +149,18 @@ class Proof:
         cut = f", {clipped:.2%} of the inputs clipped" if clipped > self.policy.clip_limit else ""
         word = {"faithful": "is a sound quantization of", "drift": "loses more than quantization should of", "diverged": "does not say what"}[self.verdict.value]
         tail = " says" if self.verdict is Verdict.DIVERGED else ""
-        if (doubt := self._doubt()) is not None:
-            word, tail = "may be no sound quantization of", f": {doubt.what}"
+        decided = self._deciding()
+        if decided is not None:
+            word = "does not say what" if decided.counts else "may be no sound quantization of"
+            tail = f"{tail}: {decided.what}"
         return f"{self.candidate} {word} {self.subject}{tail}: {judge.level_words(level)} on {'your data' if judged[0].group == 'data' else 'the example inputs'}{cut}; {runtime}"
 
-    def _doubt(self) -> Finding | None:
-        """The finding that alone keeps the verdict from FAITHFUL, or None."""
-        doubt = next((finding for finding in self.findings if finding.doubts), None)
-        if doubt is None or self.verdict is not Verdict.DRIFT:
+    def _deciding(self) -> Finding | None:
+        """The finding that alone keeps the verdict from FAITHFUL, or None where what was measured does."""
+        findings = sorted((f for f in self.findings if f.counts or f.doubts), key=lambda f: not f.counts)
+        if not findings or judge.judge(self.gaps, self.policy, notes=self.notes) is not Verdict.FAITHFUL:
             return None
-        measured = judge.judge(self.gaps, self.policy, notes=self.notes, findings=[finding for finding in self.findings if not finding.doubts])
-        return doubt if measured is Verdict.FAITHFUL else None
+        return findings[0]
 
     def _facts(self) -> Sequence[str]:
         facts = []
@@ -169,7 +170,8 @@ class Proof:
         facts += [f"cause {'proven' if cause.proven else 'likely'}: {cause.code}: {cause.title}; {cause.evidence}" for cause in self.causes[:2]]
         facts += [finding.what for finding in self.findings[:3]]
         bad = [gap for gap in self.gaps if judge.judge_gap(gap, self.policy) in (Verdict.DRIFT, Verdict.DIVERGED)]
-        facts.append(f"{len({g.case for g in bad})} of {len({g.case for g in self.gaps})} cases differ")
+        if bad or self.quality() is None:  # where quality decides, no single case need differ
+            facts.append(f"{len({g.case for g in bad})} of {len({g.case for g in self.gaps})} cases differ")
         return facts
 
     def to_json(self, path: str | Path) -> None:

@@ -27,7 +27,7 @@ from onnxproof.quantizing.paired import Outcome
 from onnxproof.quantizing.ranges import calibrator
 from onnxproof.quantizing.result import Quantized
 from onnxproof.quantizing.tune import RECIPES, arrange, front, tune
-from onnxproof.quantizing.tuning import Budget, Tuning, deadline, one
+from onnxproof.quantizing.tuning import Budget, Tuning, deadline, one, reached
 from onnxproof.types import Finding, Policy
 
 _KEPT = 512
@@ -184,11 +184,12 @@ class _Job:
             draft.unlink(missing_ok=True)
         sample = one(tuning.bench)
         times = latencies([plain, made], sample)
-        outcome = tuning.outcome()
+        score = _score(plain, made, held)
+        outcome = tuning.outcome() if self.budget.max_drop is not None else reached(score, self.budget)  # what tuning saw is no judge of itself
         met = outcome is Outcome.SHOWN and (self.budget.max_latency is None or times[1] <= self.budget.max_latency)
         metric = tuning.metric or (tuning.evaluator.compare(plain, made) if tuning.evaluator is not None else None)
         journal = tuning.bench.journal
-        return Quantized(path=self.path, scheme=self.scheme, proof=proof, score=_score(plain, made, held), metric=metric, budget=self.budget, met=met, outcome=outcome,
+        return Quantized(path=self.path, scheme=self.scheme, proof=proof, score=score, metric=metric, budget=self.budget, met=met, outcome=outcome,
                          samples=seen.samples if seen is not None else 0, steps=tuple(tuning.steps),
                          front=tuple(front(tuning.points, sample, tuning.evaluator, plain)), ledger=tuple(entries), census=census(self.path),
                          findings=tuple(findings), float_size=plain.ByteSize(), size=made.ByteSize(), float_latency_s=times[0], latency_s=times[1],
