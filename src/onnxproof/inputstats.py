@@ -252,7 +252,7 @@ def _factor(value: str, readers: Mapping[str, list[Any]], known: Mapping[str, Ar
     while len(readers.get(value, ())) == 1:
         node = readers[value][0]
         others = [known.get(name) for name in node.input if name != value]
-        if node.op_type not in ("Cast", "Transpose", "Sub", "Add", "Mul", "Div") or any(other is None for other in others) or node.input[0] != value and node.op_type == "Div":
+        if node.op_type not in ("Cast", "Transpose", "Sub", "Add", "Mul", "Div") or any(other is None for other in others) or (node.input[0] != value and node.op_type == "Div"):
             break
         if others and others[0] is not None and node.op_type in ("Mul", "Div"):
             middle = float(np.median(np.abs(others[0])))

@@ -85,10 +85,10 @@ def _made_up(plain: onnx.ModelProto, kept: Sequence[batches.Batch]) -> Answers:
 def weighed(findings: Sequence[Finding], proof: Proof, subject: Subject) -> list[Finding]:
     """The findings, with what the proof adds: data of the user's own lifts the doubt of few samples, and a real example is asked, too."""
     if subject.data is not None:
-        enough = sum(gap.group == "data" for gap in proof.gaps) > 0
-        return [replace(f, doubts=False) if f.code == "few-samples" and enough else f for f in findings]
-    level, data = (_level([gap for gap in proof.gaps if gap.sqnr_db is not None and gap.domain is None and group(gap)])
-                   for group in (lambda gap: gap.case == "example", lambda gap: gap.group == "data"))
+        asked = any(gap.group == "data" for gap in proof.gaps)
+        return [replace(f, doubts=False) if f.code == "few-samples" and asked else f for f in findings]
+    known = [gap for gap in proof.gaps if gap.sqnr_db is not None and gap.domain is None]
+    level, data = _level([gap for gap in known if gap.case == "example"]), _level([gap for gap in known if gap.group == "data"])
     least = proof.policy.drift_db
     if level is None or data is None or not level < least <= data or not _real_example(subject):
         return list(findings)

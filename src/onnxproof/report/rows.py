@@ -9,7 +9,6 @@ from onnxproof.proof import Proof
 from onnxproof.report.plain import ratio, share
 from onnxproof.types import Gap, Policy, Status, Verdict
 
-
 _RANK = (Verdict.VACUOUS, Verdict.FAITHFUL, Verdict.DRIFT, Verdict.DIVERGED, Verdict.ERROR)
 
 
