@@ -1,5 +1,6 @@
 """Calibration: statistics that merge, ranges from one pass, data that is wrong found before a model is made of it."""
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxproof.errors import InputError, UsageError
 from onnxproof.onnxfile import read
 from onnxproof.quantizing import batches, dataquality
+from onnxproof.quantizing.bench import Score
 from onnxproof.quantizing.floatgraph import prepare
+from onnxproof.quantizing.journal import Journal
 from onnxproof.quantizing.observe import Observer, Pass, observe
 from onnxproof.quantizing.ranges import CALIBRATORS, calibrator, entropy, min_max, percentile, squared_error
 from onnxproof.quantizing.statistics import BINS, Statistics
@@ -194,9 +197,50 @@ def test_a_cache_of_other_data_or_another_model_is_refused(net: Path, tmp_path: 
     onnx.save(model, net)
     with pytest.raises(InputError, match="made from another model"):
         ran(net, {"x": images(40)}, cache)
-    cache.write_bytes(b"something else")
-    with pytest.raises(InputError, match="not a calibration cache"):
-        ran(net, {"x": images(40)}, cache)
+
+
+@pytest.mark.parametrize("damage", ["empty", "garbage", "cut", "flipped", "array missing", "field missing", "another form"])
+def test_a_damaged_cache_is_made_again_and_told(net: Path, tmp_path: Path, damage: str) -> None:
+    cache = tmp_path / "pass.npz"
+    whole = ran(net, {"x": images(40)}, cache)
+    kept = cache.read_bytes()
+    with np.load(cache) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    about = json.loads(arrays["about"].tobytes())
+    if damage == "array missing":
+        arrays.pop(next(name for name in arrays if name.endswith(".counts")))
+    elif damage == "field missing":
+        arrays["about"] = np.frombuffer(json.dumps({k: v for k, v in about.items() if k != "samples"}).encode(), np.uint8)
+    elif damage == "another form":
+        arrays["about"] = np.frombuffer(b"[1, 2]", np.uint8)
+    if damage in ("array missing", "field missing", "another form"):
+        np.savez(cache, **arrays)
+    else:
+        middle = len(kept) // 2
+        flipped = kept[:middle] + bytes(byte ^ 255 for byte in kept[middle : middle + 64]) + kept[middle + 64 :]
+        cache.write_bytes({"empty": b"", "garbage": b"something else", "cut": kept[:middle], "flipped": flipped}[damage])
+    again = ran(net, {"x": images(40)}, cache)
+    assert again.rebuilt and again.samples == whole.samples and again.merged()["c"].octaves.tolist() == whole.merged()["c"].octaves.tolist()
+    assert not ran(net, {"x": images(40)}, cache).rebuilt
+
+
+@pytest.mark.parametrize("line", ["3", "null", "[1, 2]", '["k", null, null]', '["k", "x", 1]', "{}", "\x00\xff"])
+def test_a_damaged_line_of_the_journal_is_passed_over(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "trials.jsonl"
+    path.write_bytes(b'["known", 30.5, null]\n' + line.encode("latin-1") + b'\n["other", 20, 0.5]\n')
+    assert Journal(path, [])._known == {"known": (30.5, None), "other": (20.0, 0.5)}
+
+
+def test_what_this_run_has_tried_itself_is_not_known_from_an_earlier_one(net: Path, tmp_path: Path) -> None:
+    model = onnx.load(net)
+    first = Journal(tmp_path / "trials.jsonl", [])
+    for _ in range(2):
+        key, known = first.recall(model)
+        first.write(key, Score(sqnr_db=30.0, agreement=None))
+    assert (known, first.tried, first.recalled) == (Score(sqnr_db=30.0, agreement=None), 2, 0)
+    second = Journal(tmp_path / "trials.jsonl", [])
+    second.recall(model)
+    assert (second.tried, second.recalled) == (1, 1)
 
 
 @pytest.mark.parametrize(("x", "words"), [(np.zeros((4, 5, 5, 5), np.float32), "has shape"), (np.zeros((4, 3, 5, 5), complex), "which takes float32")])
@@ -212,7 +256,7 @@ def findings(net: Path, data: Any, expected: Any = None) -> dict[str, str]:
 
 @pytest.mark.parametrize(("factor", "words"), [(255.0, "255 times larger than the example inputs: was normalisation left out"),
                                                (1 / 255, "255 times smaller than the example inputs: was it normalised twice"),
-                                               (30.0, "30 times larger than the example inputs: was it scaled or normalised otherwise")])
+                                               (40.0, "40 times larger than the example inputs: was it scaled or normalised otherwise")])
 def test_data_of_another_scale_is_guessed_at(net: Path, factor: float, words: str) -> None:
     assert words in findings(net, {"x": images(64) * np.float32(factor)}, {"x": images(64)})["calibration-scale"]
 
@@ -222,8 +266,9 @@ def test_data_of_the_right_scale_is_not(net: Path) -> None:
 
 
 def test_few_samples_zeros_and_clipping_are_found(net: Path) -> None:
-    assert "calibration-one-sample" in findings(net, {"x": images(1)})
-    assert "calibration-few-samples" in findings(net, {"x": images(8)})
+    assert findings(net, {"x": images(1)})["few-samples"].startswith("there is 1 calibration sample: ")
+    assert findings(net, {"x": images(8)})["few-samples"].startswith("there are 8 calibration samples: ")
+    assert findings(net, {"x": images(20)})["few-samples"] == "there are 20 calibration samples"
     assert "all zeros" in findings(net, {"x": images(64) * 0}, {"x": images(4)})["calibration-constant"]
     shifting = [{"x": images(32, seed=k) * (8.0 if k % 5 == 4 else 1.0)} for k in range(10)]
     assert "on the rest" in findings(net, shifting)["calibration-clips"]

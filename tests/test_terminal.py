@@ -20,7 +20,7 @@ def gap(case: str, group: str, ratio: float, **other: object) -> Gap:
 
 
 def proof(verdict: Verdict, *gaps: Gap, **other: object) -> Proof:
-    base = replace(full(), verdict=verdict, gaps=gaps, location=None, causes=(), notes=(), findings=(), dropped=(), error="", policy=Policy(), complete=True,
+    base = replace(full(), verdict=verdict, gaps=gaps, location=None, causes=(), notes=(), findings=(), dropped=(), error="", policy=Policy(), complete=True, half="", tried=(), untried=(),
                    backends=("ort",), cross=None)
     return replace(base, **other)  # type: ignore[arg-type]
 

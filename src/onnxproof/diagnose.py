@@ -65,10 +65,10 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
         report = causes.explain(bench, where, lambda model, options: _verify(run, model, options))
     except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
         return _unexplained(proof, f"the cause could not be tried: {type(why).__name__}: {why}")
-    if bench.late and report.skipped:
-        late = sum(words.endswith(causes.NO_TIME) for words in report.skipped)
-        proof = replace(proof, findings=(*proof.findings, not_reached(f"{late} of {len(causes.codes())} causes were not tried"))) if late else proof
-    return replace(proof, causes=report.causes, tried=report.skipped, waterfall=waterfall(bench))
+    if report.untried:
+        late = not_reached(f"{len(report.untried)} of {len(causes.codes())} causes were not tried")
+        proof = replace(proof, findings=(*proof.findings, late))
+    return replace(proof, causes=report.causes, tried=report.skipped, untried=report.untried, waterfall=waterfall(bench))
 
 
 def _unexplained(proof: "Proof", what: str, help: str = "") -> "Proof":

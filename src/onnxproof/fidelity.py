@@ -155,7 +155,8 @@ def quality(truth: Array, candidate: Array) -> tuple[float, float | None]:
         return whole, None
     axes = tuple(axis for axis in range(truth.ndim) if axis != 1)
     each = [decibels(s, e) for s, e in zip((signal**2).sum(axes).tolist(), (error**2).sum(axes).tolist(), strict=True)]
-    return whole, min(each)
+    heard = [level for level, s in zip(each, (signal**2).sum(axes).tolist(), strict=True) if s > 0]  # a channel that is always zero has no decibels
+    return whole, min(heard, default=None)
 
 
 def decibels(signal: float, error: float) -> float:

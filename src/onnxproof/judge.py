@@ -108,8 +108,29 @@ def asked(gaps: Sequence[Gap]) -> list[Gap]:
 def pooled_db(gaps: Sequence[Gap]) -> float:
     """The SQNR of several cases as one: each weighs by the energy of its signal."""
     signal = sum(gap.scale * gap.scale * gap.compared for gap in gaps)
-    error = sum(gap.scale * gap.scale * gap.compared * _ten_to(-(gap.sqnr_db if gap.sqnr_db is not None else 0.0) / 10) for gap in gaps)
-    return math.inf if error == 0 else 10 * math.log10(signal / error) if signal > 0 else -math.inf
+    error = sum(_error_energy(gap) for gap in gaps)
+    if error == 0:
+        return math.inf
+    return 10 * math.log10(signal / error) if signal > 0 and math.isfinite(error) else -math.inf
+
+
+def _error_energy(gap: Gap) -> float:
+    """The energy of a case's error; where the truth is all zeros, decibels are undefined, and the largest error bounds it."""
+    if gap.scale == 0:
+        return gap.max_abs * gap.max_abs * gap.compared
+    level = gap.sqnr_db if gap.sqnr_db is not None else 0.0
+    return gap.scale * gap.scale * gap.compared * _ten_to(-level / 10)
+
+
+def level_words(level: float) -> str:
+    """Decibels for people.
+
+    >>> level_words(31.94), level_words(math.inf), level_words(-math.inf)
+    ('31.9 dB', 'exact', 'nothing left')
+    """
+    if math.isfinite(level):
+        return f"{level:.1f} dB"
+    return "exact" if level > 0 else "nothing left"
 
 
 def _ten_to(power: float) -> float:
@@ -128,6 +149,8 @@ def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), fi
         said.append(Verdict.DIVERGED)
     if said:
         said.append(quality(gaps, policy))
+    if said and any(finding.doubts for finding in findings):
+        said.append(Verdict.DRIFT)
     verdict = max(said, key=_ORDER.index) if said else Verdict.VACUOUS
     if verdict is Verdict.FAITHFUL and any(finding.voids for finding in findings):
         return Verdict.VACUOUS

@@ -44,7 +44,9 @@ class Proof:
     location: Location | None = None
     causes: tuple[Cause, ...] = ()
     tried: tuple[str, ...] = ()
-    """The causes that were tried in vain, each with its reason."""
+    """The causes that were ruled out, each with its reason."""
+    untried: tuple[str, ...] = ()
+    """The causes that were not tried, each with its reason: no time was left, or the try failed."""
     waterfall: tuple[Share, ...] = ()
     """Of a quantized candidate: where its error comes from, step by step."""
     signature: Signature
@@ -72,6 +74,8 @@ class Proof:
     hashes: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     passes: Mapping[str, int] = field(default_factory=dict)
+    half: str = ""
+    """The half precision whose own rounding is the noise here: the file was made for it, and the reference is wider."""
     export: ExportRecord | None = None
     """How the file was made, when `export` made it."""
     witness: Case | None = field(default=None, repr=False, compare=False)
@@ -125,7 +129,8 @@ class Proof:
             return self._quantized_sentence(worst, level)
         if self.verdict is Verdict.FAITHFUL:
             most = max(gap.noise_ratio for gap in self.gaps if gap.domain is None and gap.void is None)
-            return f"{self.candidate} says what {self.subject} says: {cases} case{'s' * (cases != 1)}, at most {most:.1f} times the rounding noise{self._thin()}"
+            noise = f"at most {most:.1f} times the rounding noise{self._whose()}"
+            return f"{self.candidate} says what {self.subject} says: {cases} case{'s' * (cases != 1)}, {noise}{self._thin()}"
         if judge.judge_gap(worst, self.policy) not in (Verdict.DRIFT, Verdict.DIVERGED) and (counted := [f for f in self.findings if f.counts]):
             return f"{self.candidate} does not say what {self.subject} says: {counted[0].what}"
         how = f"{worst.detail}" if worst.status.value not in ("compared", "dtype") else _size(worst)
@@ -146,6 +151,9 @@ class Proof:
             return "; only chosen cases were run"
         return "" if self.complete else f"; not all cases were run, since the budget of {self.budget_s:g} s ended"
 
+    def _whose(self) -> str:
+        return f" of {self.half} itself" if self.half else ""
+
     def quality(self) -> float | None:
         """Of a quantized candidate: output SQNR in dB over the data it is judged by (the worst output and backend); None for others."""
         found = judge.asked(self.gaps)
@@ -161,7 +169,19 @@ class Proof:
         cut = f", {clipped:.2%} of the inputs clipped" if clipped > self.policy.clip_limit else ""
         word = {"faithful": "is a sound quantization of", "drift": "loses more than quantization should of", "diverged": "does not say what"}[self.verdict.value]
         tail = " says" if self.verdict is Verdict.DIVERGED else ""
-        return f"{self.candidate} {word} {self.subject}{tail}: {level:.1f} dB on {'your data' if judged[0].group == 'data' else 'the example inputs'}{cut}; {runtime}{self._thin()}"
+        decided = self._deciding()
+        if decided is not None:
+            word = "does not say what" if decided.counts else "may be no sound quantization of"
+            tail = f"{tail}: {decided.what}"
+        where = "your data" if judged[0].group == "data" else "the example inputs"
+        return f"{self.candidate} {word} {self.subject}{tail}: {judge.level_words(level)} on {where}{cut}; {runtime}{self._thin()}"
+
+    def _deciding(self) -> Finding | None:
+        """The finding that alone keeps the verdict from FAITHFUL, or None where what was measured does."""
+        findings = sorted((f for f in self.findings if f.counts or f.doubts), key=lambda f: not f.counts)
+        if not findings or judge.judge(self.gaps, self.policy, notes=self.notes) is not Verdict.FAITHFUL:
+            return None
+        return findings[0]
 
     def _facts(self) -> Sequence[str]:
         facts = []
@@ -171,7 +191,8 @@ class Proof:
         facts += [f"cause {'proven' if cause.proven else 'likely'}: {cause.code}: {cause.title}; {cause.evidence}" for cause in self.causes[:2]]
         facts += [finding.what for finding in self.findings[:3]]
         bad = [gap for gap in self.gaps if judge.judge_gap(gap, self.policy) in (Verdict.DRIFT, Verdict.DIVERGED)]
-        facts.append(f"{len({g.case for g in bad})} of {len({g.case for g in self.gaps})} cases differ")
+        if bad or self.quality() is None:  # where quality decides, no single case need differ
+            facts.append(f"{len({g.case for g in bad})} of {len({g.case for g in self.gaps})} cases differ")
         return facts
 
     def to_json(self, path: str | Path) -> None:

@@ -1,12 +1,12 @@
 """The whole way: subject, cases, runs, gaps, verdict; then, when the verdict is bad, where and why."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from onnxproof import cases as generators
-from onnxproof import crosscheck, judge, onnxfile, pipelines, signature, subject, trust, void
+from onnxproof import crosscheck, inputstats, judge, onnxfile, pipelines, signature, subject, trust, void
 from onnxproof import data as user_data
 from onnxproof.backends import Session, current, parse, served
 from onnxproof.budget import Budget, not_reached
@@ -54,6 +54,10 @@ _STEERED = 40
 _EXPLAINING = Finding(code="explaining", what="the explanation is not finished: the verdict stands, and the node and the cause are still looked for",
                       help="where this is the last word, the process ended before it was done; `--no-explain` leaves it out")
 """In the proof that is handed on before explaining begins, and not in the one after it."""
+_DATA_OWED = 8
+"""Cases of the user's data that a quantized file is judged by at least, however short the time."""
+_DATA_LOOKED_AT = 16
+"""Cases of the user's data that are held against the model's own statistics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,18 +264,27 @@ class Run:
         watch = Watch(self.file, self.signature, self.clock)
         if not self._only and not self._disabled:
             self._examine()
+        served_data: list[Mapping[str, Any]] = []
         for case in self._chosen(self._planned(space, watch)):
             if (self.gaps or self.dropped) and self._enough():  # one case at least
                 self.complete = False
-                break
-            if self.gaps and self.floor.skips(case, self._cases_end.left, self._dearest):
+                if not self._owes_data(case):
+                    break
+                if case.group != "data":
+                    continue
+            elif self.gaps and self.floor.skips(case, self._cases_end.left, self._dearest) and not self._owes_data(case):
                 continue
+            if quantized is not None and case.group == "data" and len(served_data) < _DATA_LOOKED_AT:
+                served_data.append(case.inputs)
             if self._one(trial, case) is not None:
                 self.floor.take(case)
                 if len(self.sizes) <= _WATCHED and case.domain is None and not self.fleet.hung:
                     watch.look(case)
         self.complete &= not self.floor.skipped
         self.coverage = watch.coverage()
+        said = inputstats.examine(self.subject, self.oracle, served_data) if served_data else inputstats.DataCheck(asked=False)
+        if said.doubt:
+            self.findings.append(inputstats.finding("data-suspicious", "the data", said.doubt))
         if not self._only:
             self._search(trial)
         own = self.file.half is None or all(o.dtype == self.file.half for o in self.signature.outputs)  # a converted file has rounded weights, and no bias of zero
@@ -409,6 +422,13 @@ class Run:
             self.witness = None
             self._one(trial, replace(smaller, name=f"{found.name}, shrunk", about=f"{found.about}, made smaller"))
 
+    def _owes_data(self, case: Case) -> bool:
+        """True while the quality of a quantized file has not been asked on the user's data: counted, since a busy machine must not change what it is judged by."""
+        if not self.file.quantized or self.subject.data is None or self.fleet.done:
+            return False
+        asked = len({gap.case for gap in self.gaps if gap.group == "data"})
+        return asked < _DATA_OWED and case.group in ("ordinary", "data")
+
     def _stop(self) -> bool:
         return self._known() or self._late
 
@@ -468,8 +488,13 @@ class Run:
                       notes=tuple(_few(self.notes)), findings=tuple(self.findings), signature=self.signature, policy=self.policy, dropped=tuple(self.dropped),
                       error=error, seed=self.seed, budget_s=self.budget_s, complete=self.complete, environment=environment() | {"opset": str(self.file.opset)},
                       hashes={"candidate": onnxfile.fingerprint(self.path)}, seconds={**self.clock.seconds, "total": self.clock.elapsed},
-                      passes=dict(self.clock.passes), cross=self.cross, witness=self.witness, chosen=self._only)
+                      passes=dict(self.clock.passes), cross=self.cross, witness=self.witness, chosen=self._only, half=self._own_half())
         return replace(proof, replay=self._replay(proof))
+
+    def _own_half(self) -> str:
+        """The half precision that the noise is taken from, as the trials do: where the file is of one and the reference is not."""
+        floats = [output.dtype for output in self.signature.outputs if "float" in output.dtype]
+        return self.file.half if self.file.half is not None and any(dtype != self.file.half for dtype in floats) else ""
 
     def _replay(self, proof: Proof) -> str:
         worst = proof.worst

@@ -238,6 +238,8 @@ class Finding:
     """True when the run fails on it although the verdict stands: a baseline that was left, an input that was written to."""
     voids: bool = False
     """True when nothing may be called FAITHFUL beside it: the verdict is then VACUOUS, unless a difference was found."""
+    doubts: bool = False
+    """True when it takes so much from what was measured that the verdict is at best DRIFT: calibration data that looks wrong, or is too little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,10 +29,11 @@ Verify = Callable[[onnx.ModelProto | None, tuple[str, ...]], Verdict | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What explaining found: causes, most likely first, and what was tried in vain."""
+    """What explaining found: causes, most likely first, what was ruled out, and what was not tried."""
 
     causes: tuple[Cause, ...] = ()
     skipped: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
 
 
 def codes() -> dict[str, ModuleType]:
@@ -58,14 +59,16 @@ def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> 
     """Try the hypotheses in order until one is proven; the rest of the likely ones follow."""
     found: list[Cause] = []
     skipped: list[str] = []
+    untried: list[str] = []
     for code, hypothesis in codes().items():
         if bench.late:
-            skipped.append(f"{code}: {NO_TIME}")
+            untried.append(f"{code}: {NO_TIME}")
             continue
         try:
             tried = hypothesis.test(bench)
         except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:  # one that stumbles takes no other with it
-            tried = f"could not be tried: {type(why).__name__}: {why}"
+            untried.append(f"{code}: could not be tried: {type(why).__name__}: {why}")
+            continue
         if isinstance(tried, str):
             skipped.append(f"{code}: {tried}")
             continue
@@ -81,4 +84,4 @@ def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> 
                            after=tried.after / bench.noise, fix=fix))
         if proven:
             break
-    return Report(causes=tuple(sorted(found, key=lambda cause: (not cause.proven, cause.after))), skipped=tuple(skipped))
+    return Report(causes=tuple(sorted(found, key=lambda cause: (not cause.proven, cause.after))), skipped=tuple(skipped), untried=tuple(untried))

@@ -131,7 +131,7 @@ def _mended(bench: Workbench) -> Tried | str:
             model = bench.with_node(node, partial(set_attribute, name=name, value=new))
             after = bench.distance(model)
             if best is None or after < best.after:
-                what = f"`{name}` of {node.name or node.output[0]} ({node.op_type}) is {_say(old)}, and {_say(new)} gives what the module gives"
+                what = f"`{name}` of {node.name or node.output[0]} ({node.op_type}) is {_say(old)}, and {_say(new)} {'gives what the module gives' if bench.cured(after) else 'comes nearer to what the module gives'}"
                 code = _CODES.get(node.op_type, {"training_mode": "train-mode", "clip": "clipping"}.get(name, "attribute"))
                 best = Tried(proven=bench.cured(after), evidence=what, after=after, code=code, model=model,
                              fix=Fix(kind="graph", what=f"set `{name}` of {node.name or node.output[0]} to {_say(new)}"))

@@ -114,6 +114,10 @@ def _examine(subject: str, model: str, report: Report | None, *, dynamic_shapes:
     run = Run(found, Path(model), options.pop("backends"), options.pop("policy"), progress=report, explained=True, **options)
     run.calibration = calibration
     proof = run.prove()
+    if calibration is not None and run.file.quantized:
+        from onnxproof.quantizing import trustworthy
+
+        proof = trustworthy.doubted(proof, trustworthy.weighed(trustworthy.given(found, calibration), proof, found))
     if proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None:
         proof = _explained(proof, run)
     return proof, run

@@ -239,7 +239,8 @@ class Study:
 
 
 def _shares(steps: Sequence[tuple[str, float]]) -> list[Share]:
-    """What each step took of the error's energy; what is left is the rest."""
+    """What each step took of the error's energy; what is left is the rest. Levels beyond measure are capped, or a share would be no number."""
+    steps = [(name, max(min(level, 200.0), -200.0)) for name, level in steps]
     whole = 10 ** (-steps[0][1] / 10)
     found, before = [], steps[0][1]
     for name, level in steps[1:]:

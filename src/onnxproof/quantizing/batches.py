@@ -13,6 +13,9 @@ from onnxproof.onnxfile import Port
 
 Array = np.ndarray[Any, Any]
 Batch = tuple[str, dict[str, Array]]
+_GAINS, _NOISE = (1.1, 1.0, 0.9), 0.1
+"""Of perturbed samples, the noise in their own deviations. On nets trained on digits and calibrated with one image, such inputs keep 16 to 25 dB and the test images
+17 to 27, where the image itself keeps 37 to 43; without noise and with smaller gains 25 to 30, with gains of 1.2 only 11 to 20."""
 SIZE = 32
 """Samples in one piece: enough for the kernels, small enough that activations stay within a few megabytes."""
 
@@ -31,6 +34,32 @@ def cut(data: Any, ports: Sequence[Port], *, size: int = SIZE) -> Iterator[Batch
             continue
         for start in range(0, rows - (rows % step if fixed else 0), step):
             yield f"{label}[{start}:{min(start + step, rows)}]", {name: a[start : start + step] for name, a in fed.items()}
+
+
+def divided(stream: Iterator[Batch], ports: Sequence[Port], parts: int) -> Iterator[Batch]:
+    """The stream; where it has fewer batches than `parts`, each is divided by rows, so that some of them can be held out."""
+    first = list(itertools.islice(stream, parts))
+    if len(first) == parts or not first or _fixed_batch(ports) is not None:
+        yield from itertools.chain(first, stream)
+        return
+    pieces = -(-parts // len(first))
+    for label, batch in first:
+        count = samples(batch)
+        whole = any(not array.ndim or array.shape[0] != count for array in batch.values())
+        for start in range(1 if whole else min(pieces, count)):
+            yield (label, batch) if whole else (f"{label}[{start}::{pieces}]", {name: array[start::pieces] for name, array in batch.items()})
+
+
+def perturbed(batches: Sequence[Batch], seed: int = 0) -> list[Batch]:
+    """Samples that are like those given and are none of them, for want of held-out ones: a little larger and smaller, with noise."""
+    rng = np.random.default_rng(seed)
+
+    def moved(array: Array, gain: float) -> Array:
+        if array.dtype.kind != "f" or not array.ndim:
+            return array
+        return (array * gain + rng.standard_normal(array.shape) * _NOISE * float(array.std())).astype(array.dtype)
+
+    return [(f"{label} times {gain:g}, with noise", {name: moved(array, gain) for name, array in batch.items()}) for label, batch in batches for gain in _GAINS]
 
 
 def samples(batch: Mapping[str, Array]) -> int:

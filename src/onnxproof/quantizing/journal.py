@@ -17,6 +17,7 @@ class Journal:
 
     def __init__(self, path: Path | None, samples: Sequence[Batch]) -> None:
         self._path, self._known = path, _read(path)
+        self._earlier = frozenset(self._known)
         self._samples = ""
         for _, batch in samples:
             self._samples = digest(self._samples, batch)
@@ -27,7 +28,7 @@ class Journal:
         key = hashlib.sha256(model.SerializeToString(deterministic=True) + self._samples.encode()).hexdigest()
         self.tried += 1
         found = self._known.get(key)
-        self.recalled += found is not None
+        self.recalled += key in self._earlier  # one that this run has tried itself is not known from an earlier one
         return key, None if found is None else Score(sqnr_db=found[0], agreement=found[1])
 
     def timed(self, models: Sequence[onnx.ModelProto], measure: Callable[[], list[float]]) -> list[float]:
@@ -50,10 +51,10 @@ def _read(path: Path | None) -> dict[str, tuple[float, float | None]]:
     if path is None or not path.is_file():
         return {}
     found = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             key, level, agreement = json.loads(line)
-            found[key] = (float(level), agreement)
-        except ValueError:  # the line at which the last run was stopped
+            found[str(key)] = (float(level), None if agreement is None else float(agreement))
+        except (ValueError, TypeError):  # the line at which the last run was stopped, or a damaged one: it is tried again
             continue
     return found

@@ -26,14 +26,14 @@ from onnxproof.quantizing.statistics import SAMPLED, Histogram, Statistics
 Array = np.ndarray[Any, Any]
 Tell = Callable[[str, int], None]
 """Progress: what is done, and how many samples so far."""
-_HELD_OUT = 5
+HELD_OUT = 5
 """Every fifth batch is watched apart."""
 _SAVED_EVERY = 64
 
 
 def held_out(place: int) -> bool:
     """True for the batches that no range and no recipe sees."""
-    return place % _HELD_OUT == _HELD_OUT - 1
+    return place % HELD_OUT == HELD_OUT - 1
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,6 +50,8 @@ class Pass:
     """(samples, how much the ranges have grown on average since the last doubling): whether more data would still move them."""
     broken: list[str] = field(default_factory=list)
     """Samples that were left out since an input or an inner value was not finite."""
+    rebuilt: str = ""
+    """Why a cache that was there could not be used."""
 
     def chosen(self) -> dict[str, Statistics]:
         """Statistics of the batches that ranges are chosen by: the others stay unseen, so that ranges can be asked what they clip there."""
@@ -134,8 +136,8 @@ def _channels(model: onnx.ModelProto, place: int, value: str, axis: int | None, 
 
 def observe(observer: Observer, stream: Iterator[Batch], *, cache: Path | None = None, tell: Tell | None = None) -> Pass:
     """Run the pass, or take it up where the cache left it."""
-    done = _load(cache, observer.hash)
-    state = Pass(model_hash=observer.hash)
+    done, damage = _load(cache, observer.hash)
+    state = Pass(model_hash=observer.hash, rebuilt=damage)
     seen = ""
     for place, (label, batch) in enumerate(stream):
         seen = digest(seen, batch)
@@ -206,20 +208,25 @@ def save(state: Pass, path: Path) -> None:
     write_bytes(buffer.getvalue(), path, what="the calibration cache")
 
 
-def _load(path: Path | None, model_hash: str) -> Pass | None:
-    """The kept pass of this model; a file that is something else is an error, one of another model too."""
+def _load(path: Path | None, model_hash: str) -> tuple[Pass | None, str]:
+    """The kept pass of this model, or what is wrong with the file: a damaged one is made again. One of another model is an error."""
     if path is None or not path.is_file():
-        return None
+        return None, ""
     try:
         with np.load(path, allow_pickle=False) as archive:
             about = json.loads(archive["about"].tobytes())
             arrays = {name: archive[name] for name in archive.files if name != "about"}
+        state = _restored(about, arrays)
     except Exception as why:  # damaged archives raise half a dozen classes
-        raise InputError("bad-cache", "this is not a calibration cache", where=str(path), help="delete it, or name another file") from why
-    if about["model"] != model_hash:
+        return None, f"{type(why).__name__}: {' '.join(str(why).split())[:120]}"
+    if state.model_hash != model_hash:
         raise InputError("other-cache", "this calibration cache was made from another model", where=str(path), help="delete it, or name another file")
-    state = Pass(model_hash=model_hash, batches=about["batches"], samples=about["samples"], data_hash=about["data"], trail=[tuple(t) for t in about["trail"]],
-                 broken=about["broken"])
+    return state, ""
+
+
+def _restored(about: Any, arrays: Mapping[str, Array]) -> Pass:
+    state = Pass(model_hash=str(about["model"]), batches=int(about["batches"]), samples=int(about["samples"]), data_hash=str(about["data"]),
+                 trail=[(int(count), float(growth)) for count, growth in about["trail"]], broken=[str(words) for words in about["broken"]])
     for part in ("fitted", "held"):
         for name, s in about[part].items():
             key = s.pop("key")

@@ -11,7 +11,7 @@ import onnx
 from onnxproof import exporter, files, onnxfile, prove, scratch, subject
 from onnxproof.errors import InputError, UsageError
 from onnxproof.proof import Proof
-from onnxproof.quantizing import batches, dataquality, images, schemes
+from onnxproof.quantizing import batches, dataquality, images, schemes, trustworthy
 from onnxproof.quantizing import ledger as ledgers
 from onnxproof.quantizing.bench import Bench, Score, answers, compare
 from onnxproof.quantizing.census import census, latencies
@@ -20,12 +20,12 @@ from onnxproof.quantizing.coverage import examine as examine_ranges
 from onnxproof.quantizing.evaluation import Evaluator
 from onnxproof.quantizing.floatgraph import prepare
 from onnxproof.quantizing.journal import Journal
-from onnxproof.quantizing.observe import Observer, Pass, held_out, observe
+from onnxproof.quantizing.observe import HELD_OUT, Observer, Pass, held_out, observe
 from onnxproof.quantizing.paired import Outcome
 from onnxproof.quantizing.ranges import calibrator
 from onnxproof.quantizing.result import Quantized
 from onnxproof.quantizing.tune import RECIPES, arrange, front, tune
-from onnxproof.quantizing.tuning import Budget, Tuning, deadline, one
+from onnxproof.quantizing.tuning import Budget, Tuning, deadline, one, reached
 from onnxproof.types import Finding, Policy
 
 _KEPT = 512
@@ -77,7 +77,7 @@ class _Job:
             source = self._float(Path(folder))
             plain, ports = prepare(source), onnxfile.read(source).inputs
             evaluator = None if evaluate is None else Evaluator(evaluate, ports, self.budget.confidence)
-            kept, seen, findings = self._data(plain, ports, calibration, evaluator)
+            kept, seen, findings = self._data(plain, source, ports, calibration, evaluator)
             tuning = self._quantized(plain, kept, seen, evaluator)
             return self._delivered(tuning, kept, seen, findings, backends, policy, seed, started)
 
@@ -115,7 +115,7 @@ class _Job:
         exporter.write(self.subject, folder / "float.onnx")
         return folder / "float.onnx"
 
-    def _data(self, plain: onnx.ModelProto, ports: Any, calibration: Any, evaluator: Evaluator | None) -> "tuple[_Kept, Pass | None, list[Finding]]":
+    def _data(self, plain: onnx.ModelProto, source: Path, ports: Any, calibration: Any, evaluator: Evaluator | None) -> "tuple[_Kept, Pass | None, list[Finding]]":
         """One pass over the data; the first samples stay. Wrong data is found here, before a model is made of it."""
         if calibration is None:
             return _Kept(tuned=list(batches.cut(_example(self.subject, ports), ports))), None, []
@@ -125,9 +125,9 @@ class _Job:
             calibration, guessed = images.read(calibration, ports, function, _example(self.subject, ports, quiet=True))
         elif self.preprocess is not None:
             raise UsageError("option-does-nothing", "`preprocess` does nothing: the calibration data is no folder of images", help="leave it out")
-        stream = kept.keeping(batches.peeked(batches.cut(calibration, ports), what="calibration"))
+        stream = kept.keeping(batches.divided(batches.peeked(batches.cut(calibration, ports), what="calibration"), ports, HELD_OUT))
         seen = observe(Observer(plain), stream, cache=self._beside("calibration.npz"), tell=lambda what, count: self._tell(f"{what}: {count} samples"))
-        findings = dataquality.examine(seen, answers(plain, [*kept.tuned, *kept.held]), expected=_example(self.subject, ports, quiet=True))
+        findings = trustworthy.examine(self.subject, plain, source, seen, [*kept.tuned, *kept.held], _example(self.subject, ports, quiet=True))
         served = evaluator.inputs() if evaluator is not None else list(batches.cut(self.subject.data, ports)) if self.subject.data is not None else []
         for name in served[0][1] if served else ():
             if served[0][1][name].dtype.kind == "f":
@@ -163,21 +163,25 @@ class _Job:
                    seed: int, started: float) -> Quantized:
         """Write a draft, prove it, and only then give it its name."""
         made, plain = tuning.bench.quantized, tuning.plain
-        held = kept.held or kept.tuned
-        ranges = coverage(made, held, tuning.bench.model)
+        held = kept.unseen() if seen is not None else kept.tuned
+        ranges = coverage(made, kept.held or kept.tuned, tuning.bench.model)
         findings = [*findings, *(examine_ranges(ranges, coverage(made, kept.tuned, tuning.bench.model) if kept.held else None) if seen is not None else [])]
         with files.replacing(self.path, what="the model") as draft:
             onnx.save(made, draft)
             self._tell("proof")
             proof = replace(self._proof(draft, held, backends, policy, seed), ranges=ranges)
+            if seen is not None:
+                findings = trustworthy.weighed(findings, proof, self.subject)
+            proof = trustworthy.doubted(proof, findings)  # the verdict is whole before the file gets its name
             entries = ledgers.ledger(self.subject, plain, draft, held, backends)
         sample = one(tuning.bench)
         times = latencies([plain, made], sample)
-        outcome = tuning.outcome()
+        score = _score(plain, made, held)
+        outcome = tuning.outcome() if self.budget.max_drop is not None else reached(score, self.budget)  # what tuning saw is no judge of itself
         met = outcome is Outcome.SHOWN and (self.budget.max_latency is None or times[1] <= self.budget.max_latency)
         metric = tuning.metric or (tuning.evaluator.compare(plain, made) if tuning.evaluator is not None else None)
         journal = tuning.bench.journal
-        return Quantized(path=self.path, scheme=self.scheme, proof=proof, score=_score(plain, made, held), metric=metric, budget=self.budget, met=met, outcome=outcome,
+        return Quantized(path=self.path, scheme=self.scheme, proof=proof, score=score, metric=metric, budget=self.budget, met=met, outcome=outcome,
                          samples=seen.samples if seen is not None else 0, steps=tuple(tuning.steps),
                          front=tuple(front(tuning.points, sample, tuning.evaluator, plain)), ledger=tuple(entries), census=census(self.path),
                          findings=tuple(findings), float_size=plain.ByteSize(), size=made.ByteSize(), float_latency_s=times[0], latency_s=times[1],
@@ -213,6 +217,11 @@ class _Kept:
     tuned: list[batches.Batch] = field(default_factory=list)
     held: list[batches.Batch] = field(default_factory=list)
 
+    def unseen(self) -> list[batches.Batch]:
+        """What quality is asked on: samples that chose no range; where there are too few to tell anything, also inputs like those that did."""
+        few = not self.held or dataquality.distinct([*self.tuned, *self.held]) < dataquality.FEW
+        return [*self.held, *(batches.perturbed(self.tuned) if few else [])]
+
     def keeping(self, stream: Iterator[batches.Batch]) -> Iterator[batches.Batch]:
         """Pass batches on, and keep the first."""
         count = 0
@@ -234,7 +243,7 @@ def _example(found: subject.Subject, ports: Any, *, quiet: bool = False) -> Any:
     from onnxproof.execute import Clock
     from onnxproof.oracles import open_oracle
 
-    if quiet and found.onnx is not None:
-        return None
+    if quiet and found.onnx is not None and not (found.args or found.kwargs):
+        return None  # it would be made up
     example = open_oracle(found, Clock()).example()
     return dict(zip([port.name for port in ports], example.values(), strict=False))

@@ -8,7 +8,7 @@ from onnxproof.proof import Proof
 from onnxproof.report import markdown_writer
 from onnxproof.report.plain import relative, visible
 from onnxproof.report.rows import place
-from onnxproof.types import Verdict
+from onnxproof.types import Finding, Verdict
 
 
 def annotations(proof: Proof) -> str:
@@ -21,8 +21,14 @@ def annotations(proof: Proof) -> str:
         replay = f"\nreplay: {proof.replay}" if proof.replay else ""
         text = f"{proof.sentence()}\n{place(proof)}{cause}{replay}"
         lines.append(_command("warning" if proof.passed else "error", text, title=f"onnxproof: {proof.verdict.value}", **where))
-    lines += [_command("error" if f.counts or f.fails else "notice", f.what, title=f"onnxproof: {f.code}") for f in proof.findings]
+    lines += [_command(_kind(f), f.what, title=f"onnxproof: {f.code}") for f in proof.findings]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _kind(finding: Finding) -> str:
+    if finding.counts or finding.fails:
+        return "error"
+    return "warning" if finding.doubts else "notice"
 
 
 def add_summary(proof: Proof) -> None:

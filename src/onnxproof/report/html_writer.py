@@ -14,12 +14,13 @@ from importlib import resources, util
 from pathlib import Path
 from typing import Any
 
+from onnxproof import judge
 from onnxproof.errors import UsageError
 from onnxproof.files import write_text
 from onnxproof.proof import Proof
 from onnxproof.report import crosscheck, view
 from onnxproof.report.plain import LONGEST, brief, ratio, relative, short, visible
-from onnxproof.report.rows import facts, numbers, place, rows
+from onnxproof.report.rows import facts, last_column, numbers, place, rows
 from onnxproof.types import Verdict
 
 _NEEDED = ("altair", "vl_convert", "jinja2")
@@ -56,7 +57,7 @@ def page(proofs: Sequence[Proof], *, title: str = "") -> str:
 def _article(proof: Proof, name: str) -> dict[str, Any]:
     """What the template needs of one proof."""
     data = view.data(proof)
-    return {"id": name, "proof": proof, "worst": _worst(proof), "rows": [(row, numbers(row.worst)) for row in rows(proof)], "facts": facts(proof), "where": place(proof),
+    return {"id": name, "proof": proof, "worst": _worst(proof), "rows": [(row, numbers(row.worst)) for row in rows(proof)], "facts": facts(proof), "last": last_column(proof), "where": place(proof),
             "cross": _cross(proof), "dims": view.dims(proof), "choices": view.choices(proof), "data": data, "charts": _charts(proof, data),
             "level": "pass" if proof.passed and proof.verdict is Verdict.FAITHFUL else "warn" if proof.passed else "fail"}
 
@@ -64,7 +65,7 @@ def _article(proof: Proof, name: str) -> dict[str, Any]:
 def _worst(proof: Proof) -> str:
     """The number of a proof in the index: decibels for a quantized model, the noise ratio for others."""
     level = proof.quality()
-    return f"{level:.1f} dB" if level is not None else f"{ratio(proof.worst.noise_ratio)} × noise" if proof.worst else ""
+    return judge.level_words(level) if level is not None else f"{ratio(proof.worst.noise_ratio)} × noise" if proof.worst else ""
 
 
 def _cross(proof: Proof) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as xml
 from onnxproof.files import write_text
 from onnxproof.proof import Proof
 from onnxproof.report.plain import relative, short, visible
-from onnxproof.report.rows import Row, numbers, place, rows
+from onnxproof.report.rows import Row, last_column, numbers, place, rows
 from onnxproof.types import Finding, Verdict
 
 _COUNTED = {"tests": "testcase", "failures": "testcase/failure", "errors": "testcase/error", "skipped": "testcase/skipped"}
@@ -38,7 +38,7 @@ def _tested(proof: Proof) -> xml.Element:
     for row in made:
         _case(suite, proof, row, total / max(len(made), 1))
     for finding in proof.findings:
-        if finding.counts or finding.fails:
+        if finding.counts or finding.fails or (finding.doubts and proof.policy.strict):
             _finding(suite, proof, finding)
     if not made:
         _empty(suite, proof)
@@ -81,7 +81,7 @@ def _properties(proof: Proof) -> Iterable[tuple[str, str]]:
 def _case(suite: xml.Element, proof: Proof, row: Row, seconds: float) -> None:
     case = _testcase(suite, proof, f"{row.group} [{row.backend}]", seconds)
     worst = row.worst
-    told = f"case {worst.case}, output {worst.output}: {' / '.join(n for n in numbers(worst) if n)} (times the noise / worst element / max abs / allclose)"
+    told = f"case {worst.case}, output {worst.output}: {' / '.join(n for n in numbers(worst) if n)} (times the noise / worst element / max abs / {last_column(proof)})"
     if row.verdict is Verdict.DIVERGED or (row.verdict is Verdict.DRIFT and proof.policy.strict):
         xml.SubElement(case, "failure", message=short(f"{row.verdict.value}: {told}"), type=row.verdict.value).text = visible(_story(proof))
     elif row.verdict is Verdict.ERROR:

@@ -7,7 +7,7 @@ from onnxproof.files import write_text
 from onnxproof.proof import Proof
 from onnxproof.report import crosscheck
 from onnxproof.report.plain import ratio, relative, short, visible
-from onnxproof.report.rows import facts, numbers, place, rows
+from onnxproof.report.rows import facts, last_column, numbers, place, rows
 from onnxproof.types import Verdict
 
 _SIGNS = {Verdict.FAITHFUL: "✅", Verdict.DRIFT: "⚠️", Verdict.DIVERGED: "❌", Verdict.ERROR: "💥", Verdict.VACUOUS: "❔"}
@@ -66,7 +66,7 @@ def _table(proof: Proof) -> str:
     if not proof.gaps:
         return ""
     made = rows(proof)
-    lines = ["| group | backend | cases | worst case | × noise | × peak | max abs | allclose | verdict |", "|---|---|--:|---|--:|--:|--:|--:|---|"]
+    lines = ["| group | backend | cases | worst case | × noise | × peak | max abs | " + last_column(proof) + " | verdict |", "|---|---|--:|---|--:|--:|--:|--:|---|"]
     for row in made[:_ROWS]:
         cells = [row.group, row.backend, str(row.cases), short(row.worst.case, 60), *numbers(row.worst), row.verdict.value + (" (note)" if row.note else "")]
         lines.append("| " + " | ".join(map(words, cells)) + " |")

@@ -81,12 +81,3 @@ def percent(value: float, digits: int = 2) -> str:
     ('12.5%', 'unknown')
     """
     return f"{value:.{digits}%}" if math.isfinite(value) else "unknown"
-
-
-def decibels(value: float) -> str:
-    """A level in dB; `exact` where there is no error.
-
-    >>> decibels(41.27), decibels(math.inf)
-    ('41.3 dB', 'exact')
-    """
-    return f"{value:.1f} dB" if math.isfinite(value) else ("exact" if value > 0 else "no signal")

@@ -1,7 +1,5 @@
 """What a proof says about a quantized model's quality, for people: decibels, agreement, clipping, and where the error comes from."""
 
-import math
-
 from rich.console import Console
 from rich.table import Table
 
@@ -20,9 +18,9 @@ def show(proof: Proof, out: Console) -> None:
     found = judge.asked(proof.gaps)
     for backend, output in dict.fromkeys((gap.backend, gap.output) for gap in found):
         mine = [gap for gap in found if (gap.backend, gap.output) == (backend, output)]
-        parts = [f"{judge.pooled_db(mine):.1f} dB"]
+        parts = [judge.level_words(judge.pooled_db(mine))]
         channels = [gap.channel_db for gap in mine if gap.channel_db is not None]
-        parts += [f"worst channel {min(channels):.1f} dB"] if channels else []
+        parts += [f"worst channel {judge.level_words(min(channels))}"] if channels else []
         agreed = [(gap.top1, gap.compared) for gap in mine if gap.top1 is not None]
         parts += [f"same best class {percent(sum(t * n for t, n in agreed) / sum(n for _, n in agreed))}"] if agreed else []
         clips = [gap.clipped for gap in mine if gap.clipped is not None]
@@ -39,7 +37,7 @@ def waterfall(proof: Proof, out: Console) -> None:
     for name, side in (("where the error comes from", "left"), ("share", "right"), ("recovers", "right"), ("then", "right")):
         table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
     for step in proof.waterfall:
-        after = f"{step.after_db:.1f} dB" if math.isfinite(step.after_db) else "exact"
+        after = judge.level_words(step.after_db)
         table.add_row(safe(_WORDS.get(step.code, step.code)), percent(step.share, 1), "" if step.code == "rest" else f"{step.db:+.1f} dB", after)
     table.add_row("all of it", percent(sum(step.share for step in proof.waterfall), 1), "", "")
     out.print()

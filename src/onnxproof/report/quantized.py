@@ -1,6 +1,5 @@
 """A quantized model for people: what it keeps, what it costs, what was tried, and where the error comes in."""
 
-import math
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -8,8 +7,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from onnxproof.judge import level_words
 from onnxproof.quantizing.paired import Outcome
-from onnxproof.report.plain import percent, safe
+from onnxproof.report.plain import percent, safe, visible
 from onnxproof.report.terminal import COLOURS
 
 if TYPE_CHECKING:
@@ -21,14 +21,16 @@ _FEW = 6
 
 def headline(result: "Quantized") -> Text:
     """The verdict as a word, then the sentence."""
-    parts = [f"{result.path}: {_db(result.score.sqnr_db)} against the float model"]
+    doubts = [finding for finding in result.findings if finding.doubts]
+    parts = [f"{result.path}: {_db(result.score.sqnr_db)} against the float model" + (" (in doubt)" if doubts else "")]
     if result.metric is not None:
         m = result.metric
         parts.append(f"metric {m.before:.4g} -> {m.after:.4g} (drop {m.drop:+.4f}, {_interval(m)}, {m.samples} samples)")
     elif result.score.agreement is not None:
         parts.append(f"the same best class for {percent(result.score.agreement)}")
     parts.append(f"{result.size / 1e6:.3g} MB of {result.float_size / 1e6:.3g}, {_ms(result.latency_s)} of {_ms(result.float_latency_s)} a pass")
-    return Text.assemble((result.verdict.value.upper(), COLOURS[result.verdict]), "  " + ", ".join(parts))
+    more = f"; {doubts[0].what}" + (f", and {len(doubts) - 1} more doubts" if len(doubts) > 1 else "") if doubts else ""
+    return Text.assemble((result.verdict.value.upper(), COLOURS[result.verdict]), "  " + visible(", ".join(parts) + more))
 
 
 def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
@@ -127,7 +129,7 @@ def _front(result: "Quantized") -> Table:
 
 
 def _db(value: float) -> str:
-    return f"{value:.1f} dB" if math.isfinite(value) else "exact" if value > 0 else "nothing left"
+    return level_words(value)
 
 
 def _ms(seconds: float) -> str:

@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onnxproof.judge import QUANTIZED, asked, judge_gap, quality, severity, worse
+from onnxproof import judge
+from onnxproof.judge import judge_gap, level_words, severity, worse
 from onnxproof.proof import Proof
-from onnxproof.report.plain import decibels, ratio, share
+from onnxproof.report.plain import ratio, share
 from onnxproof.types import Gap, Policy, Status, Verdict
+
+_RANK = (Verdict.VACUOUS, Verdict.FAITHFUL, Verdict.DRIFT, Verdict.DIVERGED, Verdict.ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,16 +30,18 @@ def rows(proof: Proof) -> list[Row]:
     groups: dict[tuple[str, str], list[Gap]] = {}
     for gap in proof.gaps:
         groups.setdefault((gap.group, gap.backend), []).append(gap)
-    made = [_row(group, backend, gaps, proof.policy) for (group, backend), gaps in groups.items()]
-    return sorted(made, key=lambda row: severity(row.worst, proof.policy), reverse=True)
+    asked = {id(gap) for gap in judge.asked(proof.gaps)}
+    made = [_row(group, backend, gaps, proof.policy, [gap for gap in gaps if id(gap) in asked]) for (group, backend), gaps in groups.items()]
+    return sorted(made, key=lambda row: (_RANK.index(row.verdict), severity(row.worst, proof.policy)), reverse=True)
 
 
-def _row(group: str, backend: str, gaps: Sequence[Gap], policy: Policy) -> Row:
+def _row(group: str, backend: str, gaps: Sequence[Gap], policy: Policy, asked: Sequence[Gap]) -> Row:
+    """`asked` are those of the gaps by which the quality of a quantized candidate is judged: the row says what came of that, too."""
     counted = [gap for gap in gaps if gap.domain is None] or gaps
     worst = max(counted, key=lambda gap: severity(gap, policy))
     verdict = judge_gap(worst, policy)
-    if asked(gaps):  # a quantized candidate is judged by its quality, too
-        verdict = worse(verdict, quality(gaps, policy))
+    if asked:
+        verdict = worse(verdict, judge.quality(asked, policy))
     return Row(group=group, backend=backend, cases=len({gap.case for gap in gaps}), worst=worst, verdict=verdict,
                note=any(gap.domain is not None or gap.odd for gap in gaps))
 
@@ -49,9 +54,22 @@ def numbers(gap: Gap) -> list[str]:
         return [f"{gap.lost} not finite", "", "", "fails"]
     if gap.mismatches:
         return [f"{gap.mismatches} differ", "", f"{gap.max_abs:.3g}", share(gap.allowance)]
-    if gap.noise_kind in QUANTIZED:  # `allclose` is not asked of what is rounded on purpose
-        return [ratio(gap.noise_ratio), ratio(gap.worst_ratio), f"{gap.max_abs:.2g}", "" if gap.sqnr_db is None else decibels(gap.sqnr_db)]
-    return [ratio(gap.noise_ratio), ratio(gap.worst_ratio), f"{gap.max_abs:.2g}", share(gap.allowance)]
+    return [ratio(gap.noise_ratio), ratio(gap.worst_ratio), f"{gap.max_abs:.2g}", last_number(gap)]
+
+
+def last_number(gap: Gap) -> str:
+    """The share of the classical tolerance; of a quantized candidate, which no such tolerance fits, the decibels that are left."""
+    if gap.noise_kind not in judge.QUANTIZED:
+        return share(gap.allowance)
+    return "" if gap.sqnr_db is None else level_words(gap.sqnr_db)
+
+
+def last_column(proof: Proof) -> str:
+    """What the last number of each row is."""
+    kinds = {gap.noise_kind in judge.QUANTIZED for gap in proof.gaps if gap.status in (Status.COMPARED, Status.DTYPE)}
+    if kinds == {True}:
+        return "SQNR"
+    return "allclose or SQNR" if len(kinds) > 1 else "allclose"
 
 
 def facts(proof: Proof) -> list[str]:

@@ -9,7 +9,7 @@ from onnxproof.files import write_text
 from onnxproof.proof import Proof
 from onnxproof.report.plain import relative, visible
 from onnxproof.report.rows import place
-from onnxproof.types import Source, Verdict
+from onnxproof.types import Finding, Source, Verdict
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -48,7 +48,7 @@ def _run(version: str, results: list[dict[str, Any]], proof: Proof | None, *, er
 
 
 def _results(proof: Proof) -> list[dict[str, Any]]:
-    made = [_result(proof, f.code, f.what, level="error" if f.counts or f.fails else "note") for f in proof.findings]
+    made = [_result(proof, f.code, f.what, level=_level(f)) for f in proof.findings]
     if proof.verdict not in (Verdict.DRIFT, Verdict.DIVERGED):
         return made
     level = "error" if not proof.passed else "warning"
@@ -57,6 +57,12 @@ def _results(proof: Proof) -> list[dict[str, Any]]:
         fix = f" Fix: {cause.fix.what}" if cause.fix else ""
         made.append(_result(proof, cause.code, f"{proof.sentence()}. {place(proof)}: {cause.title}; {cause.evidence}.{fix}", level=level))
     return made if causes else [*made, _result(proof, proof.verdict.value, f"{proof.sentence()}. {place(proof)}", level=level)]
+
+
+def _level(finding: Finding) -> str:
+    if finding.counts or finding.fails:
+        return "error"
+    return "warning" if finding.doubts else "note"
 
 
 def _result(proof: Proof, code: str, text: str, *, level: str) -> dict[str, Any]:
@@ -85,6 +91,9 @@ def uri(path: str) -> str:
 
 
 def _rules(proof: Proof | None, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What each code means: a cause has a page, a finding says what to do, and a verdict is explained in the documentation."""
     titles = {cause.code: cause.title for cause in (proof.causes if proof is not None else ())}
+    helps = {finding.code: finding.help for finding in (proof.findings if proof is not None else ()) if finding.help}
+    helps |= {code: f"onnxproof explain --cause {code}" for code in titles}
     codes = dict.fromkeys(result["ruleId"] for result in results)
-    return [{"id": code, "shortDescription": {"text": visible(titles.get(code, code))}, "help": {"text": f"onnxproof explain --cause {code}"}} for code in codes]
+    return [{"id": code, "shortDescription": {"text": visible(titles.get(code, code))}} | ({"help": {"text": visible(helps[code])}} if code in helps else {}) for code in codes]

@@ -9,7 +9,7 @@ from rich.text import Text
 from onnxproof.proof import Proof
 from onnxproof.report import crosscheck, export_table, quality
 from onnxproof.report.plain import brief, ratio, relative, safe, short, visible
-from onnxproof.report.rows import Row, facts, numbers, place, rows
+from onnxproof.report.rows import Row, facts, last_column, numbers, place, rows
 from onnxproof.types import Location, Verdict
 
 COLOURS = {Verdict.FAITHFUL: "bold green", Verdict.DRIFT: "bold yellow", Verdict.DIVERGED: "bold red",
@@ -18,13 +18,17 @@ _FEW = 4
 """Notes, findings and suspects that are shown before `... and n more`: the report keeps to one screen."""
 _ROWS = 8
 """Rows of the table, unless it is verbose."""
+_NEARLY = 0.95
+"""Of the budget: what is left then is not enough for another case."""
 _CASE = 10
 """The least columns of a case's name: it gives way first on a narrow terminal."""
-_SPARE = ("max abs", "x peak", "allclose", "cases", "worst case", "backend")
+_SPARE = ("max abs", "x peak", "allclose", "SQNR", "allclose or SQNR", "cases", "worst case", "backend")
 """Then these columns do, in this order."""
-_RIGHT = frozenset({"cases", "x noise", "x peak", "max abs", "allclose"})
+_RIGHT = frozenset({"cases", "x noise", "x peak", "max abs", "allclose", "SQNR", "allclose or SQNR"})
 _LEGEND = ("x noise: rms error in units of the reference's own rounding noise; x peak: the same for the worst element;\n"
            "allclose: share of the classical tolerance that the worst element used, 100% and more fails")
+_QUANTIZED_LEGEND = ("x noise: what the runtime adds, in units of what the graph's own quantization costs; x peak: the same for the worst element;\n"
+                     "SQNR: what is left of the reference's answers, asked on your data, or else on the example inputs")
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -47,7 +51,7 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
         if proof.cross is not None:
             crosscheck.show(proof.cross, out, COLOURS)
         if verbose:
-            out.print(_LEGEND, style="dim")
+            out.print(_QUANTIZED_LEGEND if last_column(proof) == "SQNR" else _LEGEND, style="dim")
         quality.show(proof, out)
     if verbose:
         _signature(proof, out)
@@ -98,8 +102,18 @@ def _headline(proof: Proof, out: Console) -> None:
         tolerance = f"atol {proof.policy.atol:g}, rtol {proof.policy.rtol:g}"
         out.print(f"  a difference that rounding does not explain, too small for {tolerance}: it {word}", style="yellow", soft_wrap=True)
     if not proof.complete:
-        clear = proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
-        out.print(f"  not all cases were run: {'the verdict was clear' if clear else f'the budget of {proof.budget_s:g} s ended first'}", style="dim")
+        out.print(f"  not all cases were run: {_unfinished(proof)}", style="dim")
+
+
+def _unfinished(proof: Proof) -> str:
+    """Why cases were left out: somebody stopped the run, something failed, the time was over, or nothing could change the verdict any more."""
+    if proof.error.startswith("error[interrupted]"):
+        return "the run was stopped"
+    if proof.error:
+        return "an error came first"
+    late = proof.seconds.get("total", 0.0) >= _NEARLY * proof.budget_s
+    clear = proof.verdict is Verdict.DIVERGED and not late
+    return "the verdict was clear" if clear else f"the budget of {proof.budget_s:g} s ended first"
 
 
 def _table(proof: Proof, width: int, *, verbose: bool) -> Table:
@@ -124,7 +138,7 @@ def _columns(proof: Proof, made: Sequence[Row]) -> dict[str, list[str]]:
     columns = {"group": [row.group for row in made]} | ({"backend": [row.backend for row in made]} if several else {})
     columns |= {"cases": [str(row.cases) for row in made], "worst case": [f"{row.worst.case} ({row.worst.output})" if outputs else row.worst.case for row in made]}
     found = [numbers(row.worst) for row in made]
-    return columns | {name: [numbers[place] for numbers in found] for place, name in enumerate(("x noise", "x peak", "max abs", "allclose"))}
+    return columns | {name: [numbers[place] for numbers in found] for place, name in enumerate(("x noise", "x peak", "max abs", last_column(proof)))}
 
 
 def _width(columns: Mapping[str, Sequence[str]]) -> int:
@@ -192,11 +206,11 @@ def _location(location: Location, where: str, out: Console) -> None:
 
 
 def _causes(proof: Proof, out: Console) -> None:
-    if not proof.causes and not proof.tried:
+    if not proof.causes and not proof.tried and not proof.untried:
         return
     out.print()
-    if not any(cause.proven for cause in proof.causes) and proof.tried:
-        out.print(Text.assemble(("cause unknown", "bold yellow"), f": {len(proof.tried)} were tried in vain (`tried` in the JSON says how); `explain --repro DIR` makes a small case of it"), soft_wrap=True)
+    if not any(cause.proven for cause in proof.causes) and (proof.tried or proof.untried):
+        out.print(Text.assemble(("cause unknown", "bold yellow"), f": {_search(proof)}; `explain --repro DIR` makes a small case of it"), soft_wrap=True)
     for cause in proof.causes[:_FEW]:
         word = ("proven cause", "bold red") if cause.proven else ("possible cause", "bold yellow")
         out.print(Text.assemble(word, visible(f" {cause.code}: {cause.title}")), soft_wrap=True)
@@ -205,6 +219,13 @@ def _causes(proof: Proof, out: Console) -> None:
         if cause.fix is not None:
             tried = f" (tried: {cause.fix.verdict.value})" if cause.fix.verdict else ""
             out.print(safe(f"  = help: {cause.fix.what}{tried}"), soft_wrap=True)
+
+
+def _search(proof: Proof) -> str:
+    """How many causes were ruled out, and how many nobody knows of."""
+    parts = [f"{len(proof.tried)} were ruled out (`tried` in the JSON says how)"] if proof.tried else []
+    parts += [f"{len(proof.untried)} were not tried (`untried` says why)"] if proof.untried else []
+    return " and ".join(parts)
 
 
 def _more(count: int, out: Console, *, shown: int = _FEW) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from onnxproof.judge import judge_gap, severity
+from onnxproof.judge import judge_gap, level_words, severity
 from onnxproof.proof import Proof
 from onnxproof.report.plain import percent, ratio, short
 from onnxproof.report.rows import numbers
@@ -114,7 +114,7 @@ def _losses(proof: Proof) -> Iterable[dict[str, Any]]:
     total = 0.0
     for place, step in enumerate(proof.waterfall):
         yield {"place": place, "name": short(step.code, 80), "from": _number(total), "to": _number(total + step.share), "share": _number(step.share),
-               "recovers": f"{step.db:+.1f} dB", "then": f"{step.after_db:.1f} dB" if math.isfinite(step.after_db) else "exact"}
+               "recovers": f"{step.db:+.1f} dB", "then": level_words(step.after_db)}
         total += step.share
 
 
