@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxproof import archives, files
 from onnxproof.errors import SubjectError
 from onnxproof.preprocessing import compose
 
@@ -156,8 +157,7 @@ def _from_factory(built: Any, name: str, origin: str) -> Subject:
 
 
 def _import_file(path: Path) -> Any:
-    if not path.is_file():
-        raise SubjectError("no-such-file", f"there is no file `{path}`", where=str(path))
+    files.regular(path, SubjectError)
     name = f"onnxproof_subject_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -196,51 +196,28 @@ def _is_module(value: Any) -> bool:
 def _exported_program(path: Path) -> Subject:
     import torch
 
-    _require_file(path)
-    _refuse_pickles(path)
-    try:
-        program = torch.export.load(path)
-    except Exception as why:  # torch raises several classes for a damaged archive
-        raise SubjectError("bad-pt2", f"`{path.name}` can't be read as an exported program: {why}", where=str(path)) from why
+    with archives.plain_program(path) as plain:
+        try:
+            program = torch.export.load(plain)
+            module = program.module()
+        except Exception as why:  # torch raises several classes for a damaged archive
+            raise SubjectError("bad-pt2", f"`{path.name}` can't be read as an exported program: {why}", where=str(path)) from why
     args, kwargs = program.example_inputs or ((), {})
-    return Subject(module=program.module(), args=tuple(args), kwargs=dict(kwargs), name=path.stem, origin=str(path))
-
-
-def _refuse_pickles(path: Path) -> None:
-    """torch falls back to unpickling a .pt2's sample inputs: whatever `weights_only` refuses is refused here first."""
-    import io
-
-    import torch
-
-    if not zipfile.is_zipfile(path):
-        return
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            if name.endswith((".pt", ".pkl", ".pth")):
-                try:
-                    torch.load(io.BytesIO(archive.read(name)), weights_only=True)
-                except Exception as why:  # unpickling errors have many classes, and each is a refusal
-                    raise SubjectError("pickle-refused", f"`{path.name}` holds a pickle that could run code: {name}", where=str(path), notes=[str(why)[:200]],
-                                       help="save the program again without custom objects among its example inputs") from why
+    return Subject(module=module, args=tuple(args), kwargs=dict(kwargs), name=path.stem, origin=str(path))
 
 
 def _torchscript(path: Path) -> Subject:
     import torch
 
-    _require_file(path)
-    if not zipfile.is_zipfile(path) or not any("/code/" in name for name in zipfile.ZipFile(path).namelist()):
-        raise SubjectError("not-torchscript", f"`{path.name}` holds no code, only pickled weights or a pickled module", where=str(path),
-                           notes=["onnxproof reads no pickle: it could run anything"],
-                           help="write a factory that builds the module and loads the weights with weights_only=True: `file.py:factory`")
-    try:
-        return Subject(module=torch.jit.load(str(path), map_location="cpu"), name=path.stem, origin=str(path))
-    except RuntimeError as why:
-        raise SubjectError("bad-torchscript", f"`{path.name}` can't be read as TorchScript: {why}", where=str(path)) from why
-
-
-def _require_file(path: Path) -> None:
-    if not path.is_file():
-        raise SubjectError("no-such-file", f"there is no file `{path}`", where=str(path))
+    if not zipfile.is_zipfile(files.regular(path, SubjectError)):
+        raise archives.no_code(path)
+    with archives.plain_script(path) as plain:
+        try:
+            module = torch.jit.load(plain, map_location="cpu")
+        except RuntimeError as why:
+            raise SubjectError("bad-torchscript", f"`{path.name}` can't be read as TorchScript: {why}", where=str(path)) from why
+    archives.check_operators(module, path)
+    return Subject(module=module, name=path.stem, origin=str(path))
 
 
 def _hugging_face(path: Path) -> Subject:
