@@ -29,6 +29,7 @@ _OF_OPERATOR = frozenset({"getitem", "add", "sub", "mul", "floordiv", "truediv",
                           "or_", "xor", "not_", "lshift", "rshift", "inv", "invert", "index"})
 _OF_MATH = frozenset({"ceil", "floor", "trunc", "sqrt", "log", "log2", "log10", "exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "prod",
                       "isqrt"})
+_BITWISE = frozenset(f"__{place}{name}__" for place in ("", "i") for name in ("and", "or", "xor", "lshift", "rshift"))
 _SYMBOLIC = re.compile(r"torch\.(_sym_\w+|sym_\w+)")
 _TYPES = frozenset({"builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict", "collections.deque", "collections.namedtuple"})
 _TYPE_NAME = re.compile(r"(transformers|diffusers|torchvision)(\.\w+)+")
@@ -57,7 +58,7 @@ def plain_operator(target: str) -> bool:
         namespace, name = found[1], found[2]
         if namespace == "higher_order":
             return name in _HIGHER
-        return namespace in _NAMESPACES and not TOUCH_FILES.fullmatch(name) and not name.startswith("__")
+        return namespace in _NAMESPACES and not TOUCH_FILES.fullmatch(name) and (not name.startswith("__") or name in _BITWISE)
     module, _, name = target.partition(".")
     return (module == "_operator" and name in _OF_OPERATOR) or (module == "math" and name in _OF_MATH) or bool(_SYMBOLIC.fullmatch(target))
 

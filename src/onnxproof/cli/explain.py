@@ -42,6 +42,7 @@ def command(
     calibration: Annotated[str | None, typer.Option("--calibration", metavar="PATH", help="What a quantized model was calibrated on, to say how it differs from the data.")] = None,
     case: option.Only = None,
     dynamic: option.Dynamic = None,
+    trust_remote_code: option.TrustRemoteCode = False,
 ) -> int:
     """Verify and explain; the exit code is that of `verify`, and 2 when something that was asked for could not be written."""
     if causes:
@@ -69,7 +70,8 @@ def command(
             return examine(report)
 
     def examine(report: Report | None) -> "Proof":
-        proof, found = _examine(subject, model, report, dynamic_shapes=shapes, calibration=calibration, policy=policy, only=tuple(case or ()), **arguments)
+        source = option.reference(subject, trust_remote_code=trust_remote_code)
+        proof, found = _examine(source, model, report, dynamic_shapes=shapes, calibration=calibration, policy=policy, only=tuple(case or ()), **arguments)
         if proof.location is None and (repro or fix or overlay):
             why = "the file is faithful" if proof.verdict is Verdict.FAITHFUL else "nothing was located"
             extras.said.append(f"{why}: there is nothing to write")
@@ -103,7 +105,7 @@ class _Extras:
             self.failed.append(why.render())
 
 
-def _examine(subject: str, model: str, report: Report | None, *, dynamic_shapes: Any, data: str | None, calibration: str | None, **options: Any) -> "tuple[Proof, Run]":
+def _examine(subject: Any, model: str, report: Report | None, *, dynamic_shapes: Any, data: str | None, calibration: str | None, **options: Any) -> "tuple[Proof, Run]":
     """As `verify` does, keeping the run for whoever mends."""
     from onnxproof import subject as subjects
     from onnxproof.prove import Run, _explained
