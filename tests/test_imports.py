@@ -12,7 +12,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "onnxproof"
 ORDER = (
-    {"types", "errors", "outsiders", "environment"}, {"files"}, {"archives", "pretrained"}, {"nest"}, {"onnxfile"}, {"compare"}, {"judge"}, {"backends"}, {"cases"}, {"execute"}, {"fleet", "probe"}, {"decisions"}, {"preprocessing"}, {"subject", "signature", "data"},
+    {"text"}, {"types", "errors", "outsiders", "environment"}, {"files"}, {"archives", "pretrained"}, {"nest"}, {"onnxfile"}, {"compare"}, {"judge"}, {"backends"}, {"cases"}, {"execute"}, {"fleet", "probe"}, {"decisions"}, {"preprocessing"}, {"subject", "signature", "data"},
     {"pipelines"}, {"oracles"}, {"trust", "crosscheck", "speed"}, {"fidelity"}, {"trial"}, {"proof"}, {"prove"}, {"inspecting"}, {"exporting"}, {"exporter"}, {"quantizing"}, {"locate"}, {"causes"}, {"diagnose"},
     {"remedy"}, {"report"}, {"baseline"}, {"demo"}, {"testing"}, {"cli"},
 )

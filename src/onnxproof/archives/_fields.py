@@ -31,8 +31,8 @@ _OF_MATH = frozenset({"ceil", "floor", "trunc", "sqrt", "log", "log2", "log10", 
                       "isqrt"})
 _BITWISE = frozenset(f"__{place}{name}__" for place in ("", "i") for name in ("and", "or", "xor", "lshift", "rshift"))
 _SYMBOLIC = re.compile(r"torch\.(_sym_\w+|sym_\w+)")
-_TYPES = frozenset({"builtins.tuple", "builtins.list", "builtins.dict", "collections.OrderedDict", "collections.deque", "collections.namedtuple"})
-_TYPE_NAME = re.compile(r"(transformers|diffusers|torchvision)(\.\w+)+")
+_TYPE = re.compile(r"\w+(\.\w+)*")
+"""torch looks the type up among those that were registered in this process; `defaultdict` alone would import what it names."""
 _KEPT_METADATA = frozenset({"stack_trace", "nn_module_stack", "torch_fn"})
 _NOT_FINITE = ("Infinity", "-Infinity", "NaN")
 _DEEPEST = 200
@@ -68,7 +68,7 @@ def _matches(pattern: re.Pattern[str], what: str) -> Callable[[str], str]:
 
 
 def _tree(text: str) -> str:
-    """A tree of inputs or outputs: containers that torch or transformers register, with plain keys."""
+    """A tree of inputs or outputs: registered containers with plain keys."""
     if not text:
         return ""
     try:
@@ -83,14 +83,20 @@ def _odd_trees(tree: dict[str, Any], depth: int) -> Iterator[str]:
     if depth > _DEEPEST:
         yield "is nested too deeply"
         return
-    if kind is not None and kind not in _TYPES and not (isinstance(kind, str) and _TYPE_NAME.fullmatch(kind)):
+    if kind is not None and (not isinstance(kind, str) or not _TYPE.fullmatch(kind) or kind == "collections.defaultdict"):
         yield f"has a container of the type `{kind}`"
-    if kind in ("builtins.dict", "collections.OrderedDict", "collections.deque") or (kind is not None and _TYPE_NAME.fullmatch(kind)):
-        context = json.loads(context) if isinstance(context, str) else context
-    if not _plain_keys(context):
+    if not _plain_keys(_decoded(context)):
         yield "has keys that are no plain words"
     for child in tree["children_spec"]:
         yield from _odd_trees(child, depth + 1)
+
+
+def _decoded(context: Any) -> Any:
+    """What a container says about itself: JSON in most, the name of a type in a named tuple."""
+    try:
+        return json.loads(context) if isinstance(context, str) else context
+    except ValueError:
+        return context
 
 
 def _plain_keys(context: Any) -> bool:

@@ -13,6 +13,7 @@ from onnxproof.cli._deliver import Delivery, deliver, exit_code, write_files
 from onnxproof.cli._dispatch import ERROR
 from onnxproof.cli._progress import Report
 from onnxproof.errors import OnnxproofError, UsageError
+from onnxproof.text import lines, visible
 from onnxproof.types import Verdict
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def command(
         return proof
 
     code = deliver(run, where)
-    (sys.stderr if where.to_stdout else sys.stdout).write("".join(f"{words}\n" for words in extras.said))
+    (sys.stderr if where.to_stdout else sys.stdout).write("".join(f"{lines(words)}\n" for words in extras.said))
     sys.stderr.write("".join(f"{words}\n" for words in extras.failed))
     return ERROR if extras.failed else code
 
@@ -168,7 +169,7 @@ def _stored(path: Path, overlay: str | None, where: Delivery) -> int:
     terminal.explain(proof, terminal.console(stderr=where.to_stdout))
     write_files(proof, where)
     if overlay is not None:
-        sys.stdout.write(_overlay(proof, overlay) + "\n")
+        sys.stdout.write(visible(_overlay(proof, overlay)) + "\n")
     return exit_code(proof)
 
 

@@ -4,12 +4,11 @@ import math
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
 from onnxproof.quantizing.paired import Outcome
-from onnxproof.report.plain import safe
+from onnxproof.report.plain import safe, visible
 from onnxproof.report.terminal import COLOURS
 
 if TYPE_CHECKING:
@@ -28,21 +27,21 @@ def headline(result: "Quantized") -> Text:
     elif result.score.agreement is not None:
         parts.append(f"the same best class for {result.score.agreement:.2%}")
     parts.append(f"{result.size / 1e6:.3g} MB of {result.float_size / 1e6:.3g}, {_ms(result.latency_s)} of {_ms(result.float_latency_s)} a pass")
-    return Text.assemble((result.verdict.value.upper(), COLOURS[result.verdict]), "  " + ", ".join(parts))
+    return Text.assemble((result.verdict.value.upper(), COLOURS[result.verdict]), "  " + visible(", ".join(parts)))
 
 
 def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
     """Print the whole report."""
     out.print(headline(result), soft_wrap=True)
     if not result.met:
-        out.print(escape(f"  the budget does not hold: {_missed(result)}"), style="yellow", soft_wrap=True)
+        out.print(safe(f"  the budget does not hold: {_missed(result)}"), style="yellow", soft_wrap=True)
     done, heavy = result.census.heavy
     facts = [f"scheme {result.scheme}", f"{result.samples} calibration samples", f"{done} of {heavy} heavy nodes run as integers", f"{result.tried} graphs tried"]
     facts += [f"{result.recalled} of them known from an earlier run"] if result.recalled else []
     out.print("  " + " · ".join([*facts, f"{result.seconds:.1f} s"]), style="dim", soft_wrap=True)
     for finding in result.findings[:_FEW]:
-        out.print(escape(f"  {finding.code}: {finding.what}"), style="yellow", soft_wrap=True)
-        out.print(escape(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
+        out.print(safe(f"  {finding.code}: {finding.what}"), style="yellow", soft_wrap=True)
+        out.print(safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
     out.print()
     out.print(_steps(result))
     out.print()
@@ -55,9 +54,10 @@ def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
         out.print(_front(result))
     if result.census.fallback:
         kinds = ", ".join(f"{count} {kind}" for kind, count in result.census.fallback.items())
-        out.print(escape(f"\nstill float: {kinds}; {result.census.conversions} conversions on the way"), soft_wrap=True)
+        out.print()
+        out.print(safe(f"still float: {kinds}; {result.census.conversions} conversions on the way"), soft_wrap=True)
     if result.proof.replay:
-        out.print(f"\nprove it again:\n  {escape(result.proof.replay)}", soft_wrap=True)
+        out.print(f"\nprove it again:\n  {safe(result.proof.replay)}", soft_wrap=True)
 
 
 def _missed(result: "Quantized") -> str:
@@ -99,14 +99,14 @@ def _steps(result: "Quantized") -> Table:
     table = _table("recipe", "before", "after", "")
     table.columns[-1].justify = "left"
     for step in result.steps:
-        table.add_row(escape(step.name), _db(step.before_db), _db(step.after_db) if step.kept else "", escape(step.what if step.kept else f"not kept: {step.what}"))
+        table.add_row(safe(step.name), _db(step.before_db), _db(step.after_db) if step.kept else "", safe(step.what if step.kept else f"not kept: {step.what}"))
     return table
 
 
 def _ledger(result: "Quantized") -> Table:
     table = _table("stage", "SQNR", "steps", "same class")
     for entry in result.ledger:
-        table.add_row(escape(entry.stage), _db(entry.sqnr_db), f"{entry.steps:.2f}", "" if entry.agreement is None else f"{entry.agreement:.2%}")
+        table.add_row(safe(entry.stage), _db(entry.sqnr_db), f"{entry.steps:.2f}", "" if entry.agreement is None else f"{entry.agreement:.2%}")
     return table
 
 
@@ -121,7 +121,7 @@ def _ranges(result: "Quantized", most: int) -> Table:
 def _front(result: "Quantized") -> Table:
     table = _table("tried (* nothing beats it)", "SQNR", "a pass", "size", "metric")
     for point in result.front:
-        table.add_row(escape(f"{'*' if point.best else ' '} {point.name}"), _db(point.sqnr_db), _ms(point.latency_s), f"{point.size / 1e6:.3g} MB",
+        table.add_row(safe(f"{'*' if point.best else ' '} {point.name}"), _db(point.sqnr_db), _ms(point.latency_s), f"{point.size / 1e6:.3g} MB",
                       "" if point.metric is None else f"{point.metric:.4g}")
     return table
 

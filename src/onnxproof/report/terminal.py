@@ -163,7 +163,7 @@ def _notes(proof: Proof, out: Console, few: int) -> None:
     out.print(Text.assemble(("notes (*)", "bold"), f": {len(proof.notes)} differences where runtimes differ by nature; {counts}"), soft_wrap=True)
     for note in proof.notes[:few]:
         out.print(safe(f"  {note.domain.value}: case `{note.case}` on {note.backend}, output `{note.output}`: {note.what}"), soft_wrap=True)
-        out.print(safe(brief(f"    reference {note.reference}\n    candidate {note.candidate}")), style="dim", soft_wrap=True)
+        out.print(f"    reference {safe(brief(note.reference))}\n    candidate {safe(brief(note.candidate))}", style="dim", soft_wrap=True)
     _more(len(proof.notes), out, shown=few)
 
 
@@ -184,7 +184,7 @@ def _location(location: Location, where: str, out: Console) -> None:
     out.print()
     out.print(Text.assemble(("where", "bold"), f": {visible(where)}"), soft_wrap=True)
     if location.source is not None:
-        out.print(safe(f"  --> {relative(location.source.file)}:{location.source.line}\n      {location.source.text}"), soft_wrap=True)
+        out.print(f"  --> {safe(f'{relative(location.source.file)}:{location.source.line}')}\n      {safe(location.source.text.strip())}", soft_wrap=True)
     if location.module:
         out.print(safe(f"  = note: in module {location.module}"), soft_wrap=True)
     if location.evidence:
