@@ -12,8 +12,8 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "onnxproof"
 ORDER = (
-    {"text"}, {"types", "errors", "outsiders", "environment"}, {"files"}, {"archives", "pretrained"}, {"nest"}, {"onnxfile"}, {"compare"}, {"judge"}, {"backends"}, {"cases"}, {"execute"}, {"fleet", "probe"}, {"decisions"}, {"preprocessing"}, {"subject", "signature", "data"},
-    {"pipelines"}, {"oracles"}, {"trust", "crosscheck", "speed"}, {"fidelity"}, {"trial"}, {"proof"}, {"prove"}, {"inspecting"}, {"exporting"}, {"exporter"}, {"quantizing"}, {"locate"}, {"causes"}, {"diagnose"},
+    {"text"}, {"types", "errors", "outsiders", "environment"}, {"files"}, {"archives", "pretrained", "arrayfiles"}, {"nest"}, {"onnxfile"}, {"compare"}, {"judge"}, {"backends"}, {"cases"}, {"execute"}, {"fleet", "probe"}, {"decisions"}, {"preprocessing"}, {"subject", "signature", "data"},
+    {"userdata"}, {"pipelines"}, {"oracles"}, {"trust", "crosscheck", "speed"}, {"fidelity"}, {"trial"}, {"proof"}, {"prove"}, {"inspecting"}, {"exporting"}, {"exporter"}, {"quantizing"}, {"locate"}, {"causes"}, {"diagnose"},
     {"remedy"}, {"report"}, {"baseline"}, {"demo"}, {"testing"}, {"cli"},
 )
 """The flow of DESIGN: a part may import itself and what stands before it. Parts in one set don't know each other, but errors and types do no harm."""

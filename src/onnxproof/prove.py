@@ -7,7 +7,6 @@ from typing import Any
 
 from onnxproof import cases as generators
 from onnxproof import crosscheck, judge, onnxfile, pipelines, signature, subject, trust
-from onnxproof import data as user_data
 from onnxproof.backends import Session, parse, served
 from onnxproof.cases import _learn
 from onnxproof.cases._climb import again, climb, origin
@@ -23,6 +22,7 @@ from onnxproof.oracles import Oracle, open_oracle
 from onnxproof.proof import Proof
 from onnxproof.trial import ReferenceRefused, Trial
 from onnxproof.types import Case, Coverage, CrossCheck, Domain, Dropped, Finding, Gap, Note, Policy, Serving, Signature, Verdict
+from onnxproof.userdata import UserData, opened
 
 _PATIENCE_S = 10.0
 """After this, two cases that differ beyond tolerance are enough: the verdict is known, and the user is waiting."""
@@ -159,6 +159,8 @@ class Run:
     def prove(self) -> Proof:
         """Run the cases within the budget and judge; what was measured before an error is kept."""
         error = ""
+        self.subject = replace(self.subject, data=opened(self.subject.data))  # a file that isn't there is told before anything runs
+        self.data = UserData(self.subject.data)
         self.oracle: Oracle = open_oracle(self.subject, self.clock)
         self.signature = self._pair()
         self.fleet = Fleet(self.backends, self.path, self.signature, self.clock, self._session)
@@ -216,9 +218,8 @@ class Run:
         return merged
 
     def _cases(self) -> None:
-        stream = user_data.stream(self.subject.data, [i.name for i in self.signature.inputs])
-        space = _learn.make_space(self.signature, self.oracle.example(), self.file, seed=self.seed, domains=self.policy.domains, data=stream,
-                                  parameter=self.oracle.parameter)
+        space = _learn.make_space(self.signature, self.oracle.example(), self.file, seed=self.seed, domains=self.policy.domains,
+                                  data=self.data.stream(self.signature.inputs), parameter=self.oracle.parameter)
         space = _learn.learn_dims(space, self._accepts)
         self.signature = _learn.describe_dims(space)
         quantized = open_fidelity(self.subject, self.oracle, self.file, self.signature, self.clock)
@@ -235,6 +236,7 @@ class Run:
             if self._one(trial, case) is not None and len(self.sizes) <= _WATCHED and case.domain is None:
                 watch.look(case)
         self.coverage = watch.coverage()
+        self.findings += [] if self._only else self.data.findings(self.sizes, self.dropped)
         if not self._only:
             self._search(trial)
         own = self.file.half is None or all(o.dtype == self.file.half for o in self.signature.outputs)  # a converted file has rounded weights, and no bias of zero
@@ -243,7 +245,7 @@ class Run:
 
     def _planned(self, space: Space, watch: Watch) -> Iterator[Case]:
         """The generators' cases, then those that steer towards decisions which none of them took."""
-        yield from generators.plan(space)
+        yield from self.data.guard(generators.plan(space), self.sizes, self.dropped)
         if len(self.sizes) >= _WATCHED // 2:
             yield from watch.steer(_STEERED)
 
