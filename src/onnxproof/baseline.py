@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof.errors import UsageError
+from onnxproof.files import DOCUMENT_BYTES, regular
 from onnxproof.proof import Proof
 from onnxproof.report.json_writer import write_text
 from onnxproof.types import Finding, Status
@@ -111,6 +112,7 @@ def dumps(baseline: Baseline) -> str:
 
 def read(path: str | Path) -> Baseline:
     """The lock file; what is not one is told."""
+    regular(path, UsageError, most=DOCUMENT_BYTES, what="baseline")
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
         if document["baseline"] != FORM:

@@ -24,8 +24,8 @@ DOCUMENT_BYTES = 1 << 30
 """Proofs, locks and other JSON: the largest proof of the healthy models has 3 MB."""
 
 
-def regular(path: str | Path, error: type[OnnxproofError] = UsageError, *, most: int | None = None) -> Path:
-    """The path, if a regular file stands behind it, with at most `most` bytes.
+def regular(path: str | Path, error: type[OnnxproofError] = UsageError, *, most: int | None = None, what: str = "file", help: str = "") -> Path:
+    """The path, if a regular file stands behind it, with at most `most` bytes; `what` and `help` are words for the error.
 
     Raises:
         OnnxproofError: of the class `error`: `no-such-file`, `not-a-file` or `file-too-large`.
@@ -36,9 +36,9 @@ def regular(path: str | Path, error: type[OnnxproofError] = UsageError, *, most:
     except OSError as why:
         if _loops(path):
             raise error("not-a-file", f"`{path}` is a link that leads to itself", where=str(path)) from why
-        raise error("no-such-file", f"there is no file `{path}`", where=str(path), notes=_why(why)) from why
+        raise error("no-such-file", f"there is no {what} `{path}`", where=str(path), notes=_why(why), help=help) from why
     except ValueError as why:  # a name with a null byte
-        raise error("no-such-file", f"there is no file `{path}`: {why}") from why
+        raise error("no-such-file", f"there is no {what} `{path}`: {why}", help=help) from why
     if not stat.S_ISREG(found.st_mode):
         kind = next((words for test, words in _KINDS if test(found.st_mode)), "no regular file")
         raise error("not-a-file", f"`{path}` is {kind}", where=str(path), help="give a regular file")

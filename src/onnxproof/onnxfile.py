@@ -12,6 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from onnxproof.errors import ModelError
+from onnxproof.files import regular, room
 
 _NUMPY: dict[int, str] = {onnx.TensorProto.BFLOAT16: "bfloat16"}
 _HALF: dict[int, str] = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
@@ -74,8 +75,7 @@ class OnnxFile:
 def read(path: str | Path) -> OnnxFile:
     """Read the graph; its external weights are checked for but not loaded."""
     path = Path(path)
-    if not path.is_file():
-        raise ModelError("no-such-file", f"there is no file `{path}`", where=str(path), help="check the path; the model is an .onnx file")
+    regular(path, ModelError, most=room(), help="check the path; the model is an .onnx file")
     try:
         whole = onnx.load(path, load_external_data=False)
         tables = {tensor.name: row_marks(numpy_helper.to_array(tensor)) for tensor in _looked_up(whole)}
@@ -210,6 +210,10 @@ def _external(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def _check_external_data(path: Path, model: onnx.ModelProto) -> None:
+    outside = sorted({name for name in _external(model) if Path(name).is_absolute() or ".." in Path(name).parts})
+    if outside:
+        raise ModelError("external-data-outside", f"the weights of this model are said to be in `{outside[0]}`, which is outside of its folder", where=str(path),
+                         help="keep the .data file beside the .onnx file")
     missing = sorted({name for name in _external(model) if not (path.parent / name).is_file()})
     if missing:
         raise ModelError("external-data-missing", f"the weights of this model are kept in `{missing[0]}`, which isn't there", where=str(path),

@@ -355,7 +355,7 @@ class Run:
     def _stop(self) -> bool:
         diverged = sum(verdict is Verdict.DIVERGED for verdict in self._bad.values())
         known = self.fleet.done or (diverged >= 2 and len(self.backends) == 1 and self.clock.elapsed > _PATIENCE_S)
-        return known or self.clock.elapsed - self._opening > self.budget_s * 0.95
+        return known or (self.clock.elapsed - self._opening > self.budget_s * 0.95 and not self.data.owed(self.sizes))
 
     def _too_dear(self, elements: int) -> bool:
         """True when a case much larger than any so far may take a sixth of the budget: what is large may grow with the square."""

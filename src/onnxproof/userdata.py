@@ -68,6 +68,7 @@ class UserData:
     def __init__(self, data: Any) -> None:
         self._data = data
         self._read: list[str] = []
+        self._all_tried = False
         self._unused: set[str] = set()
         self._casts: dict[tuple[str, str, str], None] = {}
         self._unfit: dict[str, str] = {}
@@ -90,12 +91,18 @@ class UserData:
         """The planned cases; an error as soon as all of the data was tried and none of it could be compared."""
         for case in planned:
             if case.group not in ("ordinary", "data"):
+                self._all_tried = True
                 self._check(compared, dropped)
             yield case
         self._check(compared, dropped)
 
+    def owed(self, compared: Collection[str]) -> bool:
+        """True until one item of the data was compared, or all were tried: that is done however little time there is."""
+        return self._data is not None and not self._all_tried and not any(name.startswith("data-") for name in compared)
+
     def findings(self, compared: Collection[str], dropped: Sequence[Dropped]) -> list[Finding]:
         """What the user should know of the data: casts, drops, arrays that no input takes, data that was never reached."""
+        self._check(compared, dropped)
         found = [Finding(code="data-cast", what=f"your data for `{name}` is {old}, and the model takes {new}: the values were cast", help=f"save it as {new}, or mind the cast where you serve")
                  for name, old, new in self._casts]
         left = self._left_out(compared, dropped)
@@ -135,10 +142,10 @@ def _unfit(array: Array, info: InputInfo) -> str:
     wanted = np.dtype(info.dtype) if info.dtype in np.sctypeDict else None
     if wanted is None or wanted.kind not in _NUMBERS or array.size == 0:
         return ""
-    cast = as_dtype(array, wanted)
     said = f"`{info.name}` is {array.dtype} and the model takes {info.dtype}"
     if array.dtype.kind == "c" and wanted.kind != "c":
         return f"{said}: the imaginary part would be lost"
+    cast = as_dtype(array, wanted)
     if wanted.kind in "biu":
         same = bool((cast.astype(array.dtype) == array).all())
         return "" if same else f"{said}: values would change"

@@ -14,6 +14,7 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from onnxproof.errors import UsageError
+from onnxproof.files import DOCUMENT_BYTES, regular
 from onnxproof.proof import SCHEMA, Proof
 
 LEFT_OUT = frozenset({"witness", "scene"})
@@ -41,6 +42,7 @@ def write_text(text: str, path: str | Path) -> None:
 def read(path: str | Path) -> Proof:
     """The proof that `write` wrote."""
     path = Path(path)
+    regular(path, UsageError, most=DOCUMENT_BYTES, what="proof")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as why:
