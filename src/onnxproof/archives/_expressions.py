@@ -56,9 +56,16 @@ def _plain(text: str, *, inputs: bool) -> bool:
         return False
     try:
         tree = ast.parse(text, mode="eval")
-        return all(_known(node, inputs=inputs) for node in ast.walk(tree)) and _power(tree) <= _MOST_POWER
+        return _texts_in_place(tree) and all(_known(node, inputs=inputs) for node in ast.walk(tree)) and _power(tree) <= _MOST_POWER
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
+
+
+def _texts_in_place(tree: ast.AST) -> bool:
+    """True where every text is the name of a symbol, the digits of a float, or the key of an input: elsewhere it could be multiplied."""
+    placed = {id(node.slice) for node in ast.walk(tree) if isinstance(node, ast.Subscript)}
+    placed |= {id(node.args[0]) for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("Symbol", "Float") and node.args}
+    return all(id(node) in placed for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _known(node: ast.AST, *, inputs: bool) -> bool:

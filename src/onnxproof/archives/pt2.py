@@ -4,6 +4,7 @@ import io
 import json
 import math
 import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -11,7 +12,7 @@ from typing import IO, Any
 from onnxproof.archives._fields import Unknown, plain
 from onnxproof.archives._zip import Archive, write
 from onnxproof.errors import SubjectError
-from onnxproof.files import room
+from onnxproof.files import regular, room
 
 _MODEL = "models/model.json"
 _CONFIGS = {"data/weights/model_weights_config.json": "data/weights/", "data/constants/model_constants_config.json": "data/constants/"}
@@ -21,7 +22,6 @@ _MARKS = {"archive_format": b"pt2", "archive_version": b"0", "byteorder": b"litt
 _IGNORED = (".data/", "extra/", "version")
 _PAYLOADS = ("data/weights/weight_", "data/constants/tensor_")
 _LOADED = ("data/aotinductor/", "data/executorch/", "data/constants/custom_obj_", "data/constants/opaque_obj_")
-_LEGACY = "serialized_exported_program.json"
 _MOST_JSON = 1 << 30
 _AGAIN = "save it again with `torch.export.save`; a program that you trust can be loaded by a factory: `file.py:factory`"
 
@@ -30,8 +30,9 @@ def plain_program(path: Path) -> IO[bytes]:
     """A temporary archive for `torch.export.load`, with the program's plain data and nothing else.
 
     Raises:
-        SubjectError: `archive-refused`, `archive-too-large`, `pickle-refused`, `operator-refused` or `code-refused`.
+        SubjectError: `legacy-pt2`, `archive-refused`, `archive-too-large`, `pickle-refused`, `operator-refused` or `code-refused`.
     """
+    _refuse_legacy(path)
     with Archive(path, "bad-pt2") as archive:
         _check_names(archive)
         try:
@@ -46,11 +47,21 @@ def plain_program(path: Path) -> IO[bytes]:
         return made
 
 
+def _refuse_legacy(path: Path) -> None:
+    """The archives of torch 2.7 and older: pickles of everything, which torch falls back to unpickle."""
+    try:
+        with zipfile.ZipFile(regular(path, SubjectError)) as archive:
+            legacy = any(name.rpartition("/")[2].startswith("serialized_") for name in archive.namelist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError):
+        return  # told by whoever opens it next
+    if legacy:
+        raise SubjectError("legacy-pt2", f"`{path.name}` is refused: it was saved by torch 2.7 or older, which pickled its weights", where=str(path),
+                           help="save it again with torch 2.9 or newer")
+
+
 def _check_names(archive: Archive) -> None:
     """Every member must be known."""
     names = archive.names
-    if _LEGACY in names or any(name.startswith("serialized_") for name in names):
-        raise archive.refused("it was saved by torch 2.7 or older, which pickled its weights", code="legacy-pt2", help="save it again with torch 2.9 or newer")
     for name in names:
         if name.startswith(_LOADED):
             raise archive.refused(f"its member `{name}` is compiled code or an object that runs code when it is loaded", code="code-refused", help=_AGAIN)
@@ -132,8 +143,6 @@ def _tensors(archive: Archive, name: str) -> bytes:
 
 def _check_inner(archive: Archive, name: str, content: bytes) -> None:
     """torch.save makes a zip too, with everything stored as it is: no part of it can unpack to more than there is."""
-    import zipfile
-
     try:
         entries = zipfile.ZipFile(io.BytesIO(content)).infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
