@@ -27,6 +27,10 @@ KINDS = {"BOOL": "?", "F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32":
          "U64": "u8", "U32": "u4", "U16": "u2", "U8": "u1"}
 
 
+def plain(text):
+    return ascii(text).replace("##[", "##\\\\x5b")  # names may hold anything, and a log obeys some of it
+
+
 def tensors(name):
     data = (HERE / name).read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
@@ -56,12 +60,12 @@ try:
     session = onnxruntime.InferenceSession(str(HERE / "model.onnx"), options, providers=["CPUExecutionProvider"])
     found = session.run(list(truths), {i.name: given[i.name] for i in session.get_inputs()})
 except Exception as why:
-    sys.exit(f"onnxruntime {onnxruntime.__version__} refuses the model: {str(why)!a}")
+    sys.exit(f"onnxruntime {onnxruntime.__version__} refuses the model: {plain(str(why))}")
 wrong = False
 for (name, truth), value in zip(truths.items(), found):
     off = error(np.asarray(value), truth)
     wrong |= off > LIMITS[name]
-    print(f"{name!a}: {'WRONG' if off > LIMITS[name] else 'right'}, relative error {off:.3g} (limit {LIMITS[name]:g})")
+    print(f"{plain(name)}: {'WRONG' if off > LIMITS[name] else 'right'}, relative error {off:.3g} (limit {LIMITS[name]:g})")
     print("  should be", truth.ravel()[:6], "and is", np.asarray(value).ravel()[:6])
 sys.exit(int(wrong))
 '''
