@@ -114,8 +114,9 @@ def _kind(transformers: Any, settings: dict[str, Any], folder: Path, remote: str
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise SubjectError("bad-config", f"`architectures` of `{folder.name}` is no list of names: {str(names)[:80]}", where=where)
     if remote:
-        mapped = settings.get("auto_map")
-        keys = [key for key in mapped if str(key).startswith("AutoModel")] if isinstance(mapped, dict) else []
+        given = settings.get("auto_map")
+        mapped: dict[str, Any] = given if isinstance(given, dict) else {}
+        keys = [key for key in mapped if key.startswith("AutoModel")]
         best = [key for key in keys if names and str(mapped[key]).endswith(f".{names[0]}")]
         return getattr(transformers, (best or keys or ["AutoModel"])[0], transformers.AutoModel)
     if not names:

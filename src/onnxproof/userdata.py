@@ -8,6 +8,7 @@ import numpy as np
 
 from onnxproof import data as streams
 from onnxproof import nest
+from onnxproof.arrayfiles import read_arrays
 from onnxproof.errors import InputError
 from onnxproof.types import Case, Dropped, Finding, InputInfo
 
@@ -44,7 +45,7 @@ def opened(data: Any) -> Any:
     if data is None:
         return None
     if isinstance(data, str | Path):
-        streams.read_arrays(streams._files(Path(data))[0])
+        read_arrays(streams._files(Path(data))[0])
         return data
     if isinstance(data, Mapping):
         if not data:

@@ -120,10 +120,9 @@ def _elements(meta: Mapping[str, Any]) -> int | None:
     sizes = tensor.get("sizes") if isinstance(tensor, dict) else None
     if not isinstance(sizes, list):
         return None
-    numbers = [size.get("as_int") if isinstance(size, dict) else None for size in sizes]
-    if not all(isinstance(number, int) and number >= 0 for number in numbers):
-        return None
-    return math.prod(number for number in numbers if number is not None)
+    found = [size.get("as_int") if isinstance(size, dict) else None for size in sizes]
+    numbers: list[int] = [number for number in found if isinstance(number, int) and number >= 0]
+    return math.prod(numbers) if len(numbers) == len(found) else None
 
 
 def _tensors(archive: Archive, name: str) -> bytes:
