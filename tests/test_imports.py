@@ -12,8 +12,8 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "onnxproof"
 ORDER = (
-    {"types", "errors", "outsiders", "environment"}, {"scratch"}, {"files"}, {"deadline", "guard", "expansion"}, {"nest"}, {"filecheck"}, {"onnxfile"}, {"compare"}, {"judge"}, {"backends"}, {"cases"}, {"execute"}, {"fleet", "probe", "budget"}, {"decisions"}, {"preprocessing"},
-    {"subject", "signature", "data"},
+    {"text"}, {"types", "errors", "outsiders", "environment"}, {"scratch", "user_files"}, {"files"}, {"archives", "pretrained", "arrayfiles"}, {"deadline", "guard", "expansion"}, {"nest"}, {"filecheck"}, {"onnxfile"}, {"compare"}, {"judge"}, {"backends"},
+    {"cases"}, {"execute"}, {"fleet", "probe", "budget"}, {"decisions"}, {"preprocessing"}, {"subject", "signature", "data"}, {"userdata"},
     {"pipelines"}, {"oracles"}, {"trust", "crosscheck", "speed"}, {"void", "coverage_floor"}, {"fidelity", "inputstats"}, {"trial"}, {"proof"}, {"prove"}, {"inspecting"}, {"exporting"}, {"exporter"}, {"quantizing"}, {"locate"}, {"causes"}, {"diagnose"},
     {"remedy"}, {"report"}, {"baseline"}, {"demo"}, {"testing"}, {"cli"},
 )

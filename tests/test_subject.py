@@ -1,8 +1,10 @@
 """Every form of a subject, what is refused and in which words, and the module left exactly as it was found."""
 
+import json
 import os
 import pickle
 import random
+import shutil
 import sys
 import zipfile
 from collections import namedtuple
@@ -16,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from onnxproof import subject
+from onnxproof.cli import main
 from onnxproof.errors import SubjectError
 from onnxproof.execute import Clock
 from onnxproof.oracles.module import ModuleOracle
@@ -285,6 +288,44 @@ def test_a_hugging_face_folder_without_safe_weights_has_an_error_of_ours(bert: P
     (tmp_path / "config.json").write_text((bert / "config.json").read_text())
     with pytest.raises(SubjectError, match="safetensors"):
         subject.load(tmp_path)
+
+
+@pytest.fixture
+def with_code(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder whose model is a class of its own file; importing that file makes the folder `executed`."""
+    folder = tmp_path / "with_code"
+    shutil.copytree(bert, folder)
+    settings = json.loads((folder / "config.json").read_text())
+    settings |= {"auto_map": {"AutoModel": "mine.Mine"}, "architectures": ["Mine"]}
+    (folder / "config.json").write_text(json.dumps(settings))
+    (folder / "mine.py").write_text(f"import os\nfrom transformers import BertModel\nos.makedirs({str(tmp_path / 'executed')!r}, exist_ok=True)\nclass Mine(BertModel):\n    pass\n")
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("it asked"))
+    return folder
+
+
+def test_code_in_a_folder_is_refused_and_nobody_is_asked(with_code: Path, tmp_path: Path) -> None:
+    with pytest.raises(SubjectError, match=r"error\[remote-code\]: `with_code` brings code of its own.*\n.*\n  = note: its config.json names \['mine.Mine'\]\n.*`--trust-remote-code`"):
+        subject.load(with_code)
+    assert not (tmp_path / "executed").exists()
+
+
+def test_code_in_a_folder_is_run_where_that_is_asked_for(with_code: Path, tmp_path: Path) -> None:
+    found = subject.load(Subject(source=with_code, trust_remote_code=True))
+    assert type(found.module).__name__ == "Mine" and (tmp_path / "executed").exists()
+    assert found.origin == f"{with_code} --trust-remote-code" and sorted(found.kwargs) == ["attention_mask", "input_ids"]
+
+
+def test_a_source_and_an_example_make_a_subject(file: Path) -> None:
+    found = subject.load(Subject(source=f"{file}:module", example_inputs=(X,), name="mine"))
+    assert found.name == "mine" and found.origin == f"{file}:module" and torch.equal(found.args[0], X)
+
+
+@pytest.mark.parametrize("command", ["verify", "explain"])
+def test_the_command_refuses_code_and_takes_the_option(with_code: Path, tmp_path: Path, command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main([command, str(with_code), "m.onnx"]) == 2 and "error[remote-code]" in capfd.readouterr().err
+    assert main([command, str(with_code), "m.onnx", "--trust-remote-code"]) == 2
+    assert "error[no-such-file]: there is no file `m.onnx`" in capfd.readouterr().err and (tmp_path / "executed").exists()
 
 
 @pytest.mark.parametrize(("source", "code", "words"), [

@@ -142,7 +142,9 @@ def test_visible_leaves_nothing_that_acts() -> None:
         shown = plain.short(name)
         assert all(c.isprintable() for c in shown), shown
         assert len(shown) <= plain.LONGEST + 3
-    assert plain.visible("grüße 数 \n\t") == "grüße 数 \n\t"
+    assert plain.visible("grüße 数") == "grüße 数"
+    assert plain.visible("a\n::error::b\t##[error]c") == "a<U+000A>::error::b<U+0009>##<U+005B>error]c"
+    assert plain.block("grüße 数\n  ::error::b") == "grüße 数\n  <U+003A>:error::b"
 
 
 def test_the_html_report_says_which_packages_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:

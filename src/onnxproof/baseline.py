@@ -14,6 +14,7 @@ from onnxproof.errors import UsageError
 from onnxproof.files import write_text
 from onnxproof.proof import Proof
 from onnxproof.types import Finding, Status
+from onnxproof.user_files import DOCUMENT_BYTES, regular
 
 FORM = "1"
 FACTOR = 4.0
@@ -111,6 +112,7 @@ def dumps(baseline: Baseline) -> str:
 
 def read(path: str | Path) -> Baseline:
     """The lock file; what is not one is told."""
+    regular(path, UsageError, most=DOCUMENT_BYTES, what="baseline")
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
         if document["baseline"] != FORM:

@@ -19,6 +19,8 @@ Stopped                   Ctrl-C (a KeyboardInterrupt), with the proof of what w
 from collections.abc import Sequence
 from typing import Any
 
+from onnxproof.text import lines
+
 
 class OnnxproofError(Exception):
     """Base of all errors that onnxproof raises on purpose.
@@ -36,11 +38,11 @@ class OnnxproofError(Exception):
 
     def render(self) -> str:
         """The message as it is printed: error, place, notes, help."""
-        lines = [f"error[{self.code}]: {self.what}"]
-        lines += [f"  --> {self.where}"] if self.where else []
-        lines += [f"  = note: {note}" for note in self.notes]
-        lines += [f"  = help: {self.help}"] if self.help else []
-        return "\n".join(lines)
+        told = [f"error[{self.code}]: {self.what}"]
+        told += [f"  --> {self.where}"] if self.where else []
+        told += [f"  = note: {note}" for note in self.notes]
+        told += [f"  = help: {self.help}"] if self.help else []
+        return "\n".join(map(lines, told))
 
 
 class UsageError(OnnxproofError, ValueError):

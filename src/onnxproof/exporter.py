@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onnxproof import files, pipelines, prove, subject
 from onnxproof.errors import ExportError, UsageError
 from onnxproof.types import ExportOptions, ExportRecord, Finding
+from onnxproof.userdata import opened
 
 if TYPE_CHECKING:
     from onnxproof.exporting.job import Job, Made
@@ -38,6 +39,8 @@ def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes:
     found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data, inside=asked.pipeline is None)
     if asked.pipeline is not None:
         pipelines.demand(found)
+    else:
+        found = replace(found, data=opened(found.data))
     written = write(found, Path(path), asked, backends=backends, tell=_teller(progress, budget_s))
     guards, findings = written.try_guards(Path(path))
     piped = pipelines.compare(found, asked.pipeline, Path(path)) if asked.pipeline is not None else None

@@ -14,6 +14,7 @@ from onnx import numpy_helper
 from onnxproof import expansion, filecheck
 from onnxproof.errors import ModelError
 from onnxproof.expansion import walk as _walk
+from onnxproof.user_files import regular, room
 
 _NUMPY: dict[int, str] = {onnx.TensorProto.BFLOAT16: "bfloat16"}
 _HALF: dict[int, str] = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
@@ -76,8 +77,7 @@ class OnnxFile:
 def read(path: str | Path) -> OnnxFile:
     """Read the graph; its external weights are checked for but not loaded."""
     path = Path(path)
-    if not filecheck.is_file(path):
-        raise ModelError("no-such-file", f"there is no file `{path}`", where=str(path), help="check the path; the model is an .onnx file")
+    regular(path, ModelError, most=room(), help="check the path; the model is an .onnx file")
     try:
         whole = onnx.load(path, load_external_data=False)
         expansion.check(whole, path)

@@ -19,6 +19,7 @@ from onnxproof.preprocessing import as_arguments
 from onnxproof.preprocessing.explaining import explained
 from onnxproof.preprocessing.slip import Both, Explanation, same, scale_of
 from onnxproof.types import Cause, Finding
+from onnxproof.user_files import regular
 
 if TYPE_CHECKING:
     from onnxproof.backends.torch import TorchSession
@@ -159,9 +160,7 @@ def _raw(found: subject.Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
     data = found.data
     if isinstance(data, str | Path):
         place = Path(data)
-        if not place.exists():
-            raise InputError("no-such-file", f"there is no file `{place}`", where=str(place))
-        files = sorted(item for item in place.iterdir() if item.is_file()) if place.is_dir() else [place]
+        files = sorted(item for item in place.iterdir() if item.is_file()) if place.is_dir() else [regular(place, InputError)]
         yield from ((f"`{file.name}`", (str(file),)) for file in files)
     elif data is not None:
         yield from ((f"data[{index}]", item if isinstance(item, tuple) else (item,)) for index, item in enumerate(data))

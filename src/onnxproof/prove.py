@@ -7,7 +7,6 @@ from typing import Any
 
 from onnxproof import cases as generators
 from onnxproof import crosscheck, inputstats, judge, onnxfile, pipelines, signature, subject, trust, void
-from onnxproof import data as user_data
 from onnxproof.backends import Session, current, parse, served
 from onnxproof.budget import Budget, not_reached
 from onnxproof.cases import _learn
@@ -26,6 +25,7 @@ from onnxproof.oracles import Oracle, open_oracle
 from onnxproof.proof import Proof
 from onnxproof.trial import LOUDER, RERUNS, ReferenceRefused, Trial, Unconfirmed
 from onnxproof.types import Case, Coverage, CrossCheck, Domain, Dropped, Finding, Gap, Note, Policy, Serving, Signature, Verdict
+from onnxproof.userdata import UserData, opened
 
 _PATIENCE_S = 10.0
 """After this, two cases that differ beyond tolerance are enough: the verdict is known, and the user is waiting."""
@@ -187,6 +187,8 @@ class Run:
     def prove(self) -> Proof:
         """Run the cases within the budget and judge; what was measured before an error is kept."""
         error = ""
+        self.subject = replace(self.subject, data=opened(self.subject.data))  # a file that isn't there is told before anything runs
+        self.data = UserData(self.subject.data)
         self.oracle: Oracle = open_oracle(self.subject, self.clock)
         self.signature = self._pair()
         opening = self.clock.elapsed
@@ -252,9 +254,8 @@ class Run:
         return merged
 
     def _cases(self) -> None:
-        stream = user_data.stream(self.subject.data, [i.name for i in self.signature.inputs])
-        space = _learn.make_space(self.signature, self.oracle.example(), self.file, seed=self.seed, domains=self.policy.domains, data=stream,
-                                  parameter=self.oracle.parameter)
+        space = _learn.make_space(self.signature, self.oracle.example(), self.file, seed=self.seed, domains=self.policy.domains,
+                                  data=self.data.stream(self.signature.inputs), parameter=self.oracle.parameter)
         space = self._learned(space)
         self.signature = _learn.describe_dims(space)
         quantized = open_fidelity(self.subject, self.oracle, self.file, self.signature, self.clock)
@@ -285,6 +286,7 @@ class Run:
         said = inputstats.examine(self.subject, self.oracle, served_data) if served_data else inputstats.DataCheck(asked=False)
         if said.doubt:
             self.findings.append(inputstats.finding("data-suspicious", "the data", said.doubt))
+        self.findings += [] if self._only else self.data.findings(self.sizes, self.dropped)
         if not self._only:
             self._search(trial)
         own = self.file.half is None or all(o.dtype == self.file.half for o in self.signature.outputs)  # a converted file has rounded weights, and no bias of zero
@@ -293,7 +295,7 @@ class Run:
 
     def _planned(self, space: Space, watch: Watch) -> Iterator[Case]:
         """The generators' cases, then those that steer towards decisions which none of them took."""
-        yield from generators.plan(space)
+        yield from self.data.guard(generators.plan(space), self.sizes, self.dropped)
         if len(self.sizes) >= _WATCHED // 2:
             yield from watch.steer(_STEERED, self.budget.cases(faulty=bool(self._bad)))
 
@@ -434,7 +436,9 @@ class Run:
 
     def _enough(self) -> bool:
         """True when no further case begins: the verdict is known, or the time is over and nothing of the floor is missing or can still be had."""
-        return self._known() or (self._late and self.floor.beyond(self.budget.elapsed, self.budget_s, self._dearest))
+        if self._known():
+            return True
+        return self._late and not self.data.owed(self.sizes) and self.floor.beyond(self.budget.elapsed, self.budget_s, self._dearest)
 
     def _known(self) -> bool:
         diverged = sum(verdict is Verdict.DIVERGED for verdict in self._bad.values())

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxproof import archives, pretrained, user_files
 from onnxproof.errors import SubjectError
 from onnxproof.preprocessing import compose
 
@@ -37,6 +38,10 @@ class Subject:
     args: tuple[Any, ...] = field(default=(), repr=False)
     """How it is called, for a module that takes both: give `args` and `kwargs` instead of `example_inputs`."""
     kwargs: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    source: str | Path | None = None
+    """A path or a factory's name instead of a module, as `verify` takes it."""
+    trust_remote_code: bool = False
+    """Whether the code that a Hugging Face folder brings may be run; it is refused otherwise, and nobody is asked."""
 
 
 def load(source: Any, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None, require_example: bool = True,
@@ -101,9 +106,20 @@ def _tensors(value: Any) -> Any:
     return value
 
 
-def _load(source: Any) -> Subject:
+def _from_source(given: Subject) -> Subject:
+    """What the source gives, with whatever else the subject says."""
+    found = _load(given.source, trust_remote_code=given.trust_remote_code)
+    said = {name: getattr(given, name) for name in ("example_inputs", "dynamic_shapes", "data", "preprocess", "name", "args", "kwargs")}
+    return replace(found, **{name: value for name, value in said.items() if value is not None and not _is_empty(value)})
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, str | tuple | Mapping) and not value
+
+
+def _load(source: Any, *, trust_remote_code: bool = False) -> Subject:
     if isinstance(source, Subject):
-        return source
+        return source if source.source is None else _from_source(source)
     if callable(source) and not isinstance(source, str | Path):
         return Subject(module=source, name=type(source).__name__)
     if not isinstance(source, str | Path):
@@ -113,7 +129,7 @@ def _load(source: Any) -> Subject:
     if path.suffix == ".onnx":
         return Subject(onnx=path, name=path.name, origin=text)
     if path.is_dir():
-        return _hugging_face(path)
+        return _hugging_face(path, trust_remote_code=trust_remote_code)
     if path.suffix == ".pt2":
         return _exported_program(path)
     if path.suffix in (".pt", ".pth", ".ts", ".torchscript", ".jit"):
@@ -156,8 +172,7 @@ def _from_factory(built: Any, name: str, origin: str) -> Subject:
 
 
 def _import_file(path: Path) -> Any:
-    if not path.is_file():
-        raise SubjectError("no-such-file", f"there is no file `{path}`", where=str(path))
+    user_files.regular(path, SubjectError)
     name = f"onnxproof_subject_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -196,76 +211,31 @@ def _is_module(value: Any) -> bool:
 def _exported_program(path: Path) -> Subject:
     import torch
 
-    _require_file(path)
-    _refuse_pickles(path)
-    try:
-        program = torch.export.load(path)
-    except Exception as why:  # torch raises several classes for a damaged archive
-        raise SubjectError("bad-pt2", f"`{path.name}` can't be read as an exported program: {why}", where=str(path)) from why
+    with archives.plain_program(path) as plain:
+        try:
+            program = torch.export.load(plain)
+            module = program.module()
+        except Exception as why:  # torch raises several classes for a damaged archive
+            raise SubjectError("bad-pt2", f"`{path.name}` can't be read as an exported program: {why}", where=str(path)) from why
     args, kwargs = program.example_inputs or ((), {})
-    return Subject(module=program.module(), args=tuple(args), kwargs=dict(kwargs), name=path.stem, origin=str(path))
-
-
-def _refuse_pickles(path: Path) -> None:
-    """torch falls back to unpickling a .pt2's sample inputs: whatever `weights_only` refuses is refused here first."""
-    import io
-
-    import torch
-
-    if not zipfile.is_zipfile(path):
-        return
-    with zipfile.ZipFile(path) as archive:
-        for name in archive.namelist():
-            if name.endswith((".pt", ".pkl", ".pth")):
-                try:
-                    torch.load(io.BytesIO(archive.read(name)), weights_only=True)
-                except Exception as why:  # unpickling errors have many classes, and each is a refusal
-                    raise SubjectError("pickle-refused", f"`{path.name}` holds a pickle that could run code: {name}", where=str(path), notes=[str(why)[:200]],
-                                       help="save the program again without custom objects among its example inputs") from why
+    return Subject(module=module, args=tuple(args), kwargs=dict(kwargs), name=path.stem, origin=str(path))
 
 
 def _torchscript(path: Path) -> Subject:
     import torch
 
-    _require_file(path)
-    if not zipfile.is_zipfile(path) or not any("/code/" in name for name in zipfile.ZipFile(path).namelist()):
-        raise SubjectError("not-torchscript", f"`{path.name}` holds no code, only pickled weights or a pickled module", where=str(path),
-                           notes=["onnxproof reads no pickle: it could run anything"],
-                           help="write a factory that builds the module and loads the weights with weights_only=True: `file.py:factory`")
-    try:
-        return Subject(module=torch.jit.load(str(path), map_location="cpu"), name=path.stem, origin=str(path))
-    except RuntimeError as why:
-        raise SubjectError("bad-torchscript", f"`{path.name}` can't be read as TorchScript: {why}", where=str(path)) from why
+    if not zipfile.is_zipfile(user_files.regular(path, SubjectError)):
+        raise archives.no_code(path)
+    with archives.plain_script(path) as plain:
+        try:
+            module = torch.jit.load(plain, map_location="cpu")
+        except RuntimeError as why:
+            raise SubjectError("bad-torchscript", f"`{path.name}` can't be read as TorchScript: {why}", where=str(path)) from why
+    archives.check_operators(module, path)
+    return Subject(module=module, name=path.stem, origin=str(path))
 
 
-def _require_file(path: Path) -> None:
-    if not path.is_file():
-        raise SubjectError("no-such-file", f"there is no file `{path}`", where=str(path))
-
-
-def _hugging_face(path: Path) -> Subject:
-    if not (path / "config.json").is_file():
-        raise SubjectError("not-a-model-folder", f"`{path}` has no config.json", where=str(path), help=f"give {_FORMS}")
-    try:
-        import torch
-        import transformers
-    except ImportError as why:
-        raise SubjectError("transformers-missing", "a Hugging Face folder needs the package transformers", where=str(path),
-                           help="pip install 'onnxproof[transformers]'") from why
-    config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
-    kind = next((getattr(transformers, name) for name in config.architectures or () if hasattr(transformers, name)), transformers.AutoModel)
-    try:
-        module = kind.from_pretrained(path, local_files_only=True, use_safetensors=True, attn_implementation="eager").eval()
-    except (OSError, ValueError) as why:
-        raise SubjectError("bad-model-folder", f"transformers can't load `{path.name}`: {why}", where=str(path),
-                           help="save it with `model.save_pretrained(folder)`: weights are read from safetensors alone") from why
-    if hasattr(config, "use_cache"):  # a cache object among the outputs is not a tensor anyone asked for
-        module.config.use_cache = False
-    example: dict[str, Any] = {name: value for name, value in module.dummy_inputs.items() if isinstance(value, torch.Tensor)}
-    dims: dict[str, Any] = {name: {0: "batch"} for name in example}
-    if "input_ids" in example:
-        vocabulary = int(getattr(config, "vocab_size", 100))
-        ids = torch.arange(2 * 8).reshape(2, 8) % vocabulary
-        example = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        dims = {name: {0: "batch", 1: "sequence"} for name in example}
-    return Subject(module=module, example_inputs=example, dynamic_shapes=dims, name=path.name, origin=str(path))
+def _hugging_face(path: Path, *, trust_remote_code: bool) -> Subject:
+    found = pretrained.load(path, trust_remote_code=trust_remote_code)
+    origin = f"{path} --trust-remote-code" if trust_remote_code else str(path)
+    return Subject(module=found.module, example_inputs=found.example, dynamic_shapes=found.dims, name=path.name, origin=origin)

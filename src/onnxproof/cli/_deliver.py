@@ -15,6 +15,7 @@ from onnxproof.cli._dispatch import ERROR, internal
 from onnxproof.cli._options import Debug, Quiet, Verbose
 from onnxproof.cli._progress import Report, progress
 from onnxproof.errors import OnnxproofError, Stopped, UsageError
+from onnxproof.text import block
 from onnxproof.types import Verdict
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def hand_on(proof: "Proof", where: Delivery) -> None:
         terminal.show(proof, out, verbose=where.verbose)
     write_files(proof, where)
     if proof.error:
-        sys.stderr.write(proof.error + "\n")
+        sys.stderr.write(block(proof.error) + "\n")
 
 
 def write_files(proof: "Proof", where: Delivery) -> None:

@@ -15,6 +15,7 @@ from onnxproof import files, scratch
 from onnxproof.cli import STOPPED, commands
 from onnxproof.cli._paths import path_error
 from onnxproof.errors import OnnxproofError, UsageError
+from onnxproof.text import block
 
 ERROR = 2
 _INTERRUPTED = 130
@@ -85,7 +86,7 @@ def _parser(name: str) -> Any:
 def _tell(why: OnnxproofError, *, trace: bool = False) -> int:
     if trace:
         cause = why.__cause__ if why.code == "internal" and why.__cause__ is not None else why
-        sys.stderr.write("".join(traceback.format_exception(cause)) + "\n")
+        sys.stderr.write(block("".join(traceback.format_exception(cause))) + "\n")
     sys.stderr.write(why.render() + "\n")
     return ERROR
 

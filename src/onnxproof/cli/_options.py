@@ -47,6 +47,7 @@ Static = Annotated[list[str] | None, typer.Option("--static", metavar="x:1,y:0",
 Ranges = Annotated[list[str] | None, typer.Option("--dim", metavar="seq=1..512", help="Sizes that a named dim will ever have; may be repeated.")]
 Pipeline = Annotated[str | None, typer.Option(
     "--pipeline", metavar="deploy.py:preprocess", help="The preprocessing of the deployment, verified from raw inputs on.")]
+TrustRemoteCode = Annotated[bool, typer.Option("--trust-remote-code", help="Run the code that a Hugging Face folder brings with it; refused otherwise.")]
 NoExplain = Annotated[bool, typer.Option("--no-explain", help="Don't look for the node and the cause.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Also how inputs and outputs were paired, dims, versions, dropped cases, all rows.")]
@@ -120,6 +121,15 @@ class Lock:
         if self.update_baseline:
             return baseline.update(proof, self.baseline)
         return baseline.check(proof, self.baseline, factor=self.baseline_factor or baseline.FACTOR)
+
+
+def reference(words: str, *, trust_remote_code: bool) -> Any:
+    """The subject as the command's function takes it: its words, or these with leave to run a folder's code."""
+    if not trust_remote_code:
+        return words
+    from onnxproof.subject import Subject
+
+    return Subject(source=words, trust_remote_code=True)
 
 
 def profiled(lock: Lock, html: str | None) -> bool:

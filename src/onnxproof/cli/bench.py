@@ -8,6 +8,7 @@ import typer
 
 from onnxproof.cli import _options as option
 from onnxproof.errors import UsageError
+from onnxproof.text import visible
 
 if TYPE_CHECKING:
     from onnxproof.speed import Bench
@@ -51,7 +52,7 @@ def command(
 
 
 def _line(words: str) -> None:
-    sys.stderr.write(f"onnxproof: {words}\n")
+    sys.stderr.write(f"onnxproof: {visible(words)}\n")
 
 
 def _batches(words: str | None) -> tuple[int, ...]:
@@ -62,23 +63,23 @@ def _batches(words: str | None) -> tuple[int, ...]:
 
 
 def _show(made: "Bench") -> None:
-    from rich.markup import escape
     from rich.table import Table
 
+    from onnxproof.report.plain import safe
     from onnxproof.report.terminal import console
 
     out = console()
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("batch", "backend", "median ms", "p10 - p90", "rows/s", f"x {made.baseline}", "runs"):
-        table.add_column(escape(name), justify="left" if name == "backend" else "right", no_wrap=True)
+        table.add_column(safe(name), justify="left" if name == "backend" else "right", no_wrap=True)
     for timing in made.timings:
         spread = f"{timing.p10_s * 1e3:.2f} - {timing.p90_s * 1e3:.2f}"
-        table.add_row(str(timing.batch), escape(timing.backend), f"{timing.median_s * 1e3:.2f}", spread, f"{timing.per_second:,.0f}", f"{timing.ratio:.2f}",
+        table.add_row(str(timing.batch), safe(timing.backend), f"{timing.median_s * 1e3:.2f}", spread, f"{timing.per_second:,.0f}", f"{timing.ratio:.2f}",
                       str(timing.runs))
     out.print(table)
     out.print(f"  x {made.baseline}: how many times faster; {made.threads or 'each its own number of'} threads", style="dim")
     for backend, batch, why in made.failed:
-        out.print(escape(f"  {backend} {f'at batch {batch}' if batch else 'can not be opened'}: {why}"), soft_wrap=True)
+        out.print(safe(f"  {backend} {f'at batch {batch}' if batch else 'can not be opened'}: {why}"), soft_wrap=True)
 
 
 def _write(made: "Bench", path: str) -> None:

@@ -13,6 +13,7 @@ from onnxproof.cli._deliver import Delivery, deliver, exit_code, write_files
 from onnxproof.cli._dispatch import ERROR
 from onnxproof.cli._progress import Report
 from onnxproof.errors import OnnxproofError, UsageError
+from onnxproof.text import lines, visible
 from onnxproof.types import Verdict
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def command(
     calibration: Annotated[str | None, typer.Option("--calibration", metavar="PATH", help="What a quantized model was calibrated on, to say how it differs from the data.")] = None,
     case: option.Only = None,
     dynamic: option.Dynamic = None,
+    trust_remote_code: option.TrustRemoteCode = False,
 ) -> int:
     """Verify and explain; the exit code is that of `verify`, and 2 when something that was asked for could not be written."""
     if causes:
@@ -71,7 +73,8 @@ def command(
             return examine(report)
 
     def examine(report: Report | None) -> "Proof":
-        proof, found = _examine(subject, model, report, dynamic_shapes=shapes, calibration=calibration, policy=policy, only=tuple(case or ()), **arguments)
+        source = option.reference(subject, trust_remote_code=trust_remote_code)
+        proof, found = _examine(source, model, report, dynamic_shapes=shapes, calibration=calibration, policy=policy, only=tuple(case or ()), **arguments)
         if proof.location is None and (repro or fix or overlay):
             why = "the file is faithful" if proof.verdict is Verdict.FAITHFUL else "nothing was located"
             extras.said.append(f"{why}: there is nothing to write")
@@ -85,7 +88,7 @@ def command(
         return proof
 
     code = deliver(run, where)
-    (sys.stderr if where.to_stdout else sys.stdout).write("".join(f"{words}\n" for words in extras.said))
+    (sys.stderr if where.to_stdout else sys.stdout).write("".join(f"{lines(words)}\n" for words in extras.said))
     sys.stderr.write("".join(f"{words}\n" for words in extras.failed))
     return ERROR if extras.failed else code
 
@@ -105,7 +108,7 @@ class _Extras:
             self.failed.append(why.render())
 
 
-def _examine(subject: str, model: str, report: Report | None, *, dynamic_shapes: Any, data: str | None, calibration: str | None, **options: Any) -> "tuple[Proof, Run]":
+def _examine(subject: Any, model: str, report: Report | None, *, dynamic_shapes: Any, data: str | None, calibration: str | None, **options: Any) -> "tuple[Proof, Run]":
     """As `verify` does, keeping the run for whoever mends."""
     from onnxproof import subject as subjects
     from onnxproof.prove import Run, _explained
@@ -173,7 +176,7 @@ def _stored(path: Path, overlay: str | None, where: Delivery) -> int:
     terminal.explain(proof, terminal.console(stderr=where.to_stdout))
     write_files(proof, where)
     if overlay is not None:
-        sys.stdout.write(_overlay(proof, overlay) + "\n")
+        sys.stdout.write(visible(_overlay(proof, overlay)) + "\n")
     return exit_code(proof)
 
 

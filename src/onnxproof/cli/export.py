@@ -32,6 +32,7 @@ def command(
     optimize: Annotated[str | None, typer.Option("--optimize", metavar="onnxslim|onnxscript", help="Shrink the graph with a tool; verified against the file before.")] = None,
     pipeline: option.Pipeline = None,
     no_explain: option.NoExplain = False,
+    trust_remote_code: option.TrustRemoteCode = False,
 ) -> int:
     """`onnxproof.export` from the command line."""
     policy, arguments, lock = judging.policy(), running.arguments(), lock.checked()
@@ -42,7 +43,8 @@ def command(
     def run(report: Report | None) -> "Proof":
         from onnxproof.exporter import export
 
-        proof = export(subject, None, output, options=wanted, policy=policy, explain=not no_explain, progress=report, profile=option.profiled(lock, where.html),
+        source = option.reference(subject, trust_remote_code=trust_remote_code)
+        proof = export(source, None, output, options=wanted, policy=policy, explain=not no_explain, progress=report, profile=option.profiled(lock, where.html),
                        **arguments)
         return lock.apply(proof)
 

@@ -38,6 +38,7 @@ def command(
     seed: option.Seed = 0,
     strict: option.Strict = False,
     dynamic: option.Dynamic = None,
+    trust_remote_code: option.TrustRemoteCode = False,
     json: Annotated[str | None, typer.Option("--json", metavar="PATH", help="Write the result as JSON; - is standard output.")] = None,
     html: Annotated[str | None, typer.Option("--html", metavar="PATH", help="Write the proof, with its ranges on held-out data, as a page to look at.")] = None,
     quiet: option.Quiet = False,
@@ -56,7 +57,8 @@ def command(
 
         chosen = RECIPES if recipe is None else tuple(name for name in recipe if name != "none")
         budget = Budget(max_drop=drop, max_latency=None if max_latency is None else max_latency / 1e3, min_sqnr=min_sqnr, seconds=seconds, confidence=confidence)
-        result = quantize(subject, output, calibration=calibration, evaluate=evaluate, budget=budget, scheme=scheme, calibrator=calibrator, recipes=chosen,
+        source = option.reference(subject, trust_remote_code=trust_remote_code)
+        result = quantize(source, output, calibration=calibration, evaluate=evaluate, budget=budget, scheme=scheme, calibrator=calibrator, recipes=chosen,
                           exclude=tuple(exclude or ()), dynamic_shapes=shapes, data=data, backends=tuple(backend or ("ort",)),
                           policy=option.policy(Policy(), strict=strict), cache=cache, target=target, preprocess=preprocess, seed=seed, progress=report)
     if html is not None:

@@ -9,6 +9,7 @@ import typer
 from onnxproof.cli import _options as option
 from onnxproof.cli._deliver import exit_code
 from onnxproof.errors import UsageError
+from onnxproof.text import visible
 
 _KINDS = {".html": "html", ".htm": "html", ".xml": "junit", ".md": "markdown", ".sarif": "sarif"}
 
@@ -37,7 +38,7 @@ def command(
     for proof in found:
         out.print(headline(proof), soft_wrap=True)
     if not quiet:
-        sys.stdout.write(f"report: {output}\n")
+        sys.stdout.write(visible(f"report: {output}") + "\n")
     return max(map(exit_code, found), key=(0, 3, 1, 2).index)
 
 

@@ -28,6 +28,7 @@ def command(
     stored: Annotated[str | None, typer.Option("--from", metavar="PROOF.json", help="Judge a stored proof again; nothing is run.")] = None,
     pipeline: option.Pipeline = None,
     no_explain: option.NoExplain = False,
+    trust_remote_code: option.TrustRemoteCode = False,
 ) -> int:
     """`onnxproof.verify` from the command line, or a stored proof judged again."""
     lock = lock.checked()
@@ -42,7 +43,8 @@ def command(
     def run(report: Report | None) -> "Proof":
         from onnxproof.prove import verify
 
-        proof = verify(subject, model, dynamic_shapes=shapes, policy=policy, explain=not no_explain, only=tuple(case or ()), progress=report,
+        source = option.reference(subject, trust_remote_code=trust_remote_code)
+        proof = verify(source, model, dynamic_shapes=shapes, policy=policy, explain=not no_explain, only=tuple(case or ()), progress=report,
                        profile=option.profiled(lock, where.html), pipeline=pipeline, **arguments)
         return lock.apply(proof)
 

@@ -8,6 +8,7 @@ import onnx
 
 from onnxproof.locate._cut import Cut, error
 from onnxproof.proof import Proof
+from onnxproof.text import code, markdown, prose
 
 Array = np.ndarray[Any, Any]
 _SCRIPT = '''"""Exits with 1 while the fault exists, with 0 once it is gone. Needs numpy and onnxruntime alone."""
@@ -24,6 +25,10 @@ LIMITS = @LIMITS@  # the relative error from which on an output is wrong; 0 wher
 LEVEL = onnxruntime.GraphOptimizationLevel.@LEVEL@
 KINDS = {"BOOL": "?", "F64": "f8", "F32": "f4", "F16": "f2", "I64": "i8", "I32": "i4", "I16": "i2", "I8": "i1",
          "U64": "u8", "U32": "u4", "U16": "u2", "U8": "u1"}
+
+
+def plain(text):
+    return ascii(text).replace("##[", "##\\\\x5b")  # names may hold anything, and a log obeys some of it
 
 
 def tensors(name):
@@ -55,12 +60,12 @@ try:
     session = onnxruntime.InferenceSession(str(HERE / "model.onnx"), options, providers=["CPUExecutionProvider"])
     found = session.run(list(truths), {i.name: given[i.name] for i in session.get_inputs()})
 except Exception as why:
-    sys.exit(f"onnxruntime {onnxruntime.__version__} refuses the model: {why}")
+    sys.exit(f"onnxruntime {onnxruntime.__version__} refuses the model: {plain(str(why))}")
 wrong = False
 for (name, truth), value in zip(truths.items(), found):
     off = error(np.asarray(value), truth)
     wrong |= off > LIMITS[name]
-    print(f"{name}: {'WRONG' if off > LIMITS[name] else 'right'}, relative error {off:.3g} (limit {LIMITS[name]:g})")
+    print(f"{plain(name)}: {'WRONG' if off > LIMITS[name] else 'right'}, relative error {off:.3g} (limit {LIMITS[name]:g})")
     print("  should be", truth.ravel()[:6], "and is", np.asarray(value).ravel()[:6])
 sys.exit(int(wrong))
 '''
@@ -68,32 +73,32 @@ _LEVELS = {"disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended
 
 
 def script(cut: Cut) -> str:
-    return _SCRIPT.replace("@LIMITS@", repr(cut.limits)).replace("@LEVEL@", _LEVELS.get(cut.level, "ORT_ENABLE_ALL"))
+    return _SCRIPT.replace("@LIMITS@", ascii(cut.limits)).replace("@LEVEL@", _LEVELS.get(cut.level, "ORT_ENABLE_ALL"))
 
 
 def report(proof: Proof, nodes: Sequence[onnx.NodeProto], cut: Cut) -> str:
     """A text to paste into a bug report."""
     where = proof.location
     assert where is not None
-    names = ", ".join(f"`{n.name or n.output[0]}` ({n.op_type})" for n in nodes[:6]) + (f" and {len(nodes) - 6} more" if len(nodes) > 6 else "")
+    names = ", ".join(f"{code(n.name or n.output[0])} ({markdown(n.op_type)})" for n in nodes[:6]) + (f" and {len(nodes) - 6} more" if len(nodes) > 6 else "")
     head = f"{nodes[0].op_type if len(nodes) == 1 else where.nodes[0] if where.nodes else 'model'}: wrong values"
-    lines = [f"# {head} (stage {where.stage.value})", "", proof.sentence(), ""]
+    lines = [f"# {markdown(head)} (stage {where.stage.value})", "", prose(proof.sentence()), ""]
     lines += [f"The smallest part that shows it has {len(nodes)} of the model's nodes: {names}.", ""]
-    lines += [f"Optimizer: `{where.optimizer}`.", ""] if where.optimizer else []
-    lines += [f"Python: `{where.source.file}:{where.source.line}`: `{where.source.text}`", ""] if where.source else []
-    lines += [f"Evidence: {where.evidence}.", ""] if where.evidence else []
+    lines += [f"Optimizer: {code(where.optimizer)}.", ""] if where.optimizer else []
+    lines += [f"Python: {code(f'{where.source.file}:{where.source.line}')}: {code(where.source.text.strip())}", ""] if where.source else []
+    lines += [f"Evidence: {prose(where.evidence)}.", ""] if where.evidence else []
     lines += ["| output | relative error | counts as wrong beyond | should be | is |", "| --- | --- | --- | --- | --- |"]
     for name, truth in cut.truth.items():
         found = cut.found.get(name)
-        seen = _few(found) if found is not None else cut.words.replace("|", "/")
-        lines.append(f"| `{name}` | {error(found, truth):.3g} | {cut.limits[name]:g} | {_few(truth)} | {seen} |")
+        seen = markdown(_few(found) if found is not None else cut.words)
+        lines.append(f"| {code(name)} | {error(found, truth):.3g} | {cut.limits[name]:g} | {_few(truth)} | {seen} |")
     lines += [""]
     for cause in proof.causes[:1]:
-        lines += [f"Cause ({'proven' if cause.proven else 'likely'}): {cause.code}: {cause.title}. {cause.evidence}."]
-        lines += [f"Remedy: {cause.fix.what}."] if cause.fix is not None else []
+        lines += [f"Cause ({'proven' if cause.proven else 'likely'}): {prose(f'{cause.code}: {cause.title}. {cause.evidence}')}."]
+        lines += [f"Remedy: {prose(cause.fix.what)}."] if cause.fix is not None else []
     lines += ["", "## See it", "", "```", "pip install numpy onnxruntime", "python repro.py    # exits with 1 while the fault exists", "```", ""]
     lines += ["## Versions", ""]
-    lines += [f"- {name} {version}" for name, version in proof.environment.items() if name != "time"]
+    lines += [f"- {markdown(f'{name} {version}')}" for name, version in proof.environment.items() if name != "time"]
     return "\n".join([*lines, f"- SHA-256 of the whole model: {proof.hashes.get('candidate', 'unknown')}", ""])
 
 

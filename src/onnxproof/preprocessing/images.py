@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from onnxproof.arrayfiles import read_arrays
 from onnxproof.preprocessing import affine, norms
 from onnxproof.preprocessing.resizing import MODES, Geometry, geometries
 from onnxproof.preprocessing.slip import Explanation
+from onnxproof.user_files import regular
 
 Array = np.ndarray[Any, Any]
 _ROWS = 16
@@ -133,10 +136,10 @@ def pixels(raw: Any) -> Array | None:
 def _opened(path: str) -> Any:
     try:
         if path.endswith(".npy"):
-            return np.load(path, allow_pickle=False)
+            return read_arrays(Path(path))[""]
         from PIL import Image
 
-        with Image.open(path) as image:
+        with Image.open(regular(path)) as image:
             return np.asarray(image.convert("RGB"))
     except (ImportError, OSError, ValueError):
         return None

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from onnxproof import data as user_data
+from onnxproof.arrayfiles import read_arrays
 from onnxproof.backends import ort
 from onnxproof.errors import InputError, OnnxproofError, UsageError
 from onnxproof.onnxfile import Port
@@ -96,7 +97,7 @@ def _labelled(source: Any, ports: tuple[Port, ...]) -> tuple[dict[str, Array], A
     """Inputs and labels: a pair, or an .npz that holds `labels` (or `y`) beside the inputs."""
     names = [port.name for port in ports]
     if isinstance(source, str | Path):
-        arrays = user_data._read(user_data._files(Path(source))[0])
+        arrays = read_arrays(user_data._files(Path(source))[0])
         key = next((k for k in ("labels", "label", "y", "targets") if k in arrays), None)
         if key is None:
             raise InputError("no-labels", f"`{source}` has no array named `labels`", notes=[f"it has {', '.join(arrays)}"])

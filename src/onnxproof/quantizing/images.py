@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from onnxproof import data as user_data
+from onnxproof.arrayfiles import SUFFIXES as ARRAY_SUFFIXES
 from onnxproof.errors import InputError, UsageError
 from onnxproof.onnxfile import Port
 from onnxproof.quantizing.batches import SIZE
 from onnxproof.types import Finding
+from onnxproof.user_files import regular
 
 Array = np.ndarray[Any, Any]
 Preprocess = Callable[[Any], Any]
@@ -31,7 +33,7 @@ def are_images(data: Any) -> bool:
     path = Path(data)
     if not path.is_dir():
         return path.suffix.lower() in SUFFIXES
-    return bool(_files(path)) and not any(child.suffix in user_data.SUFFIXES for child in path.iterdir())
+    return bool(_files(path)) and not any(child.suffix.lower() in ARRAY_SUFFIXES for child in path.iterdir())
 
 
 def read(data: str | Path, ports: Sequence[Port], preprocess: Preprocess | None = None, example: Mapping[str, Array] | None = None
@@ -59,6 +61,7 @@ def _files(folder: Path) -> list[Path]:
 def _open(file: Path) -> Any:
     from PIL import Image
 
+    regular(file, InputError)
     try:
         image = Image.open(file)
         image.load()

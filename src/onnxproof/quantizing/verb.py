@@ -27,6 +27,7 @@ from onnxproof.quantizing.result import Quantized
 from onnxproof.quantizing.tune import RECIPES, arrange, front, tune
 from onnxproof.quantizing.tuning import Budget, Tuning, deadline, one, reached
 from onnxproof.types import Finding, Policy
+from onnxproof.userdata import opened
 
 _KEPT = 512
 """Samples that are kept in memory for judging."""
@@ -49,6 +50,7 @@ def quantize(model: Any, path: str | Path, *, calibration: Any = None, evaluate:
     """
     budget = budget if isinstance(budget, Budget) else Budget(max_drop=budget)
     found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
+    found = replace(found, data=opened(found.data))
     job = _Job(found, Path(path), scheme, calibrator, tuple(recipes), tuple(exclude), budget, None if cache is None else Path(cache), progress, target, preprocess, proof_s)
     return job.run(calibration, evaluate, tuple(backends), policy, seed)
 

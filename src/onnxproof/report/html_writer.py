@@ -19,7 +19,7 @@ from onnxproof.errors import UsageError
 from onnxproof.files import write_text
 from onnxproof.proof import Proof
 from onnxproof.report import crosscheck, view
-from onnxproof.report.plain import LONGEST, brief, ratio, relative, short, visible
+from onnxproof.report.plain import LONGEST, block, brief, ratio, relative, short
 from onnxproof.report.rows import facts, last_column, numbers, place, rows
 from onnxproof.types import Verdict
 
@@ -45,7 +45,7 @@ def dumps(proof: Proof) -> str:
 
 def failure(error: str) -> str:
     """The report of a run that ended before anything was measured."""
-    return _render([], title="onnxproof: error", error=visible(error))
+    return _render([], title="onnxproof: error", error=block(error))
 
 
 def page(proofs: Sequence[Proof], *, title: str = "") -> str:
@@ -103,7 +103,7 @@ def _render(articles: Sequence[dict[str, Any]], *, title: str, error: str = "") 
     own = (folder / "report.js").read_text(encoding="utf-8")
     library = _library() if articles else ""
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.filters |= {"name": short, "ratio": ratio, "text": visible, "line": lambda source: view.source_line(source.file, source.line), "json": _json,
+    environment.filters |= {"name": short, "ratio": ratio, "text": block, "line": lambda source: view.source_line(source.file, source.line), "json": _json,
                             "said": _said, "brief": brief, "file": lambda path: str(relative(path))}
     template = environment.from_string((folder / "report.html.jinja").read_text(encoding="utf-8"))
     return template.render(articles=articles, title=title, error=error, css=Markup((folder / "report.css").read_text(encoding="utf-8")), own=Markup(own),

@@ -16,6 +16,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from onnxproof.errors import PolicyError, UsageError
 from onnxproof.files import write_text
 from onnxproof.proof import SCHEMA, Proof
+from onnxproof.user_files import DOCUMENT_BYTES, regular
 
 LEFT_OUT = frozenset({"witness", "scene"})
 """Fields that hold tensors; they stay in memory."""
@@ -33,6 +34,7 @@ def write(proof: Proof, path: str | Path) -> None:
 def read(path: str | Path) -> Proof:
     """The proof that `write` wrote."""
     path = Path(path)
+    regular(path, UsageError, most=DOCUMENT_BYTES, what="proof")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as why:

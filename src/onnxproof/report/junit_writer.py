@@ -6,7 +6,7 @@ from xml.etree import ElementTree as xml
 
 from onnxproof.files import write_text
 from onnxproof.proof import Proof
-from onnxproof.report.plain import relative, short, visible
+from onnxproof.report.plain import block, relative, short, visible
 from onnxproof.report.rows import Row, last_column, numbers, place, rows
 from onnxproof.types import Finding, Verdict
 
@@ -42,7 +42,7 @@ def _tested(proof: Proof) -> xml.Element:
             _finding(suite, proof, finding)
     if not made:
         _empty(suite, proof)
-    xml.SubElement(suite, "system-out").text = visible(f"{proof.sentence()}\n{_story(proof)}")
+    xml.SubElement(suite, "system-out").text = f"{block(proof.sentence())}\n{_story(proof)}"
     return suite
 
 
@@ -50,7 +50,7 @@ def failure(error: str) -> str:
     """The suite of a run that ended before anything was measured."""
     suite = _suite("onnxproof", 0.0)
     case = xml.SubElement(suite, "testcase", name="run", classname="onnxproof", time="0.000")
-    xml.SubElement(case, "error", message=short(error.partition("\n")[0]), type="error").text = visible(error)
+    xml.SubElement(case, "error", message=short(error.partition("\n")[0]), type="error").text = block(error)
     return _text([suite])
 
 
@@ -83,9 +83,9 @@ def _case(suite: xml.Element, proof: Proof, row: Row, seconds: float) -> None:
     worst = row.worst
     told = f"case {worst.case}, output {worst.output}: {' / '.join(n for n in numbers(worst) if n)} (times the noise / worst element / max abs / {last_column(proof)})"
     if row.verdict is Verdict.DIVERGED or (row.verdict is Verdict.DRIFT and proof.policy.strict):
-        xml.SubElement(case, "failure", message=short(f"{row.verdict.value}: {told}"), type=row.verdict.value).text = visible(_story(proof))
+        xml.SubElement(case, "failure", message=short(f"{row.verdict.value}: {told}"), type=row.verdict.value).text = _story(proof)
     elif row.verdict is Verdict.ERROR:
-        xml.SubElement(case, "error", message=short(told), type="error").text = visible(proof.error or worst.detail)
+        xml.SubElement(case, "error", message=short(told), type="error").text = block(proof.error or worst.detail)
     elif row.verdict is Verdict.VACUOUS:
         xml.SubElement(case, "skipped", message="nothing was compared")
     if row.verdict in (Verdict.FAITHFUL, Verdict.DRIFT):
@@ -94,13 +94,13 @@ def _case(suite: xml.Element, proof: Proof, row: Row, seconds: float) -> None:
 
 def _finding(suite: xml.Element, proof: Proof, finding: Finding) -> None:
     case = _testcase(suite, proof, f"finding {finding.code}", 0.0)
-    xml.SubElement(case, "failure", message=short(finding.what), type=visible(finding.code)).text = visible(f"{finding.what}\n{finding.help}".strip())
+    xml.SubElement(case, "failure", message=short(finding.what), type=visible(finding.code)).text = f"{visible(finding.what)}\n{visible(finding.help)}".strip()
 
 
 def _empty(suite: xml.Element, proof: Proof) -> None:
     """Nothing compared is never a pass."""
     case = _testcase(suite, proof, "compared", 0.0)
-    xml.SubElement(case, "error", message=short(proof.sentence()), type=proof.verdict.value).text = visible(proof.error or proof.sentence())
+    xml.SubElement(case, "error", message=short(proof.sentence()), type=proof.verdict.value).text = block(proof.error or proof.sentence())
 
 
 def _testcase(suite: xml.Element, proof: Proof, name: str, seconds: float) -> xml.Element:
@@ -113,10 +113,10 @@ def _testcase(suite: xml.Element, proof: Proof, name: str, seconds: float) -> xm
 
 def _story(proof: Proof) -> str:
     """What a reader of the log needs: where, why, and how to run it again."""
-    lines = [f"where: {place(proof)}"] if proof.location else []
+    told = [f"where: {place(proof)}"] if proof.location else []
     if proof.location and proof.location.source:
-        lines.append(f"  {relative(proof.location.source.file)}:{proof.location.source.line}: {proof.location.source.text}")
+        told.append(f"  {relative(proof.location.source.file)}:{proof.location.source.line}: {proof.location.source.text}")
     for cause in proof.causes[:3]:
-        lines.append(f"{'proven' if cause.proven else 'possible'} cause {cause.code}: {cause.title}; {cause.evidence}")
-        lines += [f"  fix: {cause.fix.what}"] if cause.fix else []
-    return "\n".join([*lines, *([f"replay: {proof.replay}"] if proof.replay else [])])
+        told.append(f"{'proven' if cause.proven else 'possible'} cause {cause.code}: {cause.title}; {cause.evidence}")
+        told += [f"  fix: {cause.fix.what}"] if cause.fix else []
+    return "\n".join(map(visible, [*told, *([f"replay: {proof.replay}"] if proof.replay else [])]))

@@ -6,8 +6,9 @@ from pathlib import Path
 from onnxproof.files import write_text
 from onnxproof.proof import Proof
 from onnxproof.report import crosscheck
-from onnxproof.report.plain import ratio, relative, short, visible
+from onnxproof.report.plain import block, ratio, relative, short, visible
 from onnxproof.report.rows import facts, last_column, numbers, place, rows
+from onnxproof.text import markdown
 from onnxproof.types import Verdict
 
 _SIGNS = {Verdict.FAITHFUL: "✅", Verdict.DRIFT: "⚠️", Verdict.DIVERGED: "❌", Verdict.ERROR: "💥", Verdict.VACUOUS: "❔"}
@@ -15,7 +16,6 @@ _ROWS = 12
 _FEW = 5
 _LONGEST = 4000
 """Characters of a code block: a summary page has a limit."""
-_SPECIAL = "\\`*_[]<>|~$&"
 
 
 def write(proof: Proof, path: str | Path) -> None:
@@ -29,7 +29,7 @@ def dumps(proof: Proof) -> str:
     parts = [f"### {sign} {proof.verdict.value.upper()}: {words(proof.candidate)}", words(proof.sentence().partition("\n")[0]), _table(proof), *_cross(proof), *_where(proof),
              *_causes(proof), *_lists(proof)]
     if proof.replay:
-        parts.append("Replay the worst case:\n\n" + fenced(proof.replay, "console" if proof.replay.startswith("onnxproof ") else "python"))
+        parts.append("Replay the worst case:\n\n" + fenced(visible(proof.replay), "console" if proof.replay.startswith("onnxproof ") else "python"))
     return "\n\n".join([*(part for part in parts if part), f"<sub>{words(' · '.join(facts(proof)))}</sub>"]) + "\n"
 
 
@@ -49,14 +49,12 @@ def words(text: str) -> str:
     >>> print(words("a|b <script> *c*"))
     a\|b \<script\> \*c\*
     """
-    escaped = "".join(f"\\{c}" if c in _SPECIAL else c for c in short(text))
-    escaped = f"\\{escaped}" if escaped.startswith(("#", "+", "-", "=")) else escaped  # these act at the beginning of a line
-    return escaped.replace("@", "@<!-- -->")  # a backslash does not stop a mention
+    return markdown(short(text))
 
 
 def fenced(text: str, language: str = "text") -> str:
     """A code block that nothing inside can end."""
-    text, fence = visible(text)[:_LONGEST], "```"
+    text, fence = block(text)[:_LONGEST], "```"
     while fence in text:
         fence += "`"
     return f"{fence}{language}\n{text}\n{fence}"
@@ -90,7 +88,7 @@ def _where(proof: Proof) -> list[str]:
     if proof.location is None:
         return []
     source = proof.location.source
-    line = f"\n\n{words(f'{relative(source.file)}:{source.line}')}\n\n{fenced(source.text, 'python')}" if source else ""
+    line = f"\n\n{words(f'{relative(source.file)}:{source.line}')}\n\n{fenced(visible(source.text), 'python')}" if source else ""
     return [f"**Where:** {words(place(proof))}{line}"]
 
 

@@ -1,27 +1,16 @@
-"""Names as they may be shown: they come from models and files, and may hold anything.
-
-A terminal obeys escape sequences, XML forbids control characters, and a right-to-left mark turns the text around it. So each
-such character is written out as its code.
-"""
+"""How reports write names and numbers: visible, on one line, not too long."""
 
 import math
 import re
 from pathlib import Path
 
-_BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-_ODD = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff{_BIDI}]")
+from onnxproof.text import block, visible
+
+__all__ = ["LONGEST", "block", "brief", "ratio", "relative", "safe", "share", "short", "visible"]
+
 _DIGITS = re.compile(r"-?\d+\.\d{7,}(?:e[-+]?\d+)?")
 LONGEST = 300
 """Characters of a name that a report shows; the proof's JSON keeps all of it."""
-
-
-def visible(text: str) -> str:
-    r"""The text with every character that would act instead of showing written as its code.
-
-    >>> visible("a\x1b[31mb\u202ec")
-    'a<U+001B>[31mb<U+202E>c'
-    """
-    return _ODD.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
 
 
 def safe(text: str) -> str:

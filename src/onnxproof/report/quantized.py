@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -37,14 +36,14 @@ def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
     """Print the whole report."""
     out.print(headline(result), soft_wrap=True)
     if not result.met:
-        out.print(escape(f"  the budget does not hold: {_missed(result)}"), style="yellow", soft_wrap=True)
+        out.print(safe(f"  the budget does not hold: {_missed(result)}"), style="yellow", soft_wrap=True)
     done, heavy = result.census.heavy
     facts = [f"scheme {result.scheme}", f"{result.samples} calibration samples", f"{done} of {heavy} heavy nodes run as integers", f"{result.tried} graphs tried"]
     facts += [f"{result.recalled} of them known from an earlier run"] if result.recalled else []
     out.print("  " + " · ".join([*facts, f"{result.seconds:.1f} s"]), style="dim", soft_wrap=True)
     for finding in result.findings[:_FEW]:
-        out.print(escape(f"  {finding.code}: {finding.what}"), style="yellow", soft_wrap=True)
-        out.print(escape(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
+        out.print(safe(f"  {finding.code}: {finding.what}"), style="yellow", soft_wrap=True)
+        out.print(safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
     out.print()
     out.print(_steps(result))
     out.print()
@@ -57,9 +56,10 @@ def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
         out.print(_front(result))
     if result.census.fallback:
         kinds = ", ".join(f"{count} {kind}" for kind, count in result.census.fallback.items())
-        out.print(escape(f"\nstill float: {kinds}; {result.census.conversions} conversions on the way"), soft_wrap=True)
+        out.print()
+        out.print(safe(f"still float: {kinds}; {result.census.conversions} conversions on the way"), soft_wrap=True)
     if result.proof.replay:
-        out.print(f"\nprove it again:\n  {escape(result.proof.replay)}", soft_wrap=True)
+        out.print(f"\nprove it again:\n  {safe(result.proof.replay)}", soft_wrap=True)
 
 
 def _missed(result: "Quantized") -> str:
@@ -101,14 +101,14 @@ def _steps(result: "Quantized") -> Table:
     table = _table("recipe", "before", "after", "")
     table.columns[-1].justify = "left"
     for step in result.steps:
-        table.add_row(escape(step.name), _db(step.before_db), _db(step.after_db) if step.kept else "", escape(step.what if step.kept else f"not kept: {step.what}"))
+        table.add_row(safe(step.name), _db(step.before_db), _db(step.after_db) if step.kept else "", safe(step.what if step.kept else f"not kept: {step.what}"))
     return table
 
 
 def _ledger(result: "Quantized") -> Table:
     table = _table("stage", "SQNR", "steps", "same class")
     for entry in result.ledger:
-        table.add_row(escape(entry.stage), _db(entry.sqnr_db), f"{entry.steps:.2f}", "" if entry.agreement is None else percent(entry.agreement))
+        table.add_row(safe(entry.stage), _db(entry.sqnr_db), f"{entry.steps:.2f}", "" if entry.agreement is None else percent(entry.agreement))
     return table
 
 
@@ -123,7 +123,7 @@ def _ranges(result: "Quantized", most: int) -> Table:
 def _front(result: "Quantized") -> Table:
     table = _table("tried (* nothing beats it)", "SQNR", "a pass", "size", "metric")
     for point in result.front:
-        table.add_row(escape(f"{'*' if point.best else ' '} {point.name}"), _db(point.sqnr_db), _ms(point.latency_s), f"{point.size / 1e6:.3g} MB",
+        table.add_row(safe(f"{'*' if point.best else ' '} {point.name}"), _db(point.sqnr_db), _ms(point.latency_s), f"{point.size / 1e6:.3g} MB",
                       "" if point.metric is None else f"{point.metric:.4g}")
     return table
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from onnxproof.files import write_text
 from onnxproof.proof import Proof
-from onnxproof.report.plain import relative, visible
+from onnxproof.report.plain import block, relative, visible
 from onnxproof.report.rows import place
 from onnxproof.types import Finding, Source, Verdict
 
@@ -42,7 +42,7 @@ def _run(version: str, results: list[dict[str, Any]], proof: Proof | None, *, er
     driver = {"name": "onnxproof", "rules": _rules(proof, results)} | ({"version": version} if version else {})
     invocation: dict[str, Any] = {"executionSuccessful": not error}
     if error:
-        invocation["toolExecutionNotifications"] = [{"level": "error", "message": {"text": visible(error)}}]
+        invocation["toolExecutionNotifications"] = [{"level": "error", "message": {"text": block(error)}}]
     made = {"tool": {"driver": driver}, "invocations": [invocation], "results": results, "columnKind": "unicodeCodePoints"}
     return made | ({"automationDetails": {"id": f"onnxproof/{visible(Path(proof.candidate).name)}/"}} if proof is not None else {})
 

@@ -16,6 +16,8 @@ COLOURS = {Verdict.FAITHFUL: "bold green", Verdict.DRIFT: "bold yellow", Verdict
            Verdict.ERROR: "bold red", Verdict.VACUOUS: "bold magenta"}
 _FEW = 4
 """Notes, findings and suspects that are shown before `... and n more`: the report keeps to one screen."""
+_ALWAYS = ("data-",)
+"""Findings below the verdict, under -q too: whoever gives data must know what of it was not compared as it is."""
 _ROWS = 8
 """Rows of the table, unless it is verbose."""
 _NEARLY = 0.95
@@ -80,11 +82,12 @@ def explain(proof: Proof, out: Console) -> None:
 
 
 def summary(proof: Proof, out: Console) -> None:
-    """Only the verdict, and what makes the run fail although the verdict stands."""
+    """Only the verdict, what makes the run fail although the verdict stands, and what became of the user's data."""
     out.print(headline(proof), soft_wrap=True)
     for finding in proof.findings:
-        if finding.fails:
-            out.print(Text.assemble(("  fails", "bold red"), visible(f" {finding.code}: {finding.what}")), soft_wrap=True)
+        if finding.fails or finding.code.startswith(_ALWAYS):
+            word = ("  fails", "bold red") if finding.fails else ("  note", "bold yellow")
+            out.print(Text.assemble(word, visible(f" {finding.code}: {finding.what}")), soft_wrap=True)
             if finding.help:
                 out.print(safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
 
@@ -177,12 +180,12 @@ def _notes(proof: Proof, out: Console, few: int) -> None:
     out.print(Text.assemble(("notes (*)", "bold"), f": {len(proof.notes)} differences where runtimes differ by nature; {counts}"), soft_wrap=True)
     for note in proof.notes[:few]:
         out.print(safe(f"  {note.domain.value}: case `{note.case}` on {note.backend}, output `{note.output}`: {note.what}"), soft_wrap=True)
-        out.print(safe(brief(f"    reference {note.reference}\n    candidate {note.candidate}")), style="dim", soft_wrap=True)
+        out.print(f"    reference {safe(brief(note.reference))}\n    candidate {safe(brief(note.candidate))}", style="dim", soft_wrap=True)
     _more(len(proof.notes), out, shown=few)
 
 
 def _findings(proof: Proof, out: Console) -> None:
-    findings = [finding for finding in proof.findings if not finding.fails]  # the others stand below the verdict
+    findings = [finding for finding in proof.findings if not finding.fails and not finding.code.startswith(_ALWAYS)]  # the others stand below the verdict
     if not findings:
         return
     out.print()
@@ -198,7 +201,7 @@ def _location(location: Location, where: str, out: Console) -> None:
     out.print()
     out.print(Text.assemble(("where", "bold"), f": {visible(where)}"), soft_wrap=True)
     if location.source is not None:
-        out.print(safe(f"  --> {relative(location.source.file)}:{location.source.line}\n      {location.source.text}"), soft_wrap=True)
+        out.print(f"  --> {safe(f'{relative(location.source.file)}:{location.source.line}')}\n      {safe(location.source.text.strip())}", soft_wrap=True)
     if location.module:
         out.print(safe(f"  = note: in module {location.module}"), soft_wrap=True)
     if location.evidence:
