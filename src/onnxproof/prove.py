@@ -157,7 +157,7 @@ class Run:
         self._trial: Trial | None = None
         self.coverage = Coverage()
         self.cross: CrossCheck | None = None
-        self._opening = 0.0
+        self._opening = self._begun = 0.0
 
     def prove(self) -> Proof:
         """Run the cases within the budget and judge; what was measured before an error is kept."""
@@ -232,6 +232,7 @@ class Run:
         if not self._only and not self._disabled:
             self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy,
                                             budget_s=max(_LEAST_FOR_TRUST, self.budget_s * _SHARE_FOR_TRUST))
+        self._begun = self.clock.elapsed
         for case in self._chosen(self._planned(space, watch)):
             if self.gaps and self._enough():  # one case at least
                 self.complete = False
@@ -365,7 +366,8 @@ class Run:
     def _enough(self) -> bool:
         """True when no further case begins: the verdict is known, or the time is over and nothing of the floor is missing or can still be had."""
         late = self._left < self.budget_s * 0.05
-        return self._known() or (late and self.floor.beyond(self.budget_s - self._left, self.budget_s, self._dearest))
+        over = self.clock.elapsed - max(self._opening + self.budget_s, self._begun)  # what came before the first case is not the cases' fault
+        return self._known() or (late and self.floor.beyond(over, self.budget_s, self._dearest))
 
     def _known(self) -> bool:
         diverged = sum(verdict is Verdict.DIVERGED for verdict in self._bad.values())

@@ -97,8 +97,8 @@ def _headline(proof: Proof, out: Console) -> None:
         word = "fails, since the policy is strict" if proof.policy.strict else "passes, but it is a real defect: `--strict` makes it fail"
         tolerance = f"atol {proof.policy.atol:g}, rtol {proof.policy.rtol:g}"
         out.print(f"  a difference that rounding does not explain, too small for {tolerance}: it {word}", style="yellow", soft_wrap=True)
-    if not proof.complete:
-        clear = proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
+    if not proof.complete and proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED):  # others say it in their sentence
+        clear = proof.verdict is Verdict.DIVERGED
         out.print(f"  not all cases were run: {'the verdict was clear' if clear else f'the budget of {proof.budget_s:g} s ended first'}", style="dim")
 
 
