@@ -80,7 +80,10 @@ def test_nothing_compared_is_said_and_shows_no_table() -> None:
 
 
 def test_a_budget_that_ended_first_is_said() -> None:
-    assert "the budget of 10 s ended first" in printed(proof(Verdict.FAITHFUL, *HEALTHY, complete=False))
+    assert "not all cases were run, since the budget of 10 s ended" in printed(proof(Verdict.FAITHFUL, *HEALTHY, complete=False), width=200).replace("\n", " ")
+    assert "the budget of 10 s ended first" in printed(proof(Verdict.DRIFT, gap("c", "g", 300.0), complete=False), width=200)
+    assert "not all cases were run: the verdict was clear" in printed(proof(Verdict.DIVERGED, gap("c", "g", 3e5), complete=False), width=200)
+    assert "ended" not in printed(proof(Verdict.FAITHFUL, *HEALTHY), width=200)
 
 
 def test_notes_show_both_outputs_and_only_a_few() -> None:

@@ -643,7 +643,9 @@ def test_the_budget_ends_the_cases(zoo: Zoo, budget: float) -> None:
     proof = prove.verify(Slow(), zoo.file("logs"), (normal(3, 6),), dynamic_shapes=BATCH, budget_s=budget, explain=False)
     slept = 0.04 * proof.passes["torch"]  # a loaded machine makes fewer passes, never more
     assert slept < 1.2 * budget + 3.0  # three seconds are for examining the runtime
-    assert not proof.complete and proof.verdict is Verdict.FAITHFUL and "example" in {gap.case for gap in proof.gaps}
+    assert not proof.complete and "example" in {gap.case for gap in proof.gaps}
+    enough = proof.verdict is Verdict.FAITHFUL and len({sizes.get("batch") for sizes in proof.sizes.values()}) >= 2
+    assert enough or (proof.verdict is Verdict.VACUOUS and proof.sentence().startswith("not enough was compared"))  # on a machine that is too busy for the floor
 
 
 def test_a_reference_that_refuses_the_example_is_an_input_error(zoo: Zoo) -> None:

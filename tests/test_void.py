@@ -259,6 +259,8 @@ def test_large_noise_of_rounding_is_said_and_still_tells_an_empty_answer(tmp_pat
 TRUTHS: dict[str, Callable[[], torch.nn.Module]] = {
     "another branch": lambda: Of(lambda x: x * 3 if x.dtype == torch.float64 else x * 2),
     "another constant": lambda: Of(lambda x: x * (2 if torch.finfo(x.dtype).bits == 32 else 2.02)),
+    "nothing but NaN": lambda: Of(lambda x: x * 2 if x.dtype == torch.float32 else x * float("nan")),
+    "more outputs": lambda: Of(lambda x: x * 2 if x.dtype == torch.float32 else (x * 2, x)),
     "a hard-coded dtype": lambda: Of(lambda x: (x.float() * 2 if x.dtype == torch.float32 else x.float() + 1)),
 }
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from onnxproof.types import Case, Finding
 
 _BEND, _LEAST_S = 0.2, 2.0
-"""How far the budget bends for the floor: by this share of it or by the time of one case, and to this many seconds in any case."""
+"""How far the budget bends for the floor: by this share of it, by the time of one case, or by this many seconds."""
 _MARGIN = 1.5
 """Times the dearest case so far: what each case that is still missing is expected to take."""
 
@@ -52,9 +52,9 @@ class Floor:
         self.skipped += 1
         return True
 
-    def beyond(self, elapsed_s: float, budget_s: float, case_s: float) -> bool:
-        """Whether not even a missing case may begin: the budget bends for them, and does not break."""
-        return not self.missing or elapsed_s > max(budget_s + max(_BEND * budget_s, case_s), _LEAST_S)
+    def beyond(self, over_s: float, budget_s: float, case_s: float) -> bool:
+        """Whether not even a missing case may begin, so many seconds after the budget ended: it bends for them, and does not break."""
+        return not self.missing or over_s > max(_BEND * budget_s, case_s, _LEAST_S)
 
     def findings(self, *, complete: bool, budget_s: float) -> list[Finding]:
         """Nothing where the floor was reached; dims whose other sizes the reference itself refuses are said, and take nothing away."""

@@ -183,6 +183,7 @@ class Run:
         self._trial: Trial | None = None
         self.coverage = Coverage()
         self.cross: CrossCheck | None = None
+        self._begun = 0.0
 
     def prove(self) -> Proof:
         """Run the cases within the budget and judge; what was measured before an error is kept."""
@@ -265,6 +266,7 @@ class Run:
         watch = Watch(self.file, self.signature, self.clock)
         if not self._only and not self._disabled:
             self._examine()
+        self._begun = self.budget.elapsed
         served_data: list[Mapping[str, Any]] = []
         for case in self._chosen(self._planned(space, watch)):
             if (self.gaps or self.dropped) and self._enough():  # one case at least
@@ -438,7 +440,8 @@ class Run:
         """True when no further case begins: the verdict is known, or the time is over and nothing of the floor is missing or can still be had."""
         if self._known():
             return True
-        return self._late and not self.data.owed(self.sizes) and self.floor.beyond(self.budget.elapsed, self.budget_s, self._dearest)
+        over = self.budget.elapsed - max(self.budget_s, self._begun)  # what came before the first case is not the cases' fault
+        return self._late and not self.data.owed(self.sizes) and self.floor.beyond(over, self.budget_s, self._dearest)
 
     def _known(self) -> bool:
         diverged = sum(verdict is Verdict.DIVERGED for verdict in self._bad.values())

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-EXIT_CODES = "exit codes: 0 faithful (or drift without --strict), 1 diverged (or drift with --strict), 2 error or bad usage, 3 nothing was compared"
+EXIT_CODES = "exit codes: 0 faithful (or drift without --strict), 1 diverged (or drift with --strict), 2 error or bad usage, 3 nothing is proven"
 STOPPED = "error[interrupted]: stopped by the user: there is no verdict"
 _FIRST = ("verify", "export", "diff")
 

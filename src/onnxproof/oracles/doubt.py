@@ -39,6 +39,8 @@ _ENOUGH = 4
 _NATURAL = frozenset({"data", "shapes", "masks", "ids", "distinct", "lengths"})
 """Groups of plain values: on extreme ones float32 overflows or cancels where float64 does not, and that is nothing to doubt."""
 _MODES = frozenset({"ordinary", "masks"})
+"""Groups in which the reference is asked in its other mode; not on the example, whose masks often hide nothing."""
+_INSTEAD = "the noise comes from re-runs of the reference with fresh rounding instead; look for code that depends on the dtype, or report an operator that is evaluated wrongly"
 _SEED, _DRAWS = 7_041, 8
 """Of the random numbers that the reference is asked with, and how many such are tried where it draws some: a dropout of a small layer often agrees."""
 
@@ -48,7 +50,8 @@ class Doubts:
 
     def __init__(self, oracle: Oracle, names: Sequence[str]) -> None:
         self._oracle, self._names = oracle, names
-        self._asked = 0
+        self._asked: Counter[str] = Counter()
+        """How often the reference was asked again, in all and in each group."""
         self._examined: Counter[tuple[str, int]] = Counter()
         self._modes_asked: Counter[str] = Counter()
         self.random: dict[str, Finding] = {}
@@ -64,9 +67,14 @@ class Doubts:
         """Ask about one case; False when its truth is not believed, and from then on there is none."""
         if case.domain is not None:
             return True
+        if truth is not None and len(truth) != len(reference):
+            self._wrong[""] = Finding(code="truth-not-believed", what=f"in float64 the reference gives {len(truth)} outputs, and {len(reference)} otherwise", help=_INSTEAD)
+            self._oracle.kind = NoiseKind.PERTURBED
+            return False
         far = [place for place, r in enumerate(reference) if truth is not None and self._large(r, truth[place])]
-        if self._asked < _ASKED or set(far) - {self._names.index(name) for name in self.random}:
-            self._asked += 1
+        unknown = any(self._names[place] not in self.random for place in far)
+        if self._asked[""] < _ASKED or (unknown and self._asked[case.group] < _ENOUGH):
+            self._asked.update(("", case.group))
             self._ask_again(case, reference)
         self._ask_mode(case, reference)
         if truth is None or not (case.ordinary or case.group in _NATURAL):
@@ -84,26 +92,37 @@ class Doubts:
         reference, truth = _real(reference), _real(truth)
         if not is_float(reference):
             return _apart(reference, truth) > _FLIPPED
+        if _gone(reference, truth) > _FLIPPED:
+            return True
         if self._oracle.kind is NoiseKind.GRAPH:
             return _apart(reference, truth) > _SMALL + _LARGE_OF_GRAPH * _size(truth)
         return _apart(reference, truth) > min(_LARGE * eps(reference.dtype), _LARGEST) * _size(truth)
 
     def _ask_again(self, case: Case, reference: Sequence[Array]) -> None:
-        """The same question twice more, with the same random numbers and with others; more often where it is known to draw some, since a few may agree by chance."""
-        others = [(_SEED + draw, "draws random numbers") for draw in range(_DRAWS if self._oracle.draws else 1)]
-        for seed, words in ((None, "answers otherwise when it is asked the same again"), *others):
+        """The same question with other random numbers (more often where it is known to draw some: a few may agree by chance); where that differs, with the same ones."""
+        seen = self._apart_with(case, reference, *(_SEED + draw for draw in range(_DRAWS if self._oracle.draws else 1)))
+        always = self._apart_with(case, reference, None) if seen else {}
+        for name, other in seen.items():
+            words = "answers otherwise when it is asked the same again" if name in always else "draws random numbers"
+            self.random[name] = _random(name, case, words, reference[self._names.index(name)], other)
+
+    def _apart_with(self, case: Case, reference: Sequence[Array], *seeds: int | None) -> dict[str, Array | None]:
+        """The outputs, not known as random yet, that differ with one of these seeds; None for one that is not there then."""
+        found: dict[str, Array | None] = {}
+        for seed in seeds:
             try:
                 answers = self._oracle.again(case.inputs, seed)
-            except Exception as why:  # the user's module, which took this very input a moment ago
-                answers, words = [], f"raises {type(why).__name__} when it is asked the same again"
+            except Exception:  # the user's module, which took this very input a moment ago
+                answers = []
             for place, name in enumerate(self._names):
                 other = answers[place] if len(answers) == len(reference) else None
-                if name not in self.random and not _alike(reference[place], other):
-                    self.random[name] = _random(name, case, words, reference[place], other)
+                if name not in self.random and name not in found and not _alike(reference[place], other):
+                    found[name] = other
+        return found
 
     def _ask_mode(self, case: Case, reference: Sequence[Array]) -> None:
-        """Once or twice: does the reference give other numbers with gradients than without?"""
-        if case.group not in _MODES or self._modes_asked[case.group] >= _ASKED:
+        """Once in each of these groups: does the reference give other numbers with gradients than without?"""
+        if case.name == "example" or case.group not in _MODES or self._modes_asked[case.group]:
             return
         self._modes_asked[case.group] += 1
         answers = self._oracle.with_gradients(case.inputs)
@@ -129,6 +148,8 @@ class Doubts:
         if target is None or self._examined[key] >= _ENOUGH:
             return True
         self._examined[key] += 1
+        if is_float(_real(reference[place])) and _gone(reference[place], target) > _FLIPPED:
+            return False
         far = _apart(reference[place], target)
         samples: list[Array] = []
         for amplitude, index in ((1.0, 0), (1.0, 1), *((loud, 2) for loud in _LOUD)):
@@ -160,8 +181,7 @@ class Doubts:
         assert target is not None
         what = (f"output `{self._names[place]}`: the reference and its float64 evaluation give different answers, far more than rounding explains: "
                 f"{_shown(reference[place], target)} (case `{case.name}`)")
-        return Finding(code="truth-not-believed", what=what, help="the noise comes from re-runs of the reference with fresh rounding instead; "
-                       "look for code that depends on the dtype, or report an operator that is evaluated wrongly")
+        return Finding(code="truth-not-believed", what=what, help=_INSTEAD)
 
 
 def _random(name: str, case: Case, words: str, reference: Array, other: Array | None) -> Finding:
@@ -177,6 +197,11 @@ def _alike(one: Array, other: Array | None) -> bool:
         return True
     one, other = _real(one), _real(other)
     return is_float(one) and _same_finite(one, other) and _apart(one, other) <= _ALIKE * eps(one.dtype) * _size(one)
+
+
+def _gone(reference: Array, truth: Array) -> float:
+    """The share of the elements that are numbers in the reference, and none in the truth."""
+    return float((np.isfinite(_wide(reference)) & ~np.isfinite(_wide(truth))).mean()) if reference.size else 0.0
 
 
 def _same_finite(one: Array, other: Array) -> bool:
@@ -212,9 +237,12 @@ def _rms(wide: Array) -> float:
 
 def _shown(one: Array, other: Array | None) -> str:
     if other is None or one.shape != other.shape:
-        return "has no fixed shape"
+        return "has another shape then, or none"
     if not is_float(one) and one.dtype.kind != "c":
         return f"differs in {_apart(one, other):.0%} of its elements"
+    gone = _gone(one, other)
+    if gone > _FLIPPED:
+        return f"{gone:.0%} of it is not finite in the second"
     size = _size(one)
     share = f", {_apart(one, other) / size:.2g} of its own size" if size else ""
     return f"differs by {_apart(one, other):.3g} (rms){share}"

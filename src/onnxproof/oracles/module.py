@@ -16,6 +16,8 @@ from onnxproof.subject import Subject
 from onnxproof.types import NoiseKind
 
 Array = np.ndarray[Any, Any]
+_LARGE = 1 << 30
+"""Bytes of weights beyond which a pass with gradients, which keeps every value between, is not tried."""
 
 
 class ModuleOracle:
@@ -91,7 +93,9 @@ class ModuleOracle:
             return self.run(inputs)
 
     def with_gradients(self, inputs: Mapping[str, Array]) -> list[Array] | None:
-        """The module without `no_grad`; None where it writes into what gradients need."""
+        """The module without `no_grad`; None where it writes into what gradients need, or is too large to keep what they need."""
+        if sum(parameter.nbytes for parameter in getattr(self._session.module, "parameters", list)()) > _LARGE:
+            return None
         try:
             with self._session.otherwise(gradients=True):
                 return self.run(inputs)

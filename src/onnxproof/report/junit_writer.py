@@ -87,7 +87,7 @@ def _case(suite: xml.Element, proof: Proof, row: Row, seconds: float) -> None:
     elif row.verdict is Verdict.ERROR:
         xml.SubElement(case, "error", message=short(told), type="error").text = block(proof.error or worst.detail)
     elif row.verdict is Verdict.VACUOUS:
-        xml.SubElement(case, "skipped", message="nothing was compared")
+        xml.SubElement(case, "skipped", message=f"nothing is proven: {worst.void.value}" if worst.void is not None else "nothing was compared")
     if row.verdict in (Verdict.FAITHFUL, Verdict.DRIFT):
         xml.SubElement(case, "system-out").text = visible(f"{row.verdict.value}: {row.cases} cases; worst: {told}")
 

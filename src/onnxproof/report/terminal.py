@@ -104,7 +104,7 @@ def _headline(proof: Proof, out: Console) -> None:
         word = "fails, since the policy is strict" if proof.policy.strict else "passes, but it is a real defect: `--strict` makes it fail"
         tolerance = f"atol {proof.policy.atol:g}, rtol {proof.policy.rtol:g}"
         out.print(f"  a difference that rounding does not explain, too small for {tolerance}: it {word}", style="yellow", soft_wrap=True)
-    if not proof.complete:
+    if not proof.complete and (proof.error or proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)):  # others say it in their sentence
         out.print(f"  not all cases were run: {_unfinished(proof)}", style="dim")
 
 
