@@ -83,6 +83,10 @@ def one(call: Call, folder: Path, models: Sequence[Base]) -> Result:
         found += ["wrong FAITHFUL"] if detail else []
     elif found:
         detail = _tail(ended.err)
+    if call.then and not found and said:
+        later = process.call(lambda: command(call.then), folder)
+        found = [f"read again: {fault}" for fault in outcome.faults(call, later, folder)]
+        detail = _tail(later.err) if found else detail
     return Result(seed=call.seed, index=call.index, kind=call.kind, base=call.base, words=call.words, faults=found, code=ended.code, verdict=said,
                   errors=outcome.codes(ended), seconds=ended.seconds, detail=detail)
 

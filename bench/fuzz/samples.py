@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ SOUND = "none"
 ALL_KINDS = (*KINDS, *proofs.KINDS, *proofs.BASELINES, *datafiles.KINDS, *words.KINDS, SOUND)
 _BUDGET = "0.3"
 _TIME_LIMIT = "10"
-_EXPLAINED, _SEVERAL = 0.15, 0.15
-"""Shares of the calls in which the fault is explained, and of the files with two or three kinds of damage."""
+_EXPLAINED, _SEVERAL, _READ_AGAIN = 0.15, 0.15, 0.25
+"""Shares of the calls in which the fault is explained, of the files with two or three kinds of damage, and of the proofs that are read again."""
 _WRITERS = (("--html", "out.html"), ("--markdown", "out.md"), ("--junit", "out.xml"), ("--sarif", "out.sarif"))
 
 
@@ -35,6 +35,8 @@ class Call:
     words: list[str]
     compares: bool = False
     """True where FAITHFUL would say that the damaged file answers as the original does."""
+    then: list[str] = field(default_factory=list)
+    """A second call, which reads the proof that the first one wrote."""
 
     def save(self, folder: Path) -> None:
         """Write it for a replay."""
@@ -76,7 +78,8 @@ class Workshop:
         base = self._damaged(kind, folder, source)
         write(base, folder, "good")
         said, compares = _comparing(base, source)
-        return Call(seed=self.seed, index=index, kind=kind, base=base.name, words=said, compares=compares)
+        then = _reading(source, "out.json") if "out.json" in said and said[0] != "inspect" and source.random() < _READ_AGAIN else []
+        return Call(seed=self.seed, index=index, kind=kind, base=base.name, words=said, compares=compares, then=then)
 
     def _sound_files(self, index: int, kind: str, folder: Path, source: random.Random) -> Call:
         base = source.choice([base for base in self.bases if base.subject])
@@ -143,11 +146,11 @@ def _outside(model: onnx.ModelProto, path: Path) -> None:
     path.write_bytes(content)
 
 
-def _reading(source: random.Random) -> list[str]:
+def _reading(source: random.Random, proof: str = "proof.json") -> list[str]:
     """A command that reads a proof."""
-    return source.choice([["verify", "--from", "proof.json"], ["verify", "--from", "proof.json", "--strict", "-v", "--json", "out.json"], ["report", "proof.json", "-o", "out.html"],
-                          ["report", "proof.json", "-o", "out.md"], ["report", "proof.json", "-o", "out.xml"], ["report", "proof.json", "-o", "out.sarif"],
-                          ["explain", "proof.json"], ["verify", "--from", "proof.json", "--html", "out.html"]])
+    return source.choice([["verify", "--from", proof], ["verify", "--from", proof, "--strict", "-v", "--json", "again.json"], ["report", proof, "-o", "again.html"],
+                          ["report", proof, "-o", "again.md"], ["report", proof, "-o", "again.xml"], ["report", proof, "-o", "again.sarif"],
+                          ["explain", proof], ["verify", "--from", proof, "--html", "again.html"]])
 
 
 def _comparing(base: Base, source: random.Random) -> tuple[list[str], bool]:
