@@ -101,8 +101,9 @@ def doubts(made: Trained, x: Array) -> list[str]:
 
 def findings(made: Trained, x: Array, example: Array | None = None) -> list[Finding]:
     name = made.ports[0].name
-    stream = list(batches.divided(batches.cut({name: x}, made.ports), made.ports, HELD_OUT))
-    seen = observe(Observer(made.plain), iter(stream))
+    divided, few = batches.divided(batches.cut({name: x}, made.ports), made.ports, HELD_OUT)
+    stream = list(divided)
+    seen = observe(Observer(made.plain), iter(stream), few=few)
     return trustworthy.examine(made.subject, made.plain, made.file, seen, stream, {name: made.x[:2] if example is None else example})
 
 
@@ -296,11 +297,21 @@ def test_the_doubt_is_in_the_headline_and_the_exit_code_is_that_of_drift(normed:
 
 def test_the_data_is_split_by_samples_where_batches_are_few() -> None:
     port = onnxfile.Port(name="x", dtype="float32", dims=("n", 3))
-    for rows in (5, 7, 31, 64, 100, 320):
-        stream = list(batches.divided(batches.cut({"x": np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)}, [port]), [port], HELD_OUT))
-        held = [batch["x"] for place, (_, batch) in enumerate(stream) if held_out(place)]
-        assert held and sum(len(batch["x"]) for _, batch in stream) == rows
+    for rows in (2, 4, 5, 7, 31, 64, 100, 320):
+        divided, few = batches.divided(batches.cut({"x": np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)}, [port]), [port], HELD_OUT)
+        stream = list(divided)
+        held = [place for place in range(len(stream)) if held_out(place, few)]
+        assert 1 <= len(held) <= len(stream) // 2 and sum(len(batch["x"]) for _, batch in stream) == rows
         assert {tuple(row) for _, batch in stream for row in batch["x"]} == {tuple(row) for row in np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)}
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, 5, 10])
+def test_a_batch_of_fixed_size_is_held_out_whole(count: int) -> None:
+    port = onnxfile.Port(name="x", dtype="float32", dims=(8, 3))
+    divided, few = batches.divided(batches.cut({"x": np.zeros((8 * count, 3), np.float32)}, [port]), [port], HELD_OUT)
+    stream = list(divided)
+    assert [len(batch["x"]) for _, batch in stream] == [8] * count
+    assert sum(held_out(place, few) for place in range(count)) == {1: 0, 2: 1, 4: 1, 5: 1, 10: 2}[count]
 
 
 def test_explain_asks_the_calibration_data_it_is_given(normed: Trained, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

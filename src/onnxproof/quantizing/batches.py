@@ -36,18 +36,25 @@ def cut(data: Any, ports: Sequence[Port], *, size: int = SIZE) -> Iterator[Batch
             yield f"{label}[{start}:{min(start + step, rows)}]", {name: a[start : start + step] for name, a in fed.items()}
 
 
-def divided(stream: Iterator[Batch], ports: Sequence[Port], parts: int) -> Iterator[Batch]:
-    """The stream; where it has fewer batches than `parts`, each is divided by rows, so that some of them can be held out."""
+def divided(stream: Iterator[Batch], ports: Sequence[Port], parts: int) -> tuple[Iterator[Batch], int | None]:
+    """The stream, and how many batches it has where they are fewer than `parts`: each is divided by rows before, so that some of them can be held out."""
     first = list(itertools.islice(stream, parts))
-    if len(first) == parts or not first or _fixed_batch(ports) is not None:
-        yield from itertools.chain(first, stream)
+    if len(first) == parts or not first:
+        return itertools.chain(first, stream), None
+    pieces = 1 if _fixed_batch(ports) is not None else -(-parts // len(first))
+    made = [piece for batch in first for piece in _rows(batch, pieces)]
+    return iter(made), len(made) if len(made) < parts else None
+
+
+def _rows(labelled: Batch, pieces: int) -> Iterator[Batch]:
+    """A batch as that many of every n-th row; whole where its inputs do not all have the same rows."""
+    label, batch = labelled
+    count = samples(batch)
+    if pieces == 1 or any(not array.ndim or array.shape[0] != count for array in batch.values()):
+        yield labelled
         return
-    pieces = -(-parts // len(first))
-    for label, batch in first:
-        count = samples(batch)
-        whole = any(not array.ndim or array.shape[0] != count for array in batch.values())
-        for start in range(1 if whole else min(pieces, count)):
-            yield (label, batch) if whole else (f"{label}[{start}::{pieces}]", {name: array[start::pieces] for name, array in batch.items()})
+    for start in range(min(pieces, count)):
+        yield f"{label}[{start}::{pieces}]", {name: array[start::pieces] for name, array in batch.items()}
 
 
 def perturbed(batches: Sequence[Batch], seed: int = 0) -> list[Batch]:

@@ -31,8 +31,10 @@ HELD_OUT = 5
 _SAVED_EVERY = 64
 
 
-def held_out(place: int) -> bool:
-    """True for the batches that no range and no recipe sees."""
+def held_out(place: int, few: int | None = None) -> bool:
+    """True for the batches that no range and no recipe sees; `few` is the number of batches where they are fewer than five: then it is the last of several."""
+    if few is not None:
+        return few > 1 and place == few - 1
     return place % HELD_OUT == HELD_OUT - 1
 
 
@@ -134,8 +136,8 @@ def _channels(model: onnx.ModelProto, place: int, value: str, axis: int | None, 
     return axis
 
 
-def observe(observer: Observer, stream: Iterator[Batch], *, cache: Path | None = None, tell: Tell | None = None) -> Pass:
-    """Run the pass, or take it up where the cache left it."""
+def observe(observer: Observer, stream: Iterator[Batch], *, cache: Path | None = None, tell: Tell | None = None, few: int | None = None) -> Pass:
+    """Run the pass, or take it up where the cache left it; `few` as `held_out` takes it."""
     done, damage = _load(cache, observer.hash)
     state = Pass(model_hash=observer.hash, rebuilt=damage)
     seen = ""
@@ -147,7 +149,7 @@ def observe(observer: Observer, stream: Iterator[Batch], *, cache: Path | None =
                     raise InputError("other-cache", "this calibration cache was made from other data", where=str(cache), help="delete it, or name another file")
                 state = done
             continue
-        _take(state, observer, label, batch)
+        _take(state, observer, label, batch, held=held_out(state.batches, few))
         state.batches, state.samples, state.data_hash = place + 1, state.samples + samples(batch), seen
         if tell is not None:
             tell("calibration", state.samples)
@@ -163,12 +165,11 @@ def observe(observer: Observer, stream: Iterator[Batch], *, cache: Path | None =
     return state
 
 
-def _take(state: Pass, observer: Observer, label: str, batch: Mapping[str, Array]) -> None:
+def _take(state: Pass, observer: Observer, label: str, batch: Mapping[str, Array], *, held: bool) -> None:
     odd = next((name for name, a in batch.items() if a.dtype.kind == "f" and not np.isfinite(a).all()), None)
     if odd is not None:
         state.broken.append(f"{label}{_rows(batch[odd])}: the input `{odd}`")
         return
-    held = held_out(state.batches)
     part = state.held if held else state.fitted
     before = {name: stats.high - stats.low for name, stats in state.fitted.items()}
     try:

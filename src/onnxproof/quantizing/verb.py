@@ -127,8 +127,8 @@ class _Job:
             calibration, guessed = images.read(calibration, ports, function, _example(self.subject, ports, quiet=True))
         elif self.preprocess is not None:
             raise UsageError("option-does-nothing", "`preprocess` does nothing: the calibration data is no folder of images", help="leave it out")
-        stream = kept.keeping(batches.divided(batches.peeked(batches.cut(calibration, ports), what="calibration"), ports, HELD_OUT))
-        seen = observe(Observer(plain), stream, cache=self._beside("calibration.npz"), tell=lambda what, count: self._tell(f"{what}: {count} samples"))
+        stream, few = batches.divided(batches.peeked(batches.cut(calibration, ports), what="calibration"), ports, HELD_OUT)
+        seen = observe(Observer(plain), kept.keeping(stream, few), few=few, cache=self._beside("calibration.npz"), tell=lambda what, count: self._tell(f"{what}: {count} samples"))
         findings = trustworthy.examine(self.subject, plain, source, seen, [*kept.tuned, *kept.held], _example(self.subject, ports, quiet=True))
         served = evaluator.inputs() if evaluator is not None else list(batches.cut(self.subject.data, ports)) if self.subject.data is not None else []
         for name in served[0][1] if served else ():
@@ -224,12 +224,12 @@ class _Kept:
         few = not self.held or dataquality.distinct([*self.tuned, *self.held]) < dataquality.FEW
         return [*self.held, *(batches.perturbed(self.tuned) if few else [])]
 
-    def keeping(self, stream: Iterator[batches.Batch]) -> Iterator[batches.Batch]:
+    def keeping(self, stream: Iterator[batches.Batch], few: int | None) -> Iterator[batches.Batch]:
         """Pass batches on, and keep the first."""
         count = 0
         for place, (label, batch) in enumerate(stream):
             if count < _KEPT and not any(a.dtype.kind == "f" and not _finite(a) for a in batch.values()):
-                (self.held if held_out(place) else self.tuned).append((label, batch))
+                (self.held if held_out(place, few) else self.tuned).append((label, batch))
                 count += batches.samples(batch)
             yield label, batch
 
