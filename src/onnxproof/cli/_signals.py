@@ -39,7 +39,11 @@ def handled(leave: Callable[[], None]) -> Iterator[None]:
             seen = True
             raise Interrupted
 
-    numbers = [number for name in _NAMES if (number := getattr(signal, name, None)) is not None and _ours(number)]
+    numbers = [
+        number
+        for name in _NAMES
+        if (number := getattr(signal, name, None)) is not None and _ours(number)
+    ]
     inbox, outbox = os.pipe()
     os.set_blocking(outbox, False)
     before = {number: signal.signal(number, stop) for number in numbers}
@@ -72,7 +76,9 @@ def _watch(inbox: int, numbers: list[int], leave: Callable[[], None]) -> None:
         told = os.read(inbox, 1) if ready else b""
         if told == b"\0":
             return
-        if not ready or (told[0] in numbers and first is not None and time.monotonic() - first > _ONCE_S):
+        if not ready or (
+            told[0] in numbers and first is not None and time.monotonic() - first > _ONCE_S
+        ):
             leave()
         if first is None and told and told[0] in numbers:
             first = time.monotonic()
