@@ -96,6 +96,18 @@ except KeyboardInterrupt:
     assert process.returncode == 2
 
 
+def test_a_signal_after_the_work_does_not_change_the_exit_code(tmp_path: Path) -> None:
+    """Python takes seconds to end when torch is loaded, and the verdict is known by then."""
+    code = "import atexit, sys, time; atexit.register(lambda: (print('ending', flush=True), time.sleep(60))); from onnxproof.cli import main; sys.exit(main())"
+    process = subprocess.Popen([sys.executable, "-c", code, "explain", "--causes"], env={**os.environ, "PYTHONPATH": str(SOURCE)}, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while process.stdout.readline() != "ending\n":
+        pass
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
 def test_handlers_of_others_stay_theirs() -> None:
     """Who calls `main` from Python has handlers of its own, and gets them back."""
     mine = signal.signal(signal.SIGTERM, lambda *_: None)

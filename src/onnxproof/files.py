@@ -54,7 +54,9 @@ def replacing(path: str | Path, *, what: str = "the file") -> Iterator[Path]:
         made = draft.new / (target if replaceable(path) else path).name
         try:
             yield made
-        except OSError as why:  # the body may do more than write: other errors are not ours to explain
+        except (
+            OSError
+        ) as why:  # the body may do more than write: other errors are not ours to explain
             if not is_full(why):
                 raise
             with refusals(path, what):
@@ -89,12 +91,21 @@ def check(path: str | Path, *, what: str = "the proof", regular: bool = False) -
         parent = Path(os.path.realpath(path)).parent
         if not path.absolute().parent.is_dir():
             shown = _shown(path.parent)
-            raise UsageError("cannot-write", f"there is no folder `{shown}` to write {what} to", where=_shown(path), help="make the folder first")
+            raise UsageError(
+                "cannot-write",
+                f"there is no folder `{shown}` to write {what} to",
+                where=_shown(path),
+                help="make the folder first",
+            )
         if path.is_dir():
             raise IsADirectoryError(21, "this is a folder")
         if regular and not replaceable(path):
-            raise UsageError("cannot-write", f"{what} can't be written: this is no regular file, and it has to be read again", where=_shown(path),
-                             help="give the path of a file")
+            raise UsageError(
+                "cannot-write",
+                f"{what} can't be written: this is no regular file, and it has to be read again",
+                where=_shown(path),
+                help="give the path of a file",
+            )
         if replaceable(path):
             scratch.Draft(parent).cleanup()
         elif not os.access(path, os.W_OK):
@@ -112,8 +123,12 @@ def refusals(path: str | Path, what: str) -> Iterator[None]:
         if isinstance(why, UsageError):
             raise
         reason = (why.strerror if isinstance(why, OSError) else None) or str(why)
-        raise UsageError("cannot-write", f"{what} can't be written: {reason}", where=_shown(path),
-                         help="give a path in a folder that exists, may be written to and has space") from why
+        raise UsageError(
+            "cannot-write",
+            f"{what} can't be written: {reason}",
+            where=_shown(path),
+            help="give a path in a folder that exists, may be written to and has space",
+        ) from why
 
 
 def _shown(path: str | Path) -> str:
@@ -125,13 +140,20 @@ def _write_through(draft: Path, path: Path) -> None:
     """Into a pipe or a device, from its end where it has one, and without making a file should it be gone by now."""
     others = [file.name for file in draft.parent.iterdir() if file != draft]
     if others:
-        raise ValueError(f"`{others[0]}` belongs to it, and has no place beside what is no regular file")
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as stream, draft.open("rb") as content:
+        raise ValueError(
+            f"`{others[0]}` belongs to it, and has no place beside what is no regular file"
+        )
+    with (
+        os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as stream,
+        draft.open("rb") as content,
+    ):
         shutil.copyfileobj(content, stream)
 
 
 def _put_in_place(draft: scratch.Draft, target: Path) -> None:
-    names = sorted((file.name for file in draft.new.iterdir()), key=lambda name: name == target.name)
+    names = sorted(
+        (file.name for file in draft.new.iterdir()), key=lambda name: name == target.name
+    )
     with suppress(OSError):
         (draft.new / target.name).chmod(stat.S_IMODE(target.stat().st_mode))
     for name in names:
@@ -172,7 +194,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _sync(path: Path) -> None:
     """Down to the disk, so that a name never stands for content that a power failure took."""
-    with suppress(OSError):  # a file system that does not know it, or Windows, which opens no folders
+    with suppress(
+        OSError
+    ):  # a file system that does not know it, or Windows, which opens no folders
         file = os.open(path, os.O_RDONLY)
         try:
             os.fsync(file)

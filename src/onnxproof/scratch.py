@@ -84,7 +84,9 @@ class Draft:
         outside.mkdir(exist_ok=True)
         self._pointer = outside / self.path.name
         if fcntl is not None:  # Windows lets few users make links
-            self._pointer.symlink_to(self.path.absolute())  # first: a kill after the next line must find it
+            self._pointer.symlink_to(
+                self.path.absolute()
+            )  # first: a kill after the next line must find it
         try:
             self.path.mkdir()
             self.new.mkdir()
@@ -117,7 +119,11 @@ def drop_draft(folder: Path) -> None:
     with contextlib.suppress(OSError, ValueError):
         placing: dict[str, str] = json.loads((folder / PLACING).read_text(encoding="utf-8"))
         unfinished = any((folder / NEW / name).exists() for name in placing)
-        theirs = [name for name, new in placing.items() if (folder / BEFORE / name).exists() and mark(folder.parent / name) not in ("", new)]
+        theirs = [
+            name
+            for name, new in placing.items()
+            if (folder / BEFORE / name).exists() and mark(folder.parent / name) not in ("", new)
+        ]
         for name, new in placing.items() if unfinished and not theirs else ():
             _put_back(folder / BEFORE / name, folder.parent / name, new)
     _remove(folder)
@@ -142,7 +148,9 @@ def mark(path: Path) -> str:
 
 def sweep() -> int:
     """Remove what runs that no longer live left in the usual places; gives the number of their roots."""
-    return sum(_sweep(base) for base in dict.fromkeys((_base(in_memory=False), _base(in_memory=True))))
+    return sum(
+        _sweep(base) for base in dict.fromkeys((_base(in_memory=False), _base(in_memory=True)))
+    )
 
 
 def clear() -> None:
@@ -194,8 +202,12 @@ def _base(in_memory: bool) -> str:
     try:
         return tempfile.gettempdir()
     except OSError as why:
-        raise UsageError("no-temporary-folder", "there is no folder for temporary files that can be written to", notes=[str(why.strerror or why)],
-                         help="set TMPDIR to one that has space") from why
+        raise UsageError(
+            "no-temporary-folder",
+            "there is no folder for temporary files that can be written to",
+            notes=[str(why.strerror or why)],
+            help="set TMPDIR to one that has space",
+        ) from why
 
 
 def _root(base: str) -> _Root:
@@ -251,7 +263,11 @@ def _sweep_one(path: Path) -> bool:
     """Remove one root, if it is a folder of ours that nobody holds."""
     with contextlib.suppress(OSError):
         about = path.lstat()
-        if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.getuid() or any(root.path == path for root in _roots.values()):
+        if (
+            not stat.S_ISDIR(about.st_mode)
+            or about.st_uid != os.getuid()
+            or any(root.path == path for root in _roots.values())
+        ):
             return False
         lock = _lock(path)
         if lock is not None:

@@ -24,7 +24,16 @@ def main(command: list[str]) -> None:
     child = os.fork()
     if child == 0:
         _become(command)
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGPIPE):
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+        signal.SIGHUP,
+        signal.SIGQUIT,
+        signal.SIGUSR1,
+        signal.SIGUSR2,
+        signal.SIGALRM,
+        signal.SIGPIPE,
+    ):
         signal.signal(number, signal.SIG_IGN)
     for stream in (0, 1):  # or the other end would wait for us
         os.close(stream)

@@ -31,6 +31,11 @@ def main(words: Sequence[str] | None = None) -> int:
     if words[0] == "--version":
         sys.stdout.write(_version())
         return 0
+    return _run(words, own=own)
+
+
+def _run(words: Sequence[str], *, own: bool) -> int:
+    """A command, with signals handled; `own` says that the process is ours, and nobody's who called us from Python."""
     from onnxproof.cli import _signals
 
     try:
@@ -39,13 +44,15 @@ def main(words: Sequence[str] | None = None) -> int:
             from onnxproof.cli import _dispatch
 
             code = _dispatch.dispatch(words[0], words[1:])
-            if own:  # here, where a signal is still handled; whoever calls us from Python may have sessions open
+            if own:
                 scratch.clear()
                 guard.leave(code)
-            return code
     except KeyboardInterrupt:  # while a command was being imported
         sys.stderr.write(STOPPED + "\n")
-        return 2
+        code = 2
+    if own:
+        _signals.end_with(code)
+    return code
 
 
 def _streams() -> bool:

@@ -39,7 +39,7 @@ def handled(leave: Callable[[], None]) -> Iterator[None]:
             seen = True
             raise Interrupted
 
-    numbers = [number for name in _NAMES if (number := getattr(signal, name, None)) is not None and _ours(number)]
+    numbers = _numbers()
     inbox, outbox = os.pipe()
     os.set_blocking(outbox, False)
     before = {number: signal.signal(number, stop) for number in numbers}
@@ -59,12 +59,13 @@ def handled(leave: Callable[[], None]) -> Iterator[None]:
         os.close(outbox)
 
 
-def _ours(number: int) -> bool:
-    """A signal that somebody ignores (nohup) or handles (whoever calls us from Python) stays theirs."""
-    return signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler)
+def _numbers() -> list[signal.Signals]:
+    """Those that nobody ignores (nohup) or handles (whoever calls us from Python): they stay theirs."""
+    known = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]
+    return [n for n in known if signal.getsignal(n) in (signal.SIG_DFL, signal.default_int_handler)]
 
 
-def _watch(inbox: int, numbers: list[int], leave: Callable[[], None]) -> None:
+def _watch(inbox: int, numbers: list[signal.Signals], leave: Callable[[], None]) -> None:
     first: float | None = None
     while True:
         left = None if first is None else max(first + PATIENCE_S - time.monotonic(), 0.0)
@@ -72,10 +73,18 @@ def _watch(inbox: int, numbers: list[int], leave: Callable[[], None]) -> None:
         told = os.read(inbox, 1) if ready else b""
         if told == b"\0":
             return
-        if not ready or (told[0] in numbers and first is not None and time.monotonic() - first > _ONCE_S):
+        if not ready or (
+            told[0] in numbers and first is not None and time.monotonic() - first > _ONCE_S
+        ):
             leave()
         if first is None and told and told[0] in numbers:
             first = time.monotonic()
+
+
+def end_with(code: int) -> None:
+    """From here on a signal ends the process with this code: all is done, and Python takes a while to end."""
+    for number in _numbers():
+        signal.signal(number, lambda *_: os._exit(code))
 
 
 def leave_at_once(message: str, code: int) -> None:
