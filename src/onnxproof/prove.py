@@ -12,6 +12,7 @@ from onnxproof.budget import Budget, not_reached
 from onnxproof.cases import _learn
 from onnxproof.cases._climb import again, climb, origin
 from onnxproof.cases._shrink import shrink
+from onnxproof.cases._sizing import Sizing
 from onnxproof.cases._space import Space
 from onnxproof.coverage_floor import Floor
 from onnxproof.deadline import Deadline
@@ -257,6 +258,7 @@ class Run:
     def _cases(self) -> None:
         space = _learn.make_space(self.signature, self.oracle.example(), self.file, seed=self.seed, domains=self.policy.domains,
                                   data=self.data.stream(self.signature.inputs), parameter=self.oracle.parameter)
+        self._sizing = Sizing(self.file, self.signature, self.oracle.example())
         space = self._learned(space)
         self.signature = _learn.describe_dims(space)
         quantized = open_fidelity(self.subject, self.oracle, self.file, self.signature, self.clock)
@@ -314,7 +316,8 @@ class Run:
         if _TRUST_PASSES * self.budget.pass_s > share or not self.budget.affords(_TRUST_PASSES + _ONE_CASE):
             self.findings.append(not_reached("the runtimes themselves were not examined (the same answer twice, other threads, an empty batch)"))
             return
-        self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy, deadline=self.budget.end.within(share))
+        self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy, deadline=self.budget.end.within(share),
+                                        sizes=self._sizing.names)
 
     def _chosen(self, planned: Iterator[Case]) -> Iterator[Case]:
         """All cases, or those that were asked for by name; a found one is made again from its origin."""
@@ -332,6 +335,9 @@ class Run:
         if self._progress:
             self._progress(Progress(case=case.name, done=len(self.sizes), elapsed=self.clock.elapsed, budget=self.budget_s))
         elements, start = _elements(case), self.clock.elapsed
+        if refusal := self._sizing.refusal(case):
+            self.dropped.append(Dropped(case=case.name, reason=refusal))
+            return None
         if case.group == "lengths" and self._too_dear(elements):
             self.dropped.append(Dropped(case=case.name, reason=f"{elements:,} elements would take too much of the budget"))
             return None

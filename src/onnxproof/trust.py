@@ -7,7 +7,7 @@ places in the batch are cases of the group `distinct`.)
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
@@ -35,10 +35,11 @@ _BEFOREHAND = frozenset({"reference", "torch", "torch64"})
 """These define what is right, and are too slow to be asked twice."""
 
 
-def examine(candidates: Sequence[Candidate], oracle: Oracle, path: Path, signature: Signature, policy: Policy, *, deadline: Deadline) -> list[Finding]:
-    """Examine each backend within its share of the time; one that dies on the way is told of by its candidate."""
+def examine(candidates: Sequence[Candidate], oracle: Oracle, path: Path, signature: Signature, policy: Policy, *, deadline: Deadline,
+            sizes: Collection[str] = ()) -> list[Finding]:
+    """Examine each backend within its share of the time; one that dies on the way is told of by its candidate. `sizes` are inputs that may not grow."""
     found: dict[tuple[str, str], Finding] = {}
-    questions = _Questions(oracle, signature, policy)
+    questions = _Questions(oracle, signature, policy, sizes)
     for place, candidate in enumerate(candidates):
         share = deadline.within(deadline.left / (len(candidates) - place))
         if parse(candidate.backend)[0] not in _BEFOREHAND:
@@ -51,14 +52,14 @@ def examine(candidates: Sequence[Candidate], oracle: Oracle, path: Path, signatu
 class _Questions:
     """Two different inputs and what the reference makes of them; what it refuses is not asked."""
 
-    def __init__(self, oracle: Oracle, signature: Signature, policy: Policy) -> None:
+    def __init__(self, oracle: Oracle, signature: Signature, policy: Policy, sizes: Collection[str]) -> None:
         self._oracle = oracle
         self.first = oracle.example()
         self.second = {name: _changed(array) for name, array in self.first.items()}
         self.answers = [self._asked(self.first), self._asked(self.second)]
         self.noise = self._noise(self.second, self.answers[1])
         self.poisoned = {name: _poisoned(array) for name, array in self.first.items()} if Domain.NAN in policy.domains else {}
-        self.wide = {name: array + _WIDE if array.dtype == np.int64 else array for name, array in self.first.items()}
+        self.wide = {name: array + _WIDE if array.dtype == np.int64 and name not in sizes else array for name, array in self.first.items()}
         self.empty = {name: array[:0] if array.ndim else array for name, array in self.first.items()} if Domain.EMPTY in policy.domains else {}
         self.varies = any(isinstance(dim, str) for info in signature.inputs for dim in info.dims)
 

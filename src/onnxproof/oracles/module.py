@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxproof import guard
 from onnxproof.backends._ties import BreakTies
 from onnxproof.backends.torch import TorchSession, bind, to_numpy
 from onnxproof.backends.torch64 import TruthSession, in_precision, jittered
@@ -18,6 +19,8 @@ from onnxproof.types import NoiseKind
 Array = np.ndarray[Any, Any]
 _LARGE = 1 << 30
 """Bytes of weights beyond which a pass with gradients, which keeps every value between, is not tried."""
+_ALL_GB = 1e6
+"""The user's own module may take whatever the machine has; more than that is refused like any other input that it refuses."""
 
 
 class ModuleOracle:
@@ -56,7 +59,7 @@ class ModuleOracle:
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         """The module as it is."""
-        with self._clock.forward("torch"), warnings.catch_warnings():
+        with self._clock.forward("torch"), guard.memory(_ALL_GB), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _known(self._session.run(inputs))
 
@@ -66,7 +69,7 @@ class ModuleOracle:
             return None
         try:
             wide = self.wide()
-            with self._clock.forward("torch64"), warnings.catch_warnings():
+            with self._clock.forward("torch64"), guard.memory(_ALL_GB), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 answer = _known(wide.run(inputs))
             self.kind, self._worked = wide.kind, True
@@ -78,7 +81,7 @@ class ModuleOracle:
 
     def rerun(self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False) -> list[Array]:
         """The module with every operation rounded anew."""
-        with self._clock.forward("torch-rerun"), warnings.catch_warnings():
+        with self._clock.forward("torch-rerun"), guard.memory(_ALL_GB), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _known(jittered(self._session, ulp_moved(inputs, seed) if move else inputs, seed, amplitude))
 
