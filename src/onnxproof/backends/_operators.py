@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_max_unpool import MaxUnpool as _StandardMaxUnpool
+from onnx.reference.ops.op_negative_log_likelihood_loss import _compute_negative_log_likelihood_loss as _likelihood_loss
 
-from onnxproof.backends import _recurrent, _scan, _windows
+from onnxproof.backends import _recurrent, _subgraphs, _windows
 
 Array = np.ndarray[Any, Any]
 _SQRT_HALF, _SQRT_2_PI = math.sqrt(0.5), math.sqrt(2.0 / math.pi)
@@ -163,6 +165,43 @@ class LRN(OpRun):
         return ((x / (bias + alpha / size * total) ** beta).astype(x.dtype),)
 
 
+class LpNormalization(OpRun):
+    """The evaluator sums the values instead of their sizes where p is 1."""
+
+    def _run(self, x: Array, axis: int = -1, p: int = 2, **_: Any) -> tuple[Array]:
+        wide = _wide(x)
+        norm = (np.abs(wide) ** p).sum(axis=axis, keepdims=True) ** (1.0 / p)
+        return (np.divide(wide, norm, out=np.zeros_like(wide), where=norm != 0).astype(x.dtype),)
+
+
+class MaxUnpool(_StandardMaxUnpool):  # type: ignore[misc,no-any-unimported]
+    """With `output_shape` the standard's example counts indices within the inferred shape, ONNX Runtime within the given one."""
+
+    def _run(self, x: Array, indices: Array, output_shape: Array | None = None, **attributes: Any) -> tuple[Array]:
+        if output_shape is not None:
+            raise NotImplementedError("MaxUnpool with `output_shape` means different things to the standard and to runtimes")
+        return super()._run(x, indices, None, **attributes)  # type: ignore[no-any-return]
+
+
+class SoftmaxCrossEntropyLoss(OpRun):
+    """The evaluator takes the logarithm of the softmax: infinite from a distance of 104 on in float32, of 745 in float64."""
+
+    def _run(self, x: Array, target: Array, weight: Array | None = None, ignore_index: int | None = None, reduction: str = "mean",
+             **_: Any) -> tuple[Array, ...]:
+        likelihood = _log_softmax(x, 1).astype(x.dtype)
+        loss = _likelihood_loss(likelihood, target, weight=weight, reduction=reduction, ignore_index=ignore_index)
+        return (*loss, likelihood)[: len(self.onnx_node.output)]
+
+
+class Optional(OpRun):
+    """The evaluator makes a list of it, which no OptionalGetElement opens and every OptionalHasElement takes for full."""
+
+    def _run(self, x: Any = None, **_: Any) -> tuple[Any]:
+        if x is None:
+            raise NotImplementedError("an optional without a value")
+        return (x,)
+
+
 class Pad(OpRun):
     """The evaluator refuses negative pads, which crop."""
 
@@ -263,6 +302,7 @@ _BEFORE: dict[str, tuple[int, type[OpRun]]] = {name: (13, kind) for name, kind i
 """Operators whose meaning changed: the opset that changed it, and what they meant before."""
 _SINCE = {"Pad": 11, "Upsample": 9}
 _KINDS: tuple[type[OpRun], ...] = (
-    Erf, GatherElements, LeakyRelu, Gelu, HardSwish, LogSoftmax, LayerNormalization, InstanceNormalization, GroupNormalization, LRN, Pad, QuantizeLinear, DequantizeLinear,
-    DynamicQuantizeLinear, QLinearConv, *_windows.OPERATORS, _recurrent.RNN, _recurrent.GRU, _recurrent.LSTM, _scan.Scan)
+    Erf, GatherElements, LeakyRelu, Gelu, HardSwish, LogSoftmax, LayerNormalization, InstanceNormalization, GroupNormalization, LRN, LpNormalization, MaxUnpool, Optional, Pad, QuantizeLinear, DequantizeLinear,
+    DynamicQuantizeLinear, QLinearConv, SoftmaxCrossEntropyLoss, *_windows.OPERATORS, _recurrent.RNN, _recurrent.GRU, _recurrent.LSTM, _subgraphs.Loop, _subgraphs.Scan,
+    _subgraphs.SequenceMap)
 _OPERATORS: dict[str, type[OpRun]] = {kind.__name__: kind for kind in _KINDS} | {"Upsample": _windows.ScaledResize}
