@@ -48,9 +48,13 @@ class Gelu(OpRun):
     """The evaluator expands it into a function with float32 constants (1e-8)."""
 
     def _run(self, x: Array, approximate: str = "none", **_: Any) -> tuple[Array]:
-        wide = _wide(x)
-        inner = np.tanh(_SQRT_2_PI * (wide + 0.044715 * wide**3)) if approximate == "tanh" else _erf(wide * _SQRT_HALF).astype(wide.dtype)
-        return ((0.5 * wide * (1.0 + inner)).astype(x.dtype),)
+        return (gelu(_wide(x), approximate=approximate == "tanh").astype(x.dtype),)
+
+
+def gelu(x: Array, *, approximate: bool) -> Array:
+    """x times the share of a normal distribution below it, or the usual approximation by tanh."""
+    inner = np.tanh(_SQRT_2_PI * (x + 0.044715 * x**3)) if approximate else _erf(x * _SQRT_HALF).astype(x.dtype)
+    return np.asarray(0.5 * x * (1.0 + inner))
 
 
 class LeakyRelu(OpRun):
@@ -174,13 +178,13 @@ class LpNormalization(OpRun):
         return (np.divide(wide, norm, out=np.zeros_like(wide), where=norm != 0).astype(x.dtype),)
 
 
-class MaxUnpool(_StandardMaxUnpool):  # type: ignore[misc,no-any-unimported]
+class MaxUnpool(_StandardMaxUnpool):
     """With `output_shape` the standard's example counts indices within the inferred shape, ONNX Runtime within the given one."""
 
-    def _run(self, x: Array, indices: Array, output_shape: Array | None = None, **attributes: Any) -> tuple[Array]:
+    def _run(self, x: Array, indices: Array, output_shape: Array | None = None, **attributes: Any) -> Any:  # type: ignore[override]
         if output_shape is not None:
             raise NotImplementedError("MaxUnpool with `output_shape` means different things to the standard and to runtimes")
-        return super()._run(x, indices, None, **attributes)  # type: ignore[no-any-return]
+        return super()._run(x, indices, None, **attributes)  # type: ignore[no-untyped-call]
 
 
 class SoftmaxCrossEntropyLoss(OpRun):
@@ -250,24 +254,34 @@ class DynamicQuantizeLinear(OpRun):
     """The evaluator computes the scale in float32."""
 
     def _run(self, x: Array, **_: Any) -> tuple[Array, Array, Array]:
-        low, high = x.min(initial=0), x.max(initial=0)
-        scale = np.asarray((high - low) / x.dtype.type(255) if high > low else 1, x.dtype)
-        zero = np.clip(np.rint(-low / scale), 0, 255)
-        return _saturated(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), scale, np.asarray(zero, np.uint8)
+        return quantized_dynamically(x)
+
+
+def quantized_dynamically(x: Array) -> tuple[Array, Array, Array]:
+    """The tensor as uint8, with the scale and zero point that hold its range."""
+    low, high = x.min(initial=0), x.max(initial=0)
+    scale = np.asarray((high - low) / x.dtype.type(255) if high > low else 1, x.dtype)
+    zero = np.clip(np.rint(-low / scale), 0, 255)
+    return _saturated(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), scale, np.asarray(zero, np.uint8)
 
 
 class QLinearConv(OpRun):
     """The evaluator adds the zero point before it rounds, which turns ties around, and takes only images for per-channel scales."""
 
-    def _run(self, x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array, y_scale: Array, y_zero: Array,
-             bias: Array | None = None, **attributes: Any) -> tuple[Array]:
-        wide_w = w.astype(np.float64) - _filters(w_zero, w.ndim)
-        sums = _windows.convolve(x.astype(np.float64) - x_zero.astype(np.float64), wide_w, None if bias is None else bias.astype(np.float64),
-                                 **attributes)
-        factor = x_scale.astype(np.float64) * w_scale / y_scale
-        scaled = sums * (_channels(factor, w.ndim) if np.size(factor) > 1 else factor.reshape(()))
-        limits = np.iinfo(y_zero.dtype)
-        return (_saturated(np.rint(scaled) + y_zero.astype(np.float64), limits.min, limits.max).astype(y_zero.dtype),)
+    def _run(self, *args: Any, **attributes: Any) -> tuple[Array]:
+        return (quantized_convolution(*args, **attributes),)
+
+
+def quantized_convolution(x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array, y_scale: Array, y_zero: Array,
+                          bias: Array | None = None, **attributes: Any) -> Array:
+    """Integers in, integers out; the bias has the scale of the sums."""
+    wide_w = w.astype(np.float64) - _filters(w_zero, w.ndim)
+    sums = _windows.convolve(x.astype(np.float64) - x_zero.astype(np.float64), wide_w, None if bias is None else bias.astype(np.float64),
+                             **attributes)
+    factor = x_scale.astype(np.float64) * w_scale / y_scale
+    scaled = sums * (_channels(factor, w.ndim) if np.size(factor) > 1 else factor.reshape(()))
+    limits = np.iinfo(y_zero.dtype)
+    return _saturated(np.rint(scaled) + y_zero.astype(np.float64), limits.min, limits.max).astype(y_zero.dtype)
 
 
 def _filters(zero: Array, rank: int) -> Array:

@@ -14,7 +14,7 @@ import onnx
 from onnx.reference import ReferenceEvaluator
 
 from onnxproof import onnxfile
-from onnxproof.backends import Description, _operators, _promotion
+from onnxproof.backends import Description, _contrib, _operators, _promotion
 from onnxproof.backends._promotion import promote as promote
 from onnxproof.errors import ModelError, OnnxproofError, Refused, UsageError
 
@@ -28,7 +28,7 @@ _RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLi
 def describe() -> Description:
     """What `onnxproof backends` prints."""
     return Description(name="reference", about="the ONNX standard's evaluator: what the graph says", installed=True, version=onnx.__version__,
-                       device="cpu", install="pip install 'onnxproof[reference]'", limits="slow; reference:float64 runs the graph in float64; no com.microsoft")
+                       device="cpu", install="pip install 'onnxproof[reference]'", limits="slow; reference:float64 runs the graph in float64; little of com.microsoft")
 
 
 def open(model: Path | bytes, option: str = "", *, outputs: Sequence[str] | None = None) -> "ReferenceSession":
@@ -146,6 +146,9 @@ class _Evaluator(ReferenceEvaluator):
             ours = _operators.find(node.op_type, self.opsets.get("", self.opsets.get("ai.onnx", onnx.defs.onnx_opset_version())))
             if ours is not None:
                 return ours
+        contributed = _contrib.find(node.op_type) if node.domain == _contrib.DOMAIN else None
+        if contributed is not None:
+            return contributed
         try:
             return super()._load_impl(node, input_types)
         except NotImplementedError as why:
