@@ -72,7 +72,7 @@ class Candidate:
         if len(found) != len(self.session.output_names):
             raise Refused("output-count", f"`{self.backend}` returns {len(found)} outputs, and the file has {len(self.session.output_names)}")
         by_name = dict(zip(self.session.output_names, found, strict=True))
-        return [by_name.get(output.onnx_name or "") for output in self._signature.outputs]
+        return [as_complex(by_name.get(output.onnx_name or ""), output.dtype) for output in self._signature.outputs]
 
     def open_other(self, *, isolate: bool | None) -> None:
         """Open the session for runs apart, if it isn't yet; None leaves it to the backend whether it gets a process."""
@@ -128,5 +128,15 @@ def feed(inputs: Mapping[str, Array], signature: Signature) -> dict[str, Array]:
         if info.onnx_name is not None:
             array = np.array(inputs[info.name], order="C")
             wanted = info.onnx_dtype
+            if array.dtype.kind == "c" and wanted is not None and not wanted.startswith("complex"):
+                array = np.stack([array.real, array.imag], axis=-1)  # the exporter's real view
             fed[info.onnx_name] = as_dtype(array, np.dtype(wanted)) if wanted and wanted not in (str(array.dtype), "unknown") else array
     return fed
+
+
+def as_complex(array: Array | None, dtype: str) -> Array | None:
+    """A file's real view `[..., 2]` of what is complex in the reference, as complex numbers; anything else as it is."""
+    if array is None or not dtype.startswith("complex") or array.dtype.kind != "f" or not array.ndim or array.shape[-1] != 2:
+        return array
+    wide = {4: np.complex64, 8: np.complex128}.get(array.dtype.itemsize)
+    return array if wide is None else np.ascontiguousarray(array).view(wide)[..., 0]

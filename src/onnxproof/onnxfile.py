@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,8 +23,10 @@ _SMALL = 1024
 _SLIM_FROM = 1 << 22
 _INLINE_MOST = 1 << 30
 """A protobuf holds 2 GB at most, and copies are made of it."""
-_QUANTIZED = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear", "QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger",
-                        "MatMulNBits", "QGemm", "QLinearAdd"})
+_QUANTIZED = re.compile(r"Q[A-Z].*|.*([Qq]uantize|Integer|NBits|Bnb4|FpQ4|BFP|Float8).*")
+"""Names of operators that quantize or take quantized weights: QLinearConv, QAttention, DynamicQuantizeMatMul, GatherBlockQuantized, ..."""
+_NAMED_SO = frozenset({"", "ai.onnx", "com.microsoft", "com.ms.internal.nhwc"})
+"""Domains whose names are known to mean that: a local function `QKProduct` is no quantizer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,7 @@ class OnnxFile:
     @property
     def quantized(self) -> bool:
         """True when the graph quantizes anything."""
-        return bool(self.op_types & _QUANTIZED)
+        return any(node.domain in _NAMED_SO and _QUANTIZED.fullmatch(node.op_type) for node in walk(self.model))
 
     def metadata(self, key: str) -> str:
         """A metadata value of the model or its graph, or an empty string."""

@@ -90,11 +90,14 @@ def _fits(leaf: Leaf, port: Port) -> bool:
 
 def _pair_outputs(leaves: Sequence[Leaf], file: OnnxFile, findings: list[Finding]) -> tuple[OutputInfo, ...]:
     ports = [port.name for port in file.outputs]
+    by_port = {port.name: port for port in file.outputs}
     names = {leaf.name: next((p for p in ports if p in (leaf.name, _same(leaf.name))), None) for leaf in leaves}
     by_name = bool(leaves) and all(names.values())
     infos = []
     for place, leaf in enumerate(leaves):
         onnx_name = names[leaf.name] if by_name else (ports[place] if place < len(ports) else None)
+        if onnx_name is not None and real_view(leaf, by_port[onnx_name]):
+            findings.append(_seen_as_real(leaf, by_port[onnx_name], "returns"))
         infos.append(OutputInfo(name=leaf.name, dtype=leaf.dtype, shape=leaf.shape, onnx_name=onnx_name, paired_by="name" if by_name else "position"))
     extra = [port for port in ports if port not in {info.onnx_name for info in infos}]
     if extra:
@@ -130,7 +133,23 @@ class _Dims:
         return tuple(self._found.values())
 
 
+def real_view(leaf: Leaf, port: Port | None) -> bool:
+    """True where a complex tensor of the reference is a real one with a last dim of 2 in the file, as exporters write it."""
+    if port is None or not leaf.dtype.startswith("complex") or not port.dtype.startswith("float"):
+        return False
+    return port.dims is None or (len(port.dims) == len(leaf.shape) + 1 and port.dims[-1] in (2, None))
+
+
+def _seen_as_real(leaf: Leaf, port: Port, verb: str) -> Finding:
+    return Finding(code="complex-as-real", what=f"`{leaf.name}` is {leaf.dtype} in the reference, and the file {verb} its real view `{port.name}` [..., 2]",
+                   help="real and imaginary parts are compared one by one; whoever serves the file must put them together")
+
+
 def _input(leaf: Leaf, port: Port | None, by: str, specs: Mapping[str, Mapping[int, Any]], dims: _Dims, findings: list[Finding], *, given: bool) -> InputInfo:
+    if port is not None and port.dims is not None and real_view(leaf, port):
+        findings.append(_seen_as_real(leaf, port, "takes"))
+        info = _input(leaf, replace(port, dtype=leaf.dtype, dims=port.dims[:-1]), by, specs, dims, findings, given=given)
+        return replace(info, onnx_dtype=port.dtype)
     if port is not None and port.dims is not None and len(port.dims) != len(leaf.shape):
         raise InputError("rank-differs", f"`{leaf.name}` has {len(leaf.shape)} dims and the file's `{port.name}` has {len(port.dims)}",
                          notes=[f"the example is {leaf.dtype}{list(leaf.shape)}, the file says {list(port.dims)}"],

@@ -311,7 +311,7 @@ class _Base:
 
     def all_finite(self) -> bool:
         """True when the reference absorbed whatever was odd about the input: then the candidate must too."""
-        return all(not is_float(r) or bool(np.isfinite(r.astype(np.float64)).all()) for r in self.reference)
+        return all(_is_finite(r) for r in self.reference)
 
     def undecided_infinities(self, place: int) -> bool:
         """True when a re-run, or the truth, is not finite where the reference happens to be."""
@@ -344,10 +344,16 @@ def _within(truth: Array, reference: Array) -> Array:
     return np.where(far, reference, truth) if far.any() else truth
 
 
+def _is_finite(array: Array) -> bool:
+    if array.dtype.kind == "c":
+        return bool(np.isfinite(array).all())
+    return not is_float(array) or bool(np.isfinite(array.astype(np.float64)).all())
+
+
 def _note(gap: Gap, reference: Array, candidate: Array) -> Note:
     domain = gap.domain
     if domain is None:
-        domain = Domain.NAN if np.isnan(reference.astype(np.float64)).any() else Domain.INF
+        domain = Domain.NAN if np.isnan(reference if reference.dtype.kind == "c" else reference.astype(np.float64)).any() else Domain.INF
     what = {Domain.TIES: "equal values are taken in another order", Domain.EMPTY: "an empty tensor has another shape",
             Domain.NAN: "NaN is handled otherwise", Domain.INF: "infinities are handled otherwise"}[domain]
     return Note(domain=domain, case=gap.case, backend=gap.backend, output=gap.output, what=what, reference=_show(reference, candidate),

@@ -34,6 +34,12 @@ def _plain_sum(x: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(np.array(np.add.accumulate(x.numpy(), axis=-1, dtype=np.float32)[..., -1], dtype=np.float32))
 
 
+def _plain_product(x: torch.Tensor) -> torch.Tensor:
+    """In this order a product may overflow or vanish on its way, and another order may not."""
+    with np.errstate(all="ignore"):
+        return torch.from_numpy(np.array(np.multiply.accumulate(x.numpy(), axis=-1, dtype=np.float32)[..., -1], dtype=np.float32))
+
+
 def _reduced(x: torch.Tensor, arguments: dict[str, Any], reduce: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     flat, dims = _last(x.contiguous(), arguments.get("dim"))
     result = reduce(flat)
@@ -85,6 +91,7 @@ def _pool(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor | None:
 _KERNELS: dict[str, Callable[[torch.Tensor, dict[str, Any]], torch.Tensor | None]] = {
     "sum": lambda x, a: _reduced(x, a, _plain_sum),
     "mean": lambda x, a: _reduced(x, a, _mean),
+    "prod": lambda x, a: _reduced(x, a, _plain_product),
     "var": lambda x, a: _reduced(x, a, lambda flat: _variance(flat, _correction(a))),
     "std": lambda x, a: _reduced(x, a, lambda flat: torch.sqrt(_variance(flat, _correction(a)))),
     "var_mean": lambda x, a: _reduced(x, a, lambda flat: _variance(flat, _correction(a))),

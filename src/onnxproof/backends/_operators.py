@@ -11,8 +11,10 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx.reference.op_run import OpRun
+from onnx.reference.ops.op_max_unpool import MaxUnpool as _StandardMaxUnpool
+from onnx.reference.ops.op_negative_log_likelihood_loss import _compute_negative_log_likelihood_loss as _likelihood_loss
 
-from onnxproof.backends import _recurrent, _scan, _windows
+from onnxproof.backends import _recurrent, _subgraphs, _windows
 
 Array = np.ndarray[Any, Any]
 _SQRT_HALF, _SQRT_2_PI = math.sqrt(0.5), math.sqrt(2.0 / math.pi)
@@ -46,9 +48,13 @@ class Gelu(OpRun):
     """The evaluator expands it into a function with float32 constants (1e-8)."""
 
     def _run(self, x: Array, approximate: str = "none", **_: Any) -> tuple[Array]:
-        wide = _wide(x)
-        inner = np.tanh(_SQRT_2_PI * (wide + 0.044715 * wide**3)) if approximate == "tanh" else _erf(wide * _SQRT_HALF).astype(wide.dtype)
-        return ((0.5 * wide * (1.0 + inner)).astype(x.dtype),)
+        return (gelu(_wide(x), approximate=approximate == "tanh").astype(x.dtype),)
+
+
+def gelu(x: Array, *, approximate: bool) -> Array:
+    """x times the share of a normal distribution below it, or the usual approximation by tanh."""
+    inner = np.tanh(_SQRT_2_PI * (x + 0.044715 * x**3)) if approximate else _erf(x * _SQRT_HALF).astype(x.dtype)
+    return np.asarray(0.5 * x * (1.0 + inner))
 
 
 class LeakyRelu(OpRun):
@@ -163,6 +169,43 @@ class LRN(OpRun):
         return ((x / (bias + alpha / size * total) ** beta).astype(x.dtype),)
 
 
+class LpNormalization(OpRun):
+    """The evaluator sums the values instead of their sizes where p is 1."""
+
+    def _run(self, x: Array, axis: int = -1, p: int = 2, **_: Any) -> tuple[Array]:
+        wide = _wide(x)
+        norm = (np.abs(wide) ** p).sum(axis=axis, keepdims=True) ** (1.0 / p)
+        return (np.divide(wide, norm, out=np.zeros_like(wide), where=norm != 0).astype(x.dtype),)
+
+
+class MaxUnpool(_StandardMaxUnpool):
+    """With `output_shape` the standard's example counts indices within the inferred shape, ONNX Runtime within the given one."""
+
+    def _run(self, x: Array, indices: Array, output_shape: Array | None = None, **attributes: Any) -> Any:  # type: ignore[override]
+        if output_shape is not None:
+            raise NotImplementedError("MaxUnpool with `output_shape` means different things to the standard and to runtimes")
+        return super()._run(x, indices, None, **attributes)  # type: ignore[no-untyped-call]
+
+
+class SoftmaxCrossEntropyLoss(OpRun):
+    """The evaluator takes the logarithm of the softmax: infinite from a distance of 104 on in float32, of 745 in float64."""
+
+    def _run(self, x: Array, target: Array, weight: Array | None = None, ignore_index: int | None = None, reduction: str = "mean",
+             **_: Any) -> tuple[Array, ...]:
+        likelihood = _log_softmax(x, 1).astype(x.dtype)
+        loss = _likelihood_loss(likelihood, target, weight=weight, reduction=reduction, ignore_index=ignore_index)
+        return (*loss, likelihood)[: len(self.onnx_node.output)]
+
+
+class Optional(OpRun):
+    """The evaluator makes a list of it, which no OptionalGetElement opens and every OptionalHasElement takes for full."""
+
+    def _run(self, x: Any = None, **_: Any) -> tuple[Any]:
+        if x is None:
+            raise NotImplementedError("an optional without a value")
+        return (x,)
+
+
 class Pad(OpRun):
     """The evaluator refuses negative pads, which crop."""
 
@@ -211,24 +254,34 @@ class DynamicQuantizeLinear(OpRun):
     """The evaluator computes the scale in float32."""
 
     def _run(self, x: Array, **_: Any) -> tuple[Array, Array, Array]:
-        low, high = x.min(initial=0), x.max(initial=0)
-        scale = np.asarray((high - low) / x.dtype.type(255) if high > low else 1, x.dtype)
-        zero = np.clip(np.rint(-low / scale), 0, 255)
-        return _saturated(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), scale, np.asarray(zero, np.uint8)
+        return quantized_dynamically(x)
+
+
+def quantized_dynamically(x: Array) -> tuple[Array, Array, Array]:
+    """The tensor as uint8, with the scale and zero point that hold its range."""
+    low, high = x.min(initial=0), x.max(initial=0)
+    scale = np.asarray((high - low) / x.dtype.type(255) if high > low else 1, x.dtype)
+    zero = np.clip(np.rint(-low / scale), 0, 255)
+    return _saturated(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), scale, np.asarray(zero, np.uint8)
 
 
 class QLinearConv(OpRun):
     """The evaluator adds the zero point before it rounds, which turns ties around, and takes only images for per-channel scales."""
 
-    def _run(self, x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array, y_scale: Array, y_zero: Array,
-             bias: Array | None = None, **attributes: Any) -> tuple[Array]:
-        wide_w = w.astype(np.float64) - _filters(w_zero, w.ndim)
-        sums = _windows.convolve(x.astype(np.float64) - x_zero.astype(np.float64), wide_w, None if bias is None else bias.astype(np.float64),
-                                 **attributes)
-        factor = x_scale.astype(np.float64) * w_scale / y_scale
-        scaled = sums * (_channels(factor, w.ndim) if np.size(factor) > 1 else factor.reshape(()))
-        limits = np.iinfo(y_zero.dtype)
-        return (_saturated(np.rint(scaled) + y_zero.astype(np.float64), limits.min, limits.max).astype(y_zero.dtype),)
+    def _run(self, *args: Any, **attributes: Any) -> tuple[Array]:
+        return (quantized_convolution(*args, **attributes),)
+
+
+def quantized_convolution(x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array, y_scale: Array, y_zero: Array,
+                          bias: Array | None = None, **attributes: Any) -> Array:
+    """Integers in, integers out; the bias has the scale of the sums."""
+    wide_w = w.astype(np.float64) - _filters(w_zero, w.ndim)
+    sums = _windows.convolve(x.astype(np.float64) - x_zero.astype(np.float64), wide_w, None if bias is None else bias.astype(np.float64),
+                             **attributes)
+    factor = x_scale.astype(np.float64) * w_scale / y_scale
+    scaled = sums * (_channels(factor, w.ndim) if np.size(factor) > 1 else factor.reshape(()))
+    limits = np.iinfo(y_zero.dtype)
+    return _saturated(np.rint(scaled) + y_zero.astype(np.float64), limits.min, limits.max).astype(y_zero.dtype)
 
 
 def _filters(zero: Array, rank: int) -> Array:
@@ -263,6 +316,7 @@ _BEFORE: dict[str, tuple[int, type[OpRun]]] = {name: (13, kind) for name, kind i
 """Operators whose meaning changed: the opset that changed it, and what they meant before."""
 _SINCE = {"Pad": 11, "Upsample": 9}
 _KINDS: tuple[type[OpRun], ...] = (
-    Erf, GatherElements, LeakyRelu, Gelu, HardSwish, LogSoftmax, LayerNormalization, InstanceNormalization, GroupNormalization, LRN, Pad, QuantizeLinear, DequantizeLinear,
-    DynamicQuantizeLinear, QLinearConv, *_windows.OPERATORS, _recurrent.RNN, _recurrent.GRU, _recurrent.LSTM, _scan.Scan)
+    Erf, GatherElements, LeakyRelu, Gelu, HardSwish, LogSoftmax, LayerNormalization, InstanceNormalization, GroupNormalization, LRN, LpNormalization, MaxUnpool, Optional, Pad, QuantizeLinear, DequantizeLinear,
+    DynamicQuantizeLinear, QLinearConv, SoftmaxCrossEntropyLoss, *_windows.OPERATORS, _recurrent.RNN, _recurrent.GRU, _recurrent.LSTM, _subgraphs.Loop, _subgraphs.Scan,
+    _subgraphs.SequenceMap)
 _OPERATORS: dict[str, type[OpRun]] = {kind.__name__: kind for kind in _KINDS} | {"Upsample": _windows.ScaledResize}

@@ -12,17 +12,13 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map, tree_map_only
 
+from onnxproof.backends._activations import natural_scale
 from onnxproof.backends._mode import Mode, named_arguments
 from onnxproof.backends._naive import naive
 
 _WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64, torch.complex64: torch.complex128,
           torch.complex32: torch.complex128}
-_BOUNDED = frozenset({"sigmoid", "tanh", "erf", "silu", "gelu", "mish", "elu", "softplus"})
-"""Functions that runtimes compute by polynomials whose error is absolute: a few 2**-24 of their natural scale, 1."""
-
 _PIECE = 1 << 20
-_GATED = frozenset({"silu", "gelu", "mish"})
-"""Those of them that multiply a bounded function by their input, and its error with it."""
 
 
 def _widen(value: Any) -> Any:
@@ -94,25 +90,37 @@ class Jitter(Mode):
         named = named_arguments(func, args, kwargs)
         plain = naive(name, named)
         if isinstance(result, torch.Tensor):
-            return self._blur(result, wide, name, plain, named.get("self"))
+            return self._blur(self._binned(func, result, name, args, kwargs), wide, name, plain, natural_scale(name, named))
         if isinstance(result, tuple | list):
             plains = [plain, *[None] * (len(result) - 1)]
-            return type(result)(self._blur(r, w, name, p) if isinstance(r, torch.Tensor) else r for r, w, p in zip(result, wide, plains, strict=True))
+            scale = natural_scale(name, named)
+            return type(result)(self._blur(r, w, name, p, scale) if isinstance(r, torch.Tensor) else r for r, w, p in zip(result, wide, plains, strict=True))
         return result
 
-    def _blur(self, narrow: torch.Tensor, wide: Any, name: str, plain: torch.Tensor | None = None, x: Any = None) -> torch.Tensor:
+    def _binned(self, func: Any, result: torch.Tensor, name: str, args: Any, kwargs: Any) -> torch.Tensor:
+        """Counts in bins, after each value moved by as much as its place among the bins is rounded: one on an edge lies on either side."""
+        if name != "histc" or not args[0].numel() or not args[0].is_floating_point():
+            return result
+        x, ends = args[0], named_arguments(func, args, kwargs)
+        size = max(abs(float(ends.get("min") or 0)), abs(float(ends.get("max") or 0)), float(x.abs().max()))
+        noise = torch.randn(x.shape, generator=self._generator).to(x.dtype)
+        moved: torch.Tensor = func(x + noise * (self._amplitude * size * torch.finfo(x.dtype).eps), *args[1:], **kwargs)
+        return moved
+
+    def _blur(self, narrow: torch.Tensor, wide: Any, name: str, plain: torch.Tensor | None = None, natural: torch.Tensor | None = None) -> torch.Tensor:
         if narrow.dtype not in (torch.float32, torch.float16, torch.bfloat16) or narrow.numel() == 0 or narrow.shape != wide.shape:
             return narrow
         flat, true = narrow.reshape(-1), wide.reshape(-1)
         plain = plain.reshape(-1) if plain is not None and plain.shape == wide.shape else None
-        x = x.reshape(-1) if name in _GATED and isinstance(x, torch.Tensor) and x.shape == narrow.shape else None
+        natural = None if natural is None else natural.expand(narrow.shape).reshape(-1)
         result = torch.empty_like(flat)
         for start in range(0, flat.numel(), _PIECE):  # in pieces: a re-run shall not need much more memory than a run
             here = slice(start, start + _PIECE)
-            result[here] = self._blurred(flat[here], true[here].double(), name, None if plain is None else plain[here], None if x is None else x[here])
+            result[here] = self._blurred(flat[here], true[here].double(), name, None if plain is None else plain[here], None if natural is None else natural[here])
         return result.reshape(narrow.shape)
 
-    def _blurred(self, narrow: torch.Tensor, wide: torch.Tensor, name: str, plain: torch.Tensor | None, x: torch.Tensor | None) -> torch.Tensor:
+    def _blurred(self, narrow: torch.Tensor, wide: torch.Tensor, name: str, plain: torch.Tensor | None,
+                 natural: torch.Tensor | None) -> torch.Tensor:
         """One piece: where the result is not exact, the true one plus noise of this operation's own size."""
         error = (narrow.double() - wide).abs_()
         if plain is not None:
@@ -122,13 +130,15 @@ class Jitter(Mode):
         unit = torch.finfo(narrow.dtype).eps
         inexact = (wide.to(narrow.dtype).double() != wide) | (error > 0)
         size = torch.maximum(error, wide.abs() * (unit / 2))
-        if name in _BOUNDED:
-            natural = torch.ones(()) if x is None else torch.clamp(x.double().abs(), min=1.0).nan_to_num_()
-            size = torch.maximum(size, natural * (unit / 2))
+        if natural is not None:
+            size = torch.maximum(size, natural.double() * (unit / 2))
         if name in _SUMS:
             size = torch.clamp(size, min=float(error.square().mean().sqrt()))
         noise = torch.randn(wide.shape, generator=self._generator)
-        return torch.where(inexact & finite, (wide + size.mul_(noise).mul_(self._amplitude)).to(narrow.dtype), narrow)
+        blurred = torch.where(inexact & finite, (wide + size.mul_(noise).mul_(self._amplitude)).to(narrow.dtype), narrow)
+        if plain is None:
+            return blurred
+        return torch.where(torch.isfinite(narrow) & ~torch.isfinite(plain), plain.to(narrow.dtype), blurred)  # overflow on the way of an honest kernel
 
 
 _SUMS = frozenset({"mm", "bmm", "addmm", "baddbmm", "convolution", "mkldnn_convolution", "sum", "mean", "linear", "matmul", "native_layer_norm",

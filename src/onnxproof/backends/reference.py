@@ -11,11 +11,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
-from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from onnxproof import guard, onnxfile
-from onnxproof.backends import Description, _operators, current
+from onnxproof.backends import Description, _contrib, _operators, _promotion, current
+from onnxproof.backends._promotion import promote as promote
 from onnxproof.deadline import Deadline
 from onnxproof.errors import Crashed, ModelError, OnnxproofError, Refused, UsageError
 
@@ -25,17 +25,15 @@ _LAST_NODE_S = 1.0
 """Seconds beyond the limit that the node which is being evaluated may take: then it is left behind."""
 _deadline: ContextVar[Deadline] = ContextVar("onnxproof-evaluator-deadline", default=Deadline.never())  # noqa: B039 it is frozen
 """For the graph that is being evaluated, with its subgraphs and functions."""
-_NARROW = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 _DOUBLE = onnx.TensorProto.DOUBLE
-_DTYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "precision", "stash_type", "softmax_precision"})
-_STASHED = frozenset({"LayerNormalization", "RMSNormalization", "GroupNormalization"})
-"""Operators that must be told to stash in float32 and then use the dtype that they are given."""
+_RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
+"""Operators whose draws no two implementations share: a float64 evaluation of them is no truth."""
 
 
 def describe() -> Description:
     """What `onnxproof backends` prints."""
     return Description(name="reference", about="the ONNX standard's evaluator: what the graph says", installed=True, version=onnx.__version__,
-                       device="cpu", install="pip install 'onnxproof[reference]'", limits="slow; reference:float64 runs the graph in float64; no com.microsoft")
+                       device="cpu", install="pip install 'onnxproof[reference]'", limits="slow; reference:float64 runs the graph in float64; little of com.microsoft")
 
 
 def open(model: Path | bytes, option: str = "", *, outputs: Sequence[str] | None = None) -> "ReferenceSession":
@@ -47,7 +45,7 @@ def open(model: Path | bytes, option: str = "", *, outputs: Sequence[str] | None
     wide = option == "float64"
     with guard.memory():
         if wide:
-            _promote(loaded, weights=False)
+            _promotion.promote_in_place(loaded, weights=False)
         if outputs is not None:
             add_outputs(loaded, outputs)
         return ReferenceSession(loaded, wide=wide, outputs=outputs)
@@ -70,6 +68,7 @@ class ReferenceSession:
         except Exception as why:  # the evaluator reads attributes here, and raises whatever they make it raise
             raise ModelError("model-refused", "the reference evaluator can't open this model",
                              notes=[f"{type(why).__name__}: {_short(why)}"]) from why
+        self._inner = list(_all_inside(self._evaluator, set()))
         for tensor in model.graph.initializer:  # the evaluator holds them as arrays now
             tensor.ClearField("raw_data")
         self.input_names: Sequence[str] = [name for name in self._ports if name not in self._optional]
@@ -99,7 +98,7 @@ class ReferenceSession:
     def observe(self, observer: Callable[[onnx.NodeProto, Any], Any] | None, *, inner: bool = False) -> None:
         """Let `observer` see (and replace) the outputs of every node of the main graph while it runs; `inner` also inside subgraphs and functions."""
         self._evaluator.observer = observer
-        for evaluator in _all_inside(self._evaluator) if inner else ():
+        for evaluator in self._inner if inner else ():
             evaluator.observer = observer
 
     @property
@@ -113,7 +112,7 @@ class ReferenceSession:
 
     def close(self) -> None:
         """Let the weights go."""
-        del self._evaluator
+        del self._evaluator, self._inner
 
     def _checked(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         unknown = [name for name in inputs if name not in self._ports]
@@ -168,6 +167,9 @@ class _Evaluator(ReferenceEvaluator):
             ours = _operators.find(node.op_type, self.opsets.get("", self.opsets.get("ai.onnx", onnx.defs.onnx_opset_version())))
             if ours is not None:
                 return ours
+        contributed = _contrib.find(node.op_type) if node.domain == _contrib.DOMAIN else None
+        if contributed is not None:
+            return contributed
         try:
             return super()._load_impl(node, input_types)
         except NotImplementedError as why:
@@ -212,9 +214,14 @@ class _WideEvaluator(_Evaluator):
         if isinstance(proto, onnx.FunctionProto):
             copied = onnx.FunctionProto()
             copied.CopyFrom(proto)
-            _promote_nodes(copied.node, {})
+            _promotion.promote_nodes(copied.node, {})
             proto = copied
         super().__init__(proto, *args, **kwargs)
+
+    def _load_impl(self, node: onnx.NodeProto, input_types: Any = None) -> Any:
+        if node.op_type in _RANDOM and node.domain in ("", "ai.onnx"):
+            raise ModelError("random-operator", f"`{node.op_type}` draws at random: there is no float64 truth for it")
+        return super()._load_impl(node, input_types)
 
     def _init(self) -> None:
         super()._init()
@@ -233,19 +240,14 @@ def inside(node: Any) -> Iterator[tuple[str, Any]]:
         yield node.onnx_node.op_type, body
 
 
-def _all_inside(evaluator: Any) -> Iterator[Any]:
+def _all_inside(evaluator: Any, seen: set[int]) -> Iterator[Any]:
+    """Every evaluator below this one, each once: a function that is called often is one evaluator."""
     for node in evaluator.rt_nodes_:
         for _, inner in inside(node):
-            yield inner
-            yield from _all_inside(inner)
-
-
-def promote(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy of the model in which every float16, bfloat16 and float32 is a float64: weights, constants, casts, types."""
-    copied = onnx.ModelProto()
-    copied.CopyFrom(model)
-    _promote(copied, weights=True)
-    return copied
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                yield inner
+                yield from _all_inside(inner, seen)
 
 
 def add_outputs(model: onnx.ModelProto, names: Iterable[str]) -> None:
@@ -258,100 +260,6 @@ def add_outputs(model: onnx.ModelProto, names: Iterable[str]) -> None:
             if name not in made:
                 raise UsageError("unknown-value", f"the graph has no value `{name}`")
             model.graph.output.append(onnx.ValueInfoProto(name=name))
-
-
-def _promote(model: onnx.ModelProto, *, weights: bool) -> None:
-    linked = _dtype_parameters(model.functions)
-    _promote_graph(model.graph, linked, weights=weights)
-    for function in model.functions:
-        _promote_nodes(function.node, linked)
-        for value in function.value_info:
-            _promote_type(value.type)
-        for attribute in function.attribute_proto:
-            if attribute.name in linked.get((function.domain, function.name), ()) and attribute.i in _NARROW:
-                attribute.i = _DOUBLE
-
-
-def _promote_graph(graph: onnx.GraphProto, linked: Mapping[tuple[str, str], set[str]], *, weights: bool) -> None:
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        _promote_type(value.type)
-    for tensor in graph.initializer if weights else ():
-        _promote_tensor(tensor)
-    for sparse in graph.sparse_initializer:
-        _promote_tensor(sparse.values)
-    _promote_nodes(graph.node, linked)
-
-
-def _promote_type(kind: onnx.TypeProto) -> None:
-    which = kind.WhichOneof("value")
-    if which in ("tensor_type", "sparse_tensor_type"):
-        tensor = getattr(kind, which)
-        if tensor.elem_type in _NARROW:
-            tensor.elem_type = _DOUBLE
-    elif which in ("sequence_type", "optional_type"):
-        _promote_type(getattr(kind, which).elem_type)
-
-
-def _promote_nodes(nodes: Iterable[onnx.NodeProto], linked: Mapping[tuple[str, str], set[str]]) -> None:
-    for node in nodes:
-        called = linked.get((node.domain, node.op_type))
-        for attribute in node.attribute:
-            named = attribute.name in (_DTYPE_ATTRIBUTES if called is None else called)
-            if named and attribute.i in _NARROW and not (attribute.name == "stash_type" and node.op_type in _STASHED):
-                attribute.i = _DOUBLE
-            _promote_attribute(attribute, linked)
-        if node.op_type == "Constant":
-            _promote_constant(node)
-        elif node.op_type == "ConstantOfShape" and not node.attribute:
-            node.attribute.append(onnx.helper.make_attribute("value", numpy_helper.from_array(np.zeros(1))))
-        elif node.op_type in ("RandomNormal", "RandomUniform", "SequenceEmpty", "HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"):
-            _promote_default(node)
-
-
-def _promote_attribute(attribute: onnx.AttributeProto, linked: Mapping[tuple[str, str], set[str]]) -> None:
-    if attribute.type == onnx.AttributeProto.TENSOR:
-        _promote_tensor(attribute.t)
-    elif attribute.type == onnx.AttributeProto.SPARSE_TENSOR:
-        _promote_tensor(attribute.sparse_tensor.values)
-    elif attribute.type == onnx.AttributeProto.TYPE_PROTO:
-        _promote_type(attribute.tp)
-    elif attribute.type == onnx.AttributeProto.GRAPH:
-        _promote_graph(attribute.g, linked, weights=True)
-    for graph in attribute.graphs:
-        _promote_graph(graph, linked, weights=True)
-
-
-def _promote_constant(node: onnx.NodeProto) -> None:
-    """`value_float` is float32 by its definition, so it becomes a tensor."""
-    for attribute in node.attribute:
-        if attribute.name in ("value_float", "value_floats") and not attribute.ref_attr_name:
-            value = np.array(attribute.f if attribute.name == "value_float" else list(attribute.floats), np.float64)
-            attribute.CopyFrom(onnx.helper.make_attribute("value", numpy_helper.from_array(value)))
-
-
-def _promote_default(node: onnx.NodeProto) -> None:
-    """Operators that answer in float32 when they are told nothing."""
-    name = "output_datatype" if node.op_type in ("HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix") else "dtype"
-    if name not in {attribute.name for attribute in node.attribute}:
-        node.attribute.append(onnx.helper.make_attribute(name, int(_DOUBLE)))
-
-
-def _promote_tensor(tensor: onnx.TensorProto) -> None:
-    if tensor.data_type in _NARROW:
-        wide = numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name)
-        tensor.CopyFrom(wide)
-
-
-def _dtype_parameters(functions: Iterable[onnx.FunctionProto]) -> dict[tuple[str, str], set[str]]:
-    """For each local function, the parameters that its body uses as a dtype: a caller's FLOAT there must become DOUBLE."""
-    found: dict[tuple[str, str], set[str]] = {}
-    for _round in range(3):  # functions may call functions
-        for function in functions:
-            names = found.setdefault((function.domain, function.name), set())
-            for node in onnxfile._walk(function.node):
-                wanted = found.get((node.domain, node.op_type), _DTYPE_ATTRIBUTES)
-                names |= {a.ref_attr_name for a in node.attribute if a.ref_attr_name and a.name in wanted}
-    return found
 
 
 def _load(source: Path | bytes) -> onnx.ModelProto:

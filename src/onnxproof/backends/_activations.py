@@ -1,0 +1,50 @@
+"""The natural scale of activations: runtimes compute them by polynomials, or as exp(x) - 1, whose error is absolute.
+
+ONNX Runtime's Elu, Celu, Sigmoid, Tanh, Erf and their compounds are off by a few 2**-24 of the values between which the
+function bends, also where its result is tiny; PyTorch uses expm1 and log1p there. Neither is wrong. What the function
+is multiplied with multiplies that error: the input of silu, the alpha of celu, the first half of glu.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+Arguments = Mapping[str, Any]
+
+
+def natural_scale(name: str, arguments: Arguments) -> torch.Tensor | None:
+    """What the absolute error of an activation is relative to, as a tensor that broadcasts to its result; None for other operations."""
+    return _SCALES[name](arguments) if name in _SCALES else None
+
+
+def _one(arguments: Arguments) -> torch.Tensor:
+    return torch.ones(())
+
+
+def _gated(arguments: Arguments) -> torch.Tensor:
+    """A bounded function times the input."""
+    return torch.clamp(arguments["self"].abs(), min=1.0).nan_to_num()
+
+
+def _exponential(arguments: Arguments) -> torch.Tensor:
+    """alpha (exp(x) - 1), times `scale`."""
+    factor = abs(float(arguments.get("alpha", 1.0))) * abs(float(arguments.get("scale", 1.0)))
+    return torch.tensor(max(1.0, factor))
+
+
+def _softplus(arguments: Arguments) -> torch.Tensor:
+    """log(1 + exp(beta x)) / beta."""
+    beta = abs(float(arguments.get("beta", 1.0)))
+    return torch.tensor(max(1.0, 1.0 / beta) if beta else 1.0)
+
+
+def _halves(arguments: Arguments) -> torch.Tensor:
+    """The first half times the sigmoid of the second."""
+    return torch.chunk(arguments["self"], 2, dim=int(arguments.get("dim", -1)))[0].abs().nan_to_num()
+
+
+_SCALES: dict[str, Callable[[Arguments], torch.Tensor]] = {
+    "sigmoid": _one, "tanh": _one, "erf": _one, "log_sigmoid_forward": _one, "silu": _gated, "gelu": _gated, "mish": _gated,
+    "elu": _exponential, "celu": _exponential, "selu": _exponential, "softplus": _softplus, "glu": _halves,
+}
