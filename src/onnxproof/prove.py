@@ -11,6 +11,7 @@ from onnxproof import data as user_data
 from onnxproof.backends import Session, parse, served
 from onnxproof.cases import _learn
 from onnxproof.cases._climb import again, climb, origin
+from onnxproof.cases._roles import confirm_roles
 from onnxproof.cases._shrink import shrink
 from onnxproof.cases._space import Space
 from onnxproof.decisions import Watch
@@ -19,6 +20,7 @@ from onnxproof.errors import BackendError, InputError, ModelError, OnnxproofErro
 from onnxproof.execute import Candidate, Clock
 from onnxproof.fidelity import open_fidelity
 from onnxproof.fleet import Fleet
+from onnxproof.masked import Masks
 from onnxproof.oracles import Oracle, open_oracle
 from onnxproof.proof import Proof
 from onnxproof.trial import ReferenceRefused, Trial
@@ -219,11 +221,11 @@ class Run:
         stream = user_data.stream(self.subject.data, [i.name for i in self.signature.inputs])
         space = _learn.make_space(self.signature, self.oracle.example(), self.file, seed=self.seed, domains=self.policy.domains, data=stream,
                                   parameter=self.oracle.parameter)
-        space = _learn.learn_dims(space, self._accepts)
+        space = confirm_roles(_learn.learn_dims(space, self._accepts), self.oracle.run)
         self.signature = _learn.describe_dims(space)
         quantized = open_fidelity(self.subject, self.oracle, self.file, self.signature, self.clock)
         trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed,
-                      op_types=self.file.op_types, fidelity=quantized)
+                      op_types=self.file.op_types, fidelity=quantized, masks=Masks(space, self.oracle.run))
         watch = Watch(self.file, self.signature, self.clock)
         if not self._only and not self._disabled:
             self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy,
@@ -276,7 +278,7 @@ class Run:
         self.fleet.note(outcome.gaps, self.policy)
         self.sizes[case.name] = dict(case.sizes)
         self.notes += outcome.notes
-        domains = {note.domain for note in outcome.notes} - {Domain.EMPTY}
+        domains = {note.domain for note in outcome.notes} - {Domain.EMPTY, Domain.MASKED}
         if domains and (self.noted is None or (Domain.TIES in domains and self.noted.domain is not None)):
             self.noted = case  # ties on finite numbers say more than a NaN that was put in
         return self._remember(case, outcome.gaps)
