@@ -13,7 +13,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "onnxproof"
 ORDER = (
     {"types", "errors", "outsiders", "environment"}, {"nest"}, {"onnxfile"}, {"compare"}, {"judge"}, {"backends"}, {"cases"}, {"execute"}, {"fleet", "probe"}, {"decisions"}, {"preprocessing"}, {"subject", "signature", "data"},
-    {"pipelines"}, {"oracles"}, {"trust", "crosscheck", "speed"}, {"fidelity"}, {"masked"}, {"trial"}, {"proof"}, {"prove"}, {"inspecting"}, {"exporting"}, {"exporter"}, {"quantizing"}, {"locate"}, {"causes"}, {"diagnose"},
+    {"pipelines"}, {"oracles"}, {"trust", "crosscheck", "speed"}, {"fidelity"}, {"masked", "notes"}, {"trial"}, {"proof"}, {"prove"}, {"inspecting"}, {"exporting"}, {"exporter"}, {"quantizing"}, {"locate"}, {"causes"}, {"diagnose"},
     {"remedy"}, {"report"}, {"baseline"}, {"demo"}, {"testing"}, {"cli"},
 )
 """The flow of DESIGN: a part may import itself and what stands before it. Parts in one set don't know each other, but errors and types do no harm."""

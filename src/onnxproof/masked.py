@@ -17,6 +17,7 @@ import numpy as np
 
 from onnxproof.cases._roles import Hides, Run, hidden_places, how_it_hides, with_hidden
 from onnxproof.cases._space import Role, Space
+from onnxproof.types import Domain, Finding, Gap
 
 Array = np.ndarray[Any, Any]
 Inputs = Mapping[str, Array]
@@ -136,3 +137,13 @@ Agree = Callable[[Inputs], bool]
 def agree_when_opened(masks: Masks, inputs: Inputs, agree: Agree) -> bool:
     """True where the two agree once every query sees something, and still do with another place hidden."""
     return any(agree(opened) and agree(another) for opened, another in masks.opened(inputs))
+
+
+def finding(gaps: Sequence[Gap]) -> Iterator[Finding]:
+    """One for all cases in which hidden places differ: how many there are, and how exact everything else is."""
+    for backend, output in dict.fromkeys((gap.backend, gap.output) for gap in gaps if gap.domain is Domain.MASKED):
+        mine = [gap for gap in gaps if gap.domain is Domain.MASKED and (gap.backend, gap.output) == (backend, output)]
+        most = max(gap.noise_ratio for gap in mine)
+        rest = f"all else is at most {most:.1f} times the noise there" if any(gap.compared for gap in mine) else "nothing else was there to compare"
+        yield Finding(code="masked", what=f"`{output}` on {backend} differs where a mask hides the place or everything it could see, in {len(mine)} case{'s' * (len(mine) != 1)}; {rest}",
+                      help="whoever uses the output must leave those places out, as with PyTorch itself")

@@ -21,6 +21,7 @@ from onnxproof.execute import Candidate, Clock
 from onnxproof.fidelity import open_fidelity
 from onnxproof.fleet import Fleet
 from onnxproof.masked import Masks
+from onnxproof.masked import finding as masked_findings
 from onnxproof.oracles import Oracle, open_oracle
 from onnxproof.proof import Proof
 from onnxproof.trial import ReferenceRefused, Trial
@@ -371,6 +372,7 @@ class Run:
         return True
 
     def _proof(self, error: str) -> Proof:
+        self.findings += masked_findings(self.gaps)
         verdict = Verdict.ERROR if error else judge.judge(self.gaps, self.policy, notes=self.notes, findings=self.findings)
         self.findings += [Finding(code="state", what=f"the module keeps state between calls: a forward pass changes {what}",
                                   help="an exported graph keeps none; pass the state in and out") for what in self.oracle.findings()]

@@ -19,6 +19,7 @@ from onnxproof.execute import Candidate
 from onnxproof.fidelity import Fidelity, Simulated
 from onnxproof.judge import beyond_noise, judge_gap, within_tolerance
 from onnxproof.masked import Masks, agree_when_opened
+from onnxproof.notes import note_of, show
 from onnxproof.oracles import Oracle
 from onnxproof.types import Case, Domain, Gap, NoiseKind, Note, Policy, Signature, Status, Verdict
 
@@ -40,7 +41,6 @@ _OF_HALF = 0.5
 """What counts of the bias of a half file: its norms are folded into weights that are rounded to half once more."""
 _ROUNDING = 1e-3
 """Of an answer's scale: as far as float32 is from float64 by rounding alone in the healthy models of `bench/clean` that are not chaotic."""
-_SHOWN = 6
 
 
 ORDERING = frozenset({"ArgMax", "ArgMin", "TopK", "Unique", "NonMaxSuppression", "If", "Loop", "Scan"})
@@ -138,7 +138,7 @@ class Trial:
                     for o in self._signature.outputs]
             if domain is not None:
                 notes += [Note(domain=domain, case=case.name, backend=candidate.backend, output=gap.output, what="the candidate refuses it",
-                               reference=_show(r, r), candidate=why.what) for gap, r in zip(gaps, base.reference, strict=True)]
+                               reference=show(r, r), candidate=why.what) for gap, r in zip(gaps, base.reference, strict=True)]
             return gaps
         gaps = []
         for place, output in enumerate(found):
@@ -147,13 +147,13 @@ class Trial:
                 base.confirm()
                 gap = replace(self._measure(case, candidate.backend, base, place, output), confirmed=True)
                 if self._suspicious(gap):
-                    gap = self._classify(gap, case, base, place, output)
+                    gap = self._classify(gap, case, base, candidate, place, output)
                     gap = self._beside_masks(gap, case, base, candidate, place, output) or gap
                 if case.ordinary:
                     self._confirmed[gap.backend, gap.output, judge_gap(gap, self._policy)] += 1
             gaps.append(gap)
             if output is not None and (gap.domain is not None or gap.odd):
-                notes.append(_note(gap, base.reference[place], output))
+                notes.append(note_of(gap, base.reference[place], output))
         return gaps
 
     def _measure(self, case: Case, backend: str, base: "_Base", place: int, output: Array | None, **other: Any) -> Gap:
@@ -188,14 +188,14 @@ class Trial:
         worse = [verdict for verdict in (Verdict.DRIFT, Verdict.DIVERGED) if self._confirmed[gap.backend, gap.output, verdict] >= _ENOUGH]
         return plain and (Verdict.DIVERGED in worse or (bool(worse) and within_tolerance(gap, self._policy)))
 
-    def _classify(self, gap: Gap, case: Case, base: "_Base", place: int, output: Array | None) -> Gap:
+    def _classify(self, gap: Gap, case: Case, base: "_Base", candidate: Candidate, place: int, output: Array | None) -> Gap:
         """Say in which odd domain the difference lives, if in one; otherwise leave it to count."""
         if case.domain is Domain.EMPTY or (gap.status is Status.SHAPE and base.reference[place].size == 0):
             return replace(gap, domain=Domain.EMPTY)
         if (gap.lost or self._half is not None) and base.undecided_infinities(place):  # a half file is not to be blamed where half itself ends
             return replace(gap, domain=Domain.INF)
         if case.domain is not None and not (gap.lost and case.domain is Domain.NAN and base.all_finite()):
-            return replace(gap, domain=case.domain)
+            return gap if self._finite_fault(gap, case, candidate, place) else replace(gap, domain=case.domain)
         if output is None or gap.status is Status.SHAPE:
             return gap
         if self._decides and not gap.lost and base.flips(place):
@@ -206,6 +206,13 @@ class Trial:
             if self._agrees_with_ties_broken(case, gap.backend, base, place, output, rule):
                 return replace(gap, domain=Domain.TIES)
         return gap
+
+    def _finite_fault(self, gap: Gap, case: Case, candidate: Candidate, place: int) -> bool:
+        """Whether finite numbers differ, and still do once the case has nothing but finite inputs: then no NaN and no infinity is to blame."""
+        if gap.lost or gap.status is not Status.COMPARED or not beyond_noise(gap, self._policy):
+            return False
+        repaired = {name: _without_nonfinite(array) for name, array in case.inputs.items()}
+        return not self._agree(replace(case, inputs=repaired, domain=None), candidate, place)
 
     def _agrees_with_ties_broken(self, case: Case, backend: str, base: "_Base", place: int, output: Array, rule: str) -> bool:
         """Whether the candidate says what the reference says with its ties broken by a rule, by the noise of that very answer: another expert has another noise."""
@@ -239,14 +246,14 @@ class Trial:
 
     def _agree(self, case: Case, candidate: Candidate, place: int) -> bool:
         """Whether the two agree on a case: everywhere, or but for the very places that a mask hides."""
-        assert self._masks is not None
         try:
             base, output = self._base(case), candidate.run(case.inputs)[place]
         except (ReferenceRefused, BackendError):
             return False
-        everything = np.ones(base.reference[place].shape, bool)
-        beside = ~self._masks.excused(case.inputs, case.sizes, everything.shape)
-        tried = (self._rest(case, candidate.backend, base, place, output, keep) for keep in (everything, beside) if keep.any())
+        kept = [np.ones(base.reference[place].shape, bool)]
+        if self._masks is not None:
+            kept.append(~self._masks.excused(case.inputs, case.sizes, kept[0].shape))
+        tried = (self._rest(case, candidate.backend, base, place, output, keep) for keep in kept if keep.any())
         return any(gap.compared and not self._suspicious(gap) for gap in tried)
 
     def _rest(self, case: Case, backend: str, base: "_Base", place: int, output: Array | None, keep: Array) -> Gap:
@@ -377,23 +384,10 @@ def _within(truth: Array, reference: Array) -> Array:
     return np.where(far, reference, truth) if far.any() else truth
 
 
-def _note(gap: Gap, reference: Array, candidate: Array) -> Note:
-    domain = gap.domain
-    if domain is None:
-        domain = Domain.NAN if np.isnan(reference.astype(np.float64)).any() else Domain.INF
-    what = {Domain.TIES: "equal values are taken in another order", Domain.EMPTY: "an empty tensor has another shape",
-            Domain.NAN: "NaN is handled otherwise", Domain.INF: "infinities are handled otherwise",
-            Domain.MASKED: f"{reference.size - gap.compared:,} of {reference.size:,} values are of places that a mask hides, or of queries that see nothing; "
-                           f"the rest is {gap.noise_ratio:.1f} times the noise"}[domain]
-    return Note(domain=domain, case=gap.case, backend=gap.backend, output=gap.output, what=what, reference=_show(reference, candidate),
-                candidate=_show(candidate, reference))
-
-
-def _show(array: Array, other: Array) -> str:
-    """The first elements that differ, or the shape where shapes do."""
-    if array.shape != other.shape or array.size == 0:
-        return f"{array.dtype}{list(array.shape)}"
-    a, b = array.reshape(-1), other.reshape(-1)
-    differ = np.flatnonzero(~((a == b) | ((a != a) & (b != b))))[:_SHOWN]
-    return ", ".join(f"[{','.join(str(int(i)) for i in np.unravel_index(k, array.shape))}]={a[k]}" for k in differ) or "the same"
-
+def _without_nonfinite(array: Array) -> Array:
+    """The array with the mean of its finite values wherever there is none."""
+    if not is_float(array):
+        return array
+    wide = array.astype(np.float64)
+    finite = np.isfinite(wide)
+    return np.where(finite, wide, wide[finite].mean() if finite.any() else 0.0).astype(array.dtype)
