@@ -80,8 +80,10 @@ class Jitter(Mode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run twice, in the own precision and wide, and round between the two at random."""
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
         schema = func._schema
+        if schema.is_mutable and schema.name.removeprefix("aten::").removesuffix("_") in _BOUNDED:
+            return self._in_place(schema.name.removeprefix("aten::").removesuffix("_"), args, kwargs)
+        result = func(*args, **kwargs)
         if schema.is_mutable or any(r.alias_info is not None for r in schema.returns) or not _has_narrow(result):
             return result
         try:
@@ -97,6 +99,12 @@ class Jitter(Mode):
             plains = [plain, *[None] * (len(result) - 1)]
             return type(result)(self._blur(r, w, name, p) if isinstance(r, torch.Tensor) else r for r, w, p in zip(result, wide, plains, strict=True))
         return result
+
+    def _in_place(self, name: str, args: Any, kwargs: Any) -> Any:
+        """The gates of a recurrent cell are written over their own input: the same function, blurred, and then written."""
+        func = getattr(torch.ops.aten, name).default
+        blurred = self.__torch_dispatch__(func, (), args, kwargs)
+        return args[0].copy_(blurred)
 
     def _blur(self, narrow: torch.Tensor, wide: Any, name: str, plain: torch.Tensor | None = None, x: Any = None) -> torch.Tensor:
         if narrow.dtype not in (torch.float32, torch.float16, torch.bfloat16) or narrow.numel() == 0 or narrow.shape != wide.shape:

@@ -3,6 +3,8 @@
 An input hides by a value (0, 1, or minus infinity) when a place that holds it makes the content of that place irrelevant.
 1. Every place of the mask is visible; the content of one place is changed: the answers elsewhere must move.
 2. That one place is hidden; its content is changed in the same way: the answers elsewhere must stay as they are.
+3. It is hidden, and the content of its neighbour is changed: the answers must move. Infinity in the state of a recurrent cell
+   saturates every gate, so that nothing moves them any more.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -70,10 +72,11 @@ def how_it_hides(space: Space, slot: Slot, run: Run) -> Hides | None:
         seen, unseen = (_elsewhere(inputs, slot, how, run, hide=hide) for hide in (False, True))
         if seen is None or unseen is None:
             continue
-        for name, changed in list(_contents(space, slot))[:_MOST_TRIES]:
-            moved = _elsewhere({**inputs, name: changed}, slot, how, run, hide=False)
-            stayed = _elsewhere({**inputs, name: changed}, slot, how, run, hide=True)
-            if moved is not None and stayed is not None and _distance(unseen, stayed) <= _SAME and _distance(seen, moved) > _MOVED:
+        for here, neighbour in list(_contents(space, slot))[:_MOST_TRIES]:
+            moved = _elsewhere({**inputs, **here}, slot, how, run, hide=False)
+            stayed = _elsewhere({**inputs, **here}, slot, how, run, hide=True)
+            other = _elsewhere({**inputs, **neighbour}, slot, how, run, hide=True)
+            if _distance(unseen, stayed) <= _SAME and min(_distance(seen, moved, 0.0), _distance(unseen, other, 0.0)) > _MOVED:
                 return how
     return None
 
@@ -103,8 +106,8 @@ def _elsewhere(inputs: Mapping[str, Array], slot: Slot, how: Hides, run: Run, *,
     return kept if kept and finite else None
 
 
-def _contents(space: Space, slot: Slot) -> Iterator[tuple[str, Array]]:
-    """Inputs whose values at the masked place are changed, the likeliest first: they share the mask's dim, its size, or an end of it (a cache and what follows it)."""
+def _contents(space: Space, slot: Slot) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
+    """An input whose values at the masked place are changed, and the same for the place before it, the likeliest first: they share the mask's dim, its size, or an end of it (a cache and what follows it)."""
     place, width, dim = _middle(slot), slot.example.shape[-1], slot.info.dims[-1]
     found = []
     for other in space.slots:
@@ -116,7 +119,8 @@ def _contents(space: Space, slot: Slot) -> Iterator[tuple[str, Array]]:
                 if 0 <= index < size <= width:
                     found.append((rank, other, axis, index))
     for _, other, axis, index in sorted(found, key=lambda item: item[0]):
-        yield other.name, _changed(space, other, axis, index)
+        if other.example.shape[axis] > 1:
+            yield {other.name: _changed(space, other, axis, index)}, {other.name: _changed(space, other, axis, index - 1)}
 
 
 def _changed(space: Space, slot: Slot, axis: int, index: int) -> Array:
@@ -131,8 +135,10 @@ def _changed(space: Space, slot: Slot, axis: int, index: int) -> Array:
     return np.moveaxis(array, 0, axis)
 
 
-def _distance(one: Sequence[Array], other: Sequence[Array]) -> float:
-    """The largest difference of two answers, in steps of their dtype at their own scale."""
+def _distance(one: Sequence[Array], other: Sequence[Array] | None, refused: float = np.inf) -> float:
+    """The largest difference of two answers, in steps of their dtype at their own scale; `refused` where there is no other."""
+    if other is None:
+        return refused
     worst = 0.0
     for a, b in zip(one, other, strict=True):
         if a.shape != b.shape:
