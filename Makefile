@@ -10,7 +10,7 @@ JOBS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-budget bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-export bench-quantize bench-report bench-baselines bench-kills fuzz clean
+.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-budget bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-attention bench-export bench-quantize bench-report bench-baselines bench-kills fuzz clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ bench-baselines: $(READY)  ## how much the noise ratios of healthy models move b
 
 bench-zoo: $(BENCH_READY)  ## many architectures, exported with open dims and verified, to docs/zoo.md
 	$(BIN)/python -m bench.zoo --jobs $(JOBS) --markdown docs/zoo.md
+
+bench-attention: $(BENCH_READY)  ## transformers' attention in each implementation, exported as users do; masks that are ignored, inverted, off by one
+	$(BIN)/python -m bench.attention
 
 bench-export: $(BENCH_READY)  ## what an export costs beyond torch.onnx.export itself; a model with more than 2 GB of weights
 	$(BIN)/python -m bench.export_overhead

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "onnxproof"
 ORDER = (
     {"text"}, {"types", "errors", "outsiders", "environment"}, {"scratch", "user_files"}, {"files"}, {"archives", "pretrained", "arrayfiles"}, {"deadline", "guard", "expansion"}, {"nest"}, {"filecheck"}, {"onnxfile"}, {"compare"}, {"judge"}, {"backends"},
     {"cases"}, {"execute"}, {"fleet", "probe", "budget"}, {"decisions"}, {"preprocessing"}, {"subject", "signature", "data"}, {"userdata"},
-    {"pipelines"}, {"oracles"}, {"trust", "crosscheck", "speed"}, {"void", "coverage_floor"}, {"fidelity", "inputstats"}, {"trial"}, {"proof"}, {"prove"}, {"inspecting"}, {"exporting"}, {"exporter"}, {"quantizing"}, {"locate"}, {"causes"}, {"diagnose"},
+    {"pipelines"}, {"oracles"}, {"trust", "crosscheck", "speed"}, {"void", "coverage_floor"}, {"fidelity", "inputstats"}, {"masked", "notes"}, {"trial"}, {"proof"}, {"prove"}, {"inspecting"}, {"exporting"}, {"exporter"}, {"quantizing"}, {"locate"}, {"causes"}, {"diagnose"},
     {"remedy"}, {"report"}, {"baseline"}, {"demo"}, {"testing"}, {"cli"},
 )
 """The flow of DESIGN: a part may import itself and what stands before it. Parts in one set don't know each other, but errors and types do no harm."""

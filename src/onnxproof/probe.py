@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxproof import onnxfile, scratch
+from onnxproof import expansion, onnxfile, scratch
 from onnxproof.backends import open_session
 from onnxproof.errors import BackendMissing, OnnxproofError
 
@@ -82,7 +82,7 @@ def _asked(backend: str, path: Path, feeds: Mapping[str, Array], names: Sequence
 
 def _reads(node: onnx.NodeProto) -> Iterable[str]:
     """What a node reads, its subgraphs included; a name that only lives inside one does no harm."""
-    for inner in onnxfile._walk([node]):
+    for inner in expansion.walk([node]):
         yield from (name for name in inner.input if name)
         for attribute in inner.attribute:
             for graph in (attribute.g, *attribute.graphs):

@@ -11,6 +11,7 @@ from onnxproof.backends import Session, current, parse, served
 from onnxproof.budget import Budget, not_reached
 from onnxproof.cases import _learn
 from onnxproof.cases._climb import again, climb, origin
+from onnxproof.cases._roles import confirm_roles
 from onnxproof.cases._shrink import shrink
 from onnxproof.cases._sizing import Sizing
 from onnxproof.cases._space import Space
@@ -22,6 +23,8 @@ from onnxproof.errors import BackendError, InputError, ModelError, OnnxproofErro
 from onnxproof.execute import Candidate, Clock
 from onnxproof.fidelity import open_fidelity
 from onnxproof.fleet import Fleet
+from onnxproof.masked import Masks
+from onnxproof.masked import finding as masked_findings
 from onnxproof.oracles import Oracle, open_oracle
 from onnxproof.proof import Proof
 from onnxproof.trial import LOUDER, RERUNS, ReferenceRefused, Trial, Unconfirmed
@@ -259,11 +262,11 @@ class Run:
         space = _learn.make_space(self.signature, self.oracle.example(), self.file, seed=self.seed, domains=self.policy.domains,
                                   data=self.data.stream(self.signature.inputs), parameter=self.oracle.parameter)
         self._sizing = Sizing(self.file, self.signature, self.oracle.example())
-        space = self._learned(space)
+        space = confirm_roles(self._learned(space), self.oracle.run)
         self.signature = _learn.describe_dims(space)
         quantized = open_fidelity(self.subject, self.oracle, self.file, self.signature, self.clock)
-        trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed,
-                      op_types=self.file.op_types, fidelity=quantized, affords=self.budget.affords_reruns)
+        trial = Trial(self.oracle, self.candidates, self.signature, self.policy, half=self.file.half, seed=self.seed, op_types=self.file.op_types,
+                      fidelity=quantized, affords=self.budget.affords_reruns, masks=Masks(space, self.oracle.run))
         self._trial, self.floor = trial, Floor([dim.name for dim in space.free_dims], chosen=bool(self._only))
         watch = Watch(self.file, self.signature, self.clock)
         if not self._only and not self._disabled:
@@ -355,7 +358,7 @@ class Run:
         self.fleet.note(outcome.gaps, self.policy)
         self.sizes[case.name] = dict(case.sizes)
         self.notes += outcome.notes
-        domains = {note.domain for note in outcome.notes} - {Domain.EMPTY}
+        domains = {note.domain for note in outcome.notes} - {Domain.EMPTY, Domain.MASKED}
         if domains and (self.noted is None or (Domain.TIES in domains and self.noted.domain is not None)):
             self.noted = case  # ties on finite numbers say more than a NaN that was put in
         return self._remember(case, outcome.gaps)
@@ -494,6 +497,7 @@ class Run:
         if self.unconfirmed:
             self.findings.append(self.budget.not_confirmed(self.unconfirmed[0], RERUNS + LOUDER))
         self._weigh()
+        self.findings += masked_findings(self.gaps)
         verdict = Verdict.ERROR if error else judge.judge(self.gaps, self.policy, notes=self.notes, findings=self.findings)
         self.findings += [Finding(code="state", what=f"the module keeps state between calls: a forward pass changes {what}",
                                   help="an exported graph keeps none; pass the state in and out") for what in self.oracle.findings()]

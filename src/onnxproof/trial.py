@@ -2,12 +2,12 @@
 
 A gap that looks too large is confirmed first. The reference is re-run with every operation rounded anew, and those
 runs tell which part of the gap any honest float32 implementation could show. What survives is then asked whether it
-lives only in a domain where runtimes differ by nature: exact ties, NaN, infinities, empty tensors.
+lives only in a domain where runtimes differ by nature: exact ties, NaN, infinities, empty tensors, what a mask hides.
 """
 
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +18,8 @@ from onnxproof.errors import BackendError
 from onnxproof.execute import Candidate
 from onnxproof.fidelity import Fidelity, Simulated
 from onnxproof.judge import beyond_noise, judge_gap, within_tolerance
+from onnxproof.masked import Masks, agree_when_opened
+from onnxproof.notes import note_of, show
 from onnxproof.oracles import Oracle
 from onnxproof.oracles.doubt import Doubts
 from onnxproof.types import Case, Domain, Gap, NoiseKind, Note, Policy, Signature, Status, Verdict, Void
@@ -40,7 +42,8 @@ _FAR = 1.05
 """How far beyond the largest number of a dtype rounding can no longer decide whether a value is finite."""
 _OF_HALF = 0.5
 """What counts of the bias of a half file: its norms are folded into weights that are rounded to half once more."""
-_SHOWN = 6
+_ROUNDING = 1e-3
+"""Of an answer's scale: as far as float32 is from float64 by rounding alone in the healthy models of `bench/clean` that are not chaotic."""
 
 
 ORDERING = frozenset({"ArgMax", "ArgMin", "TopK", "Unique", "NonMaxSuppression", "If", "Loop", "Scan"})
@@ -86,10 +89,11 @@ class Trial:
     """Runs cases one by one; holds no tensor between two of them."""
 
     def __init__(self, oracle: Oracle, candidates: Sequence[Candidate], signature: Signature, policy: Policy, *, half: str | None = None, seed: int = 0,
-                 op_types: frozenset[str] = DISCRETE, fidelity: Fidelity | None = None, affords: Callable[[int], bool] = lambda reruns: True) -> None:
+                 op_types: frozenset[str] = DISCRETE, fidelity: Fidelity | None = None, affords: Callable[[int], bool] = lambda reruns: True,
+                 masks: Masks | None = None) -> None:
         self._oracle, self._candidates, self._signature, self._policy = oracle, candidates, signature, policy
         self._decides, self._orders = bool(op_types & DISCRETE), bool(op_types & ORDERING)
-        self._half, self._seed, self._fidelity, self._affords = half, seed, fidelity, affords
+        self._half, self._seed, self._fidelity, self._affords, self._masks = half, seed, fidelity, affords, masks
         self._scales = Scales()
         self._confirmed: Counter[tuple[str, str, Verdict]] = Counter()
         names = [output.name for output in signature.outputs]
@@ -133,11 +137,14 @@ class Trial:
         truth: Sequence[Array | None] | None = self._oracle.truth(case.inputs)
         if not self.doubts.look(case, reference, truth):
             truth = None
-        base = _Base(self._oracle, case, reference, truth or [None] * len(reference), self._seed)
-        base.estimate()
-        if self._half is not None and any(str(r.dtype) != self._half for r in reference if is_float(r)):
-            base.add(self._oracle.in_precision(case.inputs, self._half))
+        base = self._estimated(_Base(self._oracle, case, reference, truth or [None] * len(reference), self._seed))
         base.simulated = self._fidelity.simulate(case) if self._fidelity is not None else None
+        return base
+
+    def _estimated(self, base: "_Base") -> "_Base":
+        base.estimate()
+        if self._half is not None and any(str(r.dtype) != self._half for r in base.reference if is_float(r)):
+            base.add(self._oracle.in_precision(base.case.inputs, self._half))
         return base
 
     def _compare(self, case: Case, candidate: Candidate, base: "_Base", notes: list[Note]) -> list[Gap]:
@@ -149,7 +156,7 @@ class Trial:
                     for o in self._signature.outputs]
             if domain is not None:
                 notes += [Note(domain=domain, case=case.name, backend=candidate.backend, output=gap.output, what="the candidate refuses it",
-                               reference=_show(r, r), candidate=why.what) for gap, r in zip(gaps, base.reference, strict=True)]
+                               reference=show(r, r), candidate=why.what) for gap, r in zip(gaps, base.reference, strict=True)]
             return gaps
         gaps = []
         for place, output in enumerate(found):
@@ -161,12 +168,13 @@ class Trial:
                 base.confirm()
                 gap = replace(self._measure(case, candidate.backend, base, place, output), confirmed=True)
                 if self._suspicious(gap):
-                    gap = self._classify(gap, case, base, place, output)
+                    gap = self._classify(gap, case, base, candidate, place, output)
+                    gap = self._beside_masks(gap, case, base, candidate, place, output) or gap
                 if case.ordinary:
                     self._confirmed[gap.backend, gap.output, judge_gap(gap, self._policy)] += 1
             gaps.append(gap)
             if output is not None and (gap.domain is not None or gap.odd):
-                notes.append(_note(gap, base.reference[place], output))
+                notes.append(note_of(gap, base.reference[place], output))
         return gaps
 
     def _confirmable(self, gap: Gap, base: "_Base") -> bool:
@@ -210,14 +218,14 @@ class Trial:
         worse = [verdict for verdict in (Verdict.DRIFT, Verdict.DIVERGED) if self._confirmed[gap.backend, gap.output, verdict] >= _ENOUGH]
         return plain and (Verdict.DIVERGED in worse or (bool(worse) and within_tolerance(gap, self._policy)))
 
-    def _classify(self, gap: Gap, case: Case, base: "_Base", place: int, output: Array | None) -> Gap:
+    def _classify(self, gap: Gap, case: Case, base: "_Base", candidate: Candidate, place: int, output: Array | None) -> Gap:
         """Say in which odd domain the difference lives, if in one; otherwise leave it to count."""
         if case.domain is Domain.EMPTY or (gap.status is Status.SHAPE and base.reference[place].size == 0):
             return replace(gap, domain=Domain.EMPTY)
         if (gap.lost or self._half is not None) and base.undecided_infinities(place):  # a half file is not to be blamed where half itself ends
             return replace(gap, domain=Domain.INF)
         if case.domain is not None and not (gap.lost and case.domain is Domain.NAN and base.all_finite()):
-            return replace(gap, domain=case.domain)
+            return gap if self._finite_fault(gap, case, candidate, place) else replace(gap, domain=case.domain)
         if output is None or gap.status is Status.SHAPE:
             return gap
         if self._decides and not gap.lost and base.flips(place):
@@ -225,19 +233,81 @@ class Trial:
             if not self._suspicious(calmer):
                 return replace(calmer, confirmed=True)
         for rule in ("first", "last") if self._orders else ():
-            broken = self._oracle.ties(case.inputs, rule)
-            if broken is not None and broken[place].shape == output.shape:
-                tied = self._measure(case, gap.backend, base, place, output, reference=broken[place], truth=None)
-                if not self._suspicious(tied):
-                    return replace(gap, domain=Domain.TIES)
+            if self._agrees_with_ties_broken(case, gap.backend, base, place, output, rule):
+                return replace(gap, domain=Domain.TIES)
         return gap
+
+    def _finite_fault(self, gap: Gap, case: Case, candidate: Candidate, place: int) -> bool:
+        """Whether finite numbers differ, and still do once the case has nothing but finite inputs: then no NaN and no infinity is to blame."""
+        if gap.lost or gap.status is not Status.COMPARED or not beyond_noise(gap, self._policy):
+            return False
+        repaired = {name: _without_nonfinite(array) for name, array in case.inputs.items()}
+        return not self._agree(replace(case, inputs=repaired, domain=None), candidate, place)
+
+    def _agrees_with_ties_broken(self, case: Case, backend: str, base: "_Base", place: int, output: Array, rule: str) -> bool:
+        """Whether the candidate says what the reference says with its ties broken by a rule, by the noise of that very answer: another expert has another noise."""
+        broken = self._oracle.ties(case.inputs, rule)
+        if broken is None or broken[place].shape != output.shape:
+            return False
+        noise, truth = base.noise(place), None
+        wide = self._oracle.ties(case.inputs, rule, wide=True)
+        if wide is not None and is_float(output) and wide[place].shape == output.shape:
+            own = noise_of(broken[place], wide[place], base.kind)
+            scale = float(np.sqrt(np.mean(np.square(wide[place])))) if output.size else 0.0
+            if noise.rms < own.rms <= _ROUNDING * scale:  # beyond it, float64 took another way at a tie
+                noise, truth = own, wide[place]
+        tied = self._measure(case, backend, base, place, output, reference=broken[place], truth=truth, noise=noise)
+        return not self._suspicious(tied)
+
+    def _beside_masks(self, gap: Gap, case: Case, base: "_Base", candidate: Candidate, place: int, output: Array | None) -> Gap | None:
+        """The gap of what no mask hides, where the two differ only in what one hides and agree once it is opened; else None."""
+        finite = output is not None and gap.domain is None and gap.status is not Status.SHAPE and not gap.lost
+        if self._masks is None or not finite or base.simulated is not None or not self._masks.hidden(case.inputs):
+            return None
+        hidden = self._masks.excused(case.inputs, case.sizes, base.reference[place].shape)
+        rest = self._rest(case, candidate.backend, base, place, output, ~hidden)
+        if not hidden.any() or (rest.compared and self._suspicious(rest)):
+            return None
+
+        def agree(inputs: Mapping[str, Array]) -> bool:
+            return self._agree(replace(case, inputs=inputs), candidate, place)
+
+        return replace(rest, domain=Domain.MASKED) if agree_when_opened(self._masks, case.inputs, agree) else None
+
+    def _agree(self, case: Case, candidate: Candidate, place: int) -> bool:
+        """Whether the two agree on a case: everywhere, or but for the very places that a mask hides."""
+        try:
+            base, output = self._base(case), candidate.run(case.inputs)[place]
+        except (ReferenceRefused, BackendError):
+            return False
+        kept = [np.ones(base.reference[place].shape, bool)]
+        if self._masks is not None:
+            kept.append(~self._masks.excused(case.inputs, case.sizes, kept[0].shape))
+        tried = (self._rest(case, candidate.backend, base, place, output, keep) for keep in kept if keep.any())
+        return any(gap.compared and not self._suspicious(gap) for gap in tried)
+
+    def _rest(self, case: Case, backend: str, base: "_Base", place: int, output: Array | None, keep: Array) -> Gap:
+        """The gap of some values of an output alone, by their own noise."""
+        if output is None or output.shape != keep.shape:
+            return self._measure(case, backend, base, place, output)
+        part = self._estimated(base.only(place, keep))
+        gap = self._measure(case, backend, part, place, output[keep])
+        if self._suspicious(gap, share=_DOUBT):
+            part.confirm()
+            gap = replace(self._measure(case, backend, part, place, output[keep]), confirmed=True)
+        if self._suspicious(gap) and self._decides and not gap.lost and part.flips(place):
+            gap = replace(self._measure(case, backend, part, place, output[keep]), confirmed=True)
+        worst = np.unravel_index(np.flatnonzero(keep)[gap.worst[0]], keep.shape) if gap.worst else None
+        return replace(gap, worst=tuple(int(i) for i in worst) if worst is not None else None)
 
 
 class _Base:
     """The reference's side of one case: its answer, the truth, and how well its noise is known so far."""
 
-    def __init__(self, oracle: Oracle, case: Case, reference: list[Array], truth: Sequence[Array | None], seed: int) -> None:
-        self._oracle, self._case, self._seed = oracle, case, seed
+    def __init__(self, oracle: Oracle, case: Case, reference: list[Array], truth: Sequence[Array | None], seed: int, only: tuple[int, Array] | None = None) -> None:
+        self._oracle, self.case, self._seed = oracle, case, seed
+        self._only = only
+        """The output of which some values alone are looked at, and which; None looks at all."""
         self.kind = oracle.kind
         self.reference, self.truth = reference, list(truth)
         self._noises: list[list[Noise]] = [[] for _ in reference]
@@ -247,6 +317,22 @@ class _Base:
         """Outputs without a truth whose re-runs agree on another answer than the reference: they took another path, and flip nothing."""
         self.simulated: Simulated | None = None
         """What a quantized candidate's graph says by itself."""
+
+    def only(self, place: int, keep: Array) -> "_Base":
+        """The same for some values of one output alone; its noise is not estimated yet."""
+        reference, truth = list(self.reference), list(self.truth)
+        known = truth[place]
+        reference[place], truth[place] = reference[place][keep], known[keep] if known is not None else None
+        return _Base(self._oracle, self.case, reference, truth, self._seed, only=(place, keep))
+
+    def _kept(self, outputs: Sequence[Array]) -> list[Array]:
+        """The outputs of another run, those values alone that are looked at."""
+        kept = list(outputs)
+        if self._only is not None:
+            place, keep = self._only
+            if kept[place].shape == keep.shape:
+                kept[place] = kept[place][keep]
+        return kept
 
     def estimate(self) -> None:
         """Reference against truth; where there is no truth, re-runs against the reference."""
@@ -261,7 +347,7 @@ class _Base:
 
     def add(self, outputs: Sequence[Array] | None, kind: NoiseKind | None = None) -> None:
         """Take another run of the reference as a sample of its noise."""
-        for place, output in enumerate(outputs or ()):
+        for place, output in enumerate(self._kept(outputs) if outputs else ()):
             target = self.truth[place] if self.truth[place] is not None else self.reference[place]
             if target is not None and output.shape == target.shape:
                 self._noises[place].append(noise_of(output, target, kind or (self._oracle.kind if self.truth[place] is not None else NoiseKind.PERTURBED)))
@@ -301,7 +387,7 @@ class _Base:
         assert target is not None
         found = False
         for amplitude in _LOUD:
-            for outputs in self._samples(1, amplitude=amplitude):
+            for outputs in map(self._kept, self._samples(1, amplitude=amplitude)):
                 if outputs[place].shape == target.shape:
                     noise = noise_of(outputs[place], target, quiet.kind)
                     if noise.rms > 4 * amplitude * quiet.rms or noise.flips > 0:
@@ -325,9 +411,9 @@ class _Base:
     def _samples(self, count: int, *, amplitude: float) -> Iterator[list[Array]]:
         for index in range(count):
             self._reruns += 1
-            move = not self._case.exact and self._case.domain is None and index % 2 == 1
+            move = not self.case.exact and self.case.domain is None and index % 2 == 1
             try:
-                outputs = self._oracle.rerun(self._case.inputs, self._seed + self._reruns, amplitude=amplitude, move=move)
+                outputs = self._oracle.rerun(self.case.inputs, self._seed + self._reruns, amplitude=amplitude, move=move)
             except Exception:  # noqa: S112 - a re-run that the module refuses is one sample less, and the count shows it
                 continue
             if len(outputs) == len(self.reference):
@@ -350,21 +436,10 @@ def _is_finite(array: Array) -> bool:
     return not is_float(array) or bool(np.isfinite(array.astype(np.float64)).all())
 
 
-def _note(gap: Gap, reference: Array, candidate: Array) -> Note:
-    domain = gap.domain
-    if domain is None:
-        domain = Domain.NAN if np.isnan(reference if reference.dtype.kind == "c" else reference.astype(np.float64)).any() else Domain.INF
-    what = {Domain.TIES: "equal values are taken in another order", Domain.EMPTY: "an empty tensor has another shape",
-            Domain.NAN: "NaN is handled otherwise", Domain.INF: "infinities are handled otherwise"}[domain]
-    return Note(domain=domain, case=gap.case, backend=gap.backend, output=gap.output, what=what, reference=_show(reference, candidate),
-                candidate=_show(candidate, reference))
-
-
-def _show(array: Array, other: Array) -> str:
-    """The first elements that differ, or the shape where shapes do."""
-    if array.shape != other.shape or array.size == 0:
-        return f"{array.dtype}{list(array.shape)}"
-    a, b = array.reshape(-1), other.reshape(-1)
-    differ = np.flatnonzero(~((a == b) | ((a != a) & (b != b))))[:_SHOWN]
-    return ", ".join(f"[{','.join(str(int(i)) for i in np.unravel_index(k, array.shape))}]={a[k]}" for k in differ) or "the same"
-
+def _without_nonfinite(array: Array) -> Array:
+    """The array with the mean of its finite values wherever there is none."""
+    if not is_float(array):
+        return array
+    wide = array.astype(np.float64)
+    finite = np.isfinite(wide)
+    return np.where(finite, wide, wide[finite].mean() if finite.any() else 0.0).astype(array.dtype)

@@ -38,6 +38,8 @@ class Domain(StrEnum):
     INF = "inf"
     TIES = "ties"
     EMPTY = "empty"
+    MASKED = "masked"
+    """A mask hides the very place, or everything that a query could see."""
 
 
 class Stage(StrEnum):
@@ -469,7 +471,7 @@ class Policy:
     """Quantized candidates: a larger share of ordinary input values beyond the first rounding's range is DRIFT."""
     runtime_limit: float = 2.0
     """Quantized candidates: what the runtime adds, in units of what the graph's own quantization costs. Evidence: docs/quantize.md."""
-    domains: tuple[Domain, ...] = (Domain.NAN, Domain.INF, Domain.TIES, Domain.EMPTY)
+    domains: tuple[Domain, ...] = (Domain.NAN, Domain.INF, Domain.TIES, Domain.EMPTY, Domain.MASKED)
     """Odd domains to look into; `--domain finite` empties it."""
 
     def __post_init__(self) -> None:

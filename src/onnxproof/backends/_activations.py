@@ -18,6 +18,11 @@ def natural_scale(name: str, arguments: Arguments) -> torch.Tensor | None:
     return _SCALES[name](arguments) if name in _SCALES else None
 
 
+def is_activation(name: str) -> bool:
+    """Whether an operation is one of these."""
+    return name in _SCALES
+
+
 def _one(arguments: Arguments) -> torch.Tensor:
     return torch.ones(())
 

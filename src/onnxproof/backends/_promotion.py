@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from onnxproof import onnxfile
+from onnxproof import expansion
 
 _NARROW = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 _DOUBLE = onnx.TensorProto.DOUBLE
@@ -113,7 +113,7 @@ def _dtype_parameters(functions: Iterable[onnx.FunctionProto]) -> dict[tuple[str
     for _round in range(3):  # functions may call functions
         for function in functions:
             names = found.setdefault((function.domain, function.name), set())
-            for node in onnxfile._walk(function.node):
+            for node in expansion.walk(function.node):
                 wanted = found.get((node.domain, node.op_type), _DTYPE_ATTRIBUTES)
                 names |= {a.ref_attr_name for a in node.attribute if a.ref_attr_name and a.name in wanted}
     return found

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_map, tree_map_only
 
-from onnxproof.backends._activations import natural_scale
+from onnxproof.backends._activations import is_activation, natural_scale
 from onnxproof.backends._mode import Mode, named_arguments
 from onnxproof.backends._naive import naive
 
@@ -76,8 +76,11 @@ class Jitter(Mode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run twice, in the own precision and wide, and round between the two at random."""
         kwargs = kwargs or {}
-        result = func(*args, **kwargs)
         schema = func._schema
+        written = schema.name.removeprefix("aten::").removesuffix("_") if schema.is_mutable else ""
+        if is_activation(written):
+            return self._in_place(written, args, kwargs)
+        result = func(*args, **kwargs)
         if schema.is_mutable or any(r.alias_info is not None for r in schema.returns) or not _has_narrow(result):
             return result
         if _draws(func) or _has_nested(result):  # what is drawn is not rounded, and nested tensors have no shape
@@ -96,6 +99,12 @@ class Jitter(Mode):
             scale = natural_scale(name, named)
             return type(result)(self._blur(r, w, name, p, scale) if isinstance(r, torch.Tensor) else r for r, w, p in zip(result, wide, plains, strict=True))
         return result
+
+    def _in_place(self, name: str, args: Any, kwargs: Any) -> Any:
+        """The gates of a recurrent cell are written over their own input: the same function, blurred, and then written."""
+        func = getattr(torch.ops.aten, name).default
+        blurred = self.__torch_dispatch__(func, (), args, kwargs)
+        return args[0].copy_(blurred)
 
     def _binned(self, func: Any, result: torch.Tensor, name: str, args: Any, kwargs: Any) -> torch.Tensor:
         """Counts in bins, after each value moved by as much as its place among the bins is rounded: one on an edge lies on either side."""

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from onnxproof import guard, onnxfile
+from onnxproof import expansion, guard, onnxfile
 from onnxproof.backends import Description, _contrib, _operators, _promotion, current
 from onnxproof.backends._promotion import promote as promote
 from onnxproof.deadline import Deadline
@@ -303,7 +303,7 @@ def _last_uses(nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> list[
     """For each node the values that no later node reads, subgraphs included."""
     last: dict[str, int] = {}
     for place, node in enumerate(nodes):
-        for name in (*node.output, *(name for inner in onnxfile._walk([node]) for name in inner.input)):
+        for name in (*node.output, *(name for inner in expansion.walk([node]) for name in inner.input)):
             last[name] = place
         for attribute in node.attribute:
             last.update((value.name, place) for graph in (attribute.g, *attribute.graphs) for value in graph.output)

@@ -33,9 +33,9 @@ Data = Annotated[str | None, typer.Option("--data", metavar="PATH", help="Your o
 Budget = Annotated[float, typer.Option("--budget", metavar="SECONDS", help="Time for cases and explanation; the most telling cases come first.")]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same cases.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Drift fails too.")]
-StrictDomains = Annotated[bool, typer.Option("--strict-domains", help="Notes (NaN, infinities, ties, empty tensors) count.")]
+StrictDomains = Annotated[bool, typer.Option("--strict-domains", help="Notes (NaN, infinities, ties, empty tensors, what a mask hides) count.")]
 Domain = Annotated[str | None, typer.Option(
-    "--domain", metavar="finite|all", help="Leave NaN, infinities, ties and empty tensors out, or look there too. [default: all]")]
+    "--domain", metavar="finite|all", help="Leave NaN, infinities, ties, empty tensors and masks that hide everything out, or look there too. [default: all]")]
 Atol = Annotated[float | None, typer.Option("--atol", help="Classical tolerance: within it, a difference beyond noise is drift. [default: 1e-4]")]
 Rtol = Annotated[float | None, typer.Option("--rtol", help="The relative part of it. [default: 1e-3]")]
 NoiseLimit = Annotated[float | None, typer.Option(

@@ -49,8 +49,8 @@ class Oracle(Protocol):
     def in_precision(self, inputs: Mapping[str, Array], dtype: str) -> list[Array] | None:
         """The reference converted to half precision, or None."""
 
-    def ties(self, inputs: Mapping[str, Array], rule: str) -> list[Array] | None:
-        """The reference with exact ties broken by `rule` (first or last), or None where it can't be."""
+    def ties(self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False) -> list[Array] | None:
+        """The reference with exact ties broken by `rule` (first or last), or None where it can't be; `wide` asks for it in float64."""
 
     def parameter(self, name: str) -> Array | None:
         """The reference's own weight of that name, or None."""

@@ -106,7 +106,7 @@ class GraphOracle:
         """None: a graph is not converted, it is as it is."""
         return None
 
-    def ties(self, inputs: Mapping[str, Array], rule: str) -> list[Array] | None:
+    def ties(self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False) -> list[Array] | None:
         """None: the runtime breaks ties in its own way only."""
         return None
 

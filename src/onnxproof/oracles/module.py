@@ -122,11 +122,14 @@ class ModuleOracle:
             self._half[dtype] = None
             return None
 
-    def ties(self, inputs: Mapping[str, Array], rule: str) -> list[Array] | None:
+    def ties(self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False) -> list[Array] | None:
         """The module with every tie in a sort, top-k or arg-max broken by one rule."""
+        if wide and self.kind is NoiseKind.PERTURBED:
+            return None
         try:
+            session = self.wide() if wide else self._session
             with BreakTies(rule) as watch, self._clock.forward("torch-rerun"):
-                answer = _known(self._session.run(inputs))
+                answer = _known(session.run(inputs))
             return answer if watch.seen else None
         except (RuntimeError, TypeError, NotImplementedError):
             return None
