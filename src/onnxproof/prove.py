@@ -491,7 +491,9 @@ class Run:
         assessed = void.assess(self.gaps, self.policy, plain=self._trial.plain, random=doubts.random, constant=self._trial.answers.constant)
         self.gaps = list(assessed.gaps)
         self.findings = void.uncounted(self.findings, doubts.random)
-        self.findings += [*doubts.findings(), *assessed.findings, *self.floor.findings(complete=complete, budget_s=self.budget_s)]
+        self.findings += [*doubts.findings(), *assessed.findings]
+        if not self._known():  # where the verdict was clear, nothing more had to be compared
+            self.findings += self.floor.findings(complete=complete, budget_s=self.budget_s)
 
     def _proof(self, error: str) -> Proof:
         if self.unconfirmed:
