@@ -35,6 +35,7 @@ from onnxproof.types import (
     Status,
     Suspect,
     Verdict,
+    Void,
 )
 
 HOSTILE = (
@@ -55,9 +56,9 @@ def full() -> Proof:
                           dims=(DimInfo(name="batch", example=3, minimum=1, maximum=64, declared=True, derived="seq", recorded=(None, 100)),))
     return Proof(
         verdict=Verdict.DRIFT, subject="build", candidate="model.onnx", backends=("ort", "reference"),
-        gaps=(gap, replace(gap, status=Status.SHAPE, worst=None, top1=None)),
+        gaps=(gap, replace(gap, status=Status.SHAPE, worst=None, top1=None, void=Void.NOISE)),
         notes=(Note(domain=Domain.NAN, case="c", backend="ort", output="y", what="NaN is handled otherwise", reference="nan", candidate="0"),),
-        findings=(Finding(code="dim-fixed", what="dim 0 is fixed", help="export again", counts=True, fails=True, doubts=True),),
+        findings=(Finding(code="dim-fixed", what="dim 0 is fixed", help="export again", counts=True, fails=True, voids=True, doubts=True),),
         location=Location(stage=Stage.EXPORT, nodes=("node_norm",), module="norm", source=source, evidence="wrong while its inputs are right", compared=4,
                           suspects=(Suspect(node="node_norm", op_type="LayerNormalization", ratio=1e3, why="local", module="norm", source=source),),
                           skipped=("If_0: a subgraph",), optimizer="GeluFusion"),

@@ -13,7 +13,7 @@ from onnxproof.compare import RTOL_GRID, measure, noise_of
 from onnxproof.errors import VerdictError
 from onnxproof.judge import beyond_noise, judge, judge_gap, severity, within_tolerance
 from onnxproof.proof import Proof
-from onnxproof.types import Domain, Finding, Gap, NoiseKind, Note, Policy, Signature, Status, Verdict
+from onnxproof.types import Domain, Finding, Gap, NoiseKind, Note, Policy, Signature, Status, Verdict, Void
 
 settings.register_profile("onnxproof", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("onnxproof")
@@ -225,3 +225,32 @@ def test_errors_whose_square_overflows_are_not_faithful(value: float) -> None:
     found = measure(case="c", group="g", backend="b", output="y", reference=reference, truth=reference, candidate=np.array([-value, 1.0]),
                     noise=noise_of(reference, reference, NoiseKind.DOUBLE))
     assert judge_gap(found, Policy()) is Verdict.DIVERGED
+
+
+@given(gap=gaps(), void=st.sampled_from(Void))
+def test_what_proves_nothing_is_never_faithful_and_excuses_nothing_but_randomness(gap: Gap, void: Void) -> None:
+    plain, marked = judge_gap(gap, Policy()), judge_gap(replace(gap, void=void), Policy())
+    assert marked is not Verdict.FAITHFUL
+    if void is Void.RANDOM:
+        assert marked is Verdict.VACUOUS or gap.status in (Status.MISSING, Status.REFUSED)
+    elif plain is not Verdict.FAITHFUL:
+        assert marked is plain
+
+
+@given(found=st.lists(gaps(), max_size=4))
+def test_a_finding_that_voids_takes_faithful_away_and_nothing_else(found: list[Gap]) -> None:
+    plain = judge(found, Policy())
+    voided = judge(found, Policy(), findings=[Finding(code="c", what="w", voids=True)])
+    assert voided is (Verdict.VACUOUS if plain is Verdict.FAITHFUL else plain)
+
+
+@pytest.mark.parametrize(("noise", "ratio", "allowance", "beyond"), [
+    (0.1, 10.0, 900.0, True),     # zeros for a chaotic answer: within twelve times the noise, and no answer
+    (0.1, 1.4, 900.0, False),     # another rounding of the same chaos
+    (0.01, 10.0, 900.0, False),   # a tenth of the output: the limit decides
+    (0.1, 10.0, 0.5, False),      # tiny in absolute terms
+    (5.0, 4.0, 900.0, False),     # a residual: the output is nothing but noise
+])
+def test_an_error_as_large_as_the_output_is_no_rounding(noise: float, ratio: float, allowance: float, *, beyond: bool) -> None:
+    gap = a_gap(scale=1.0, noise=noise, rms=noise * ratio, noise_ratio=ratio, allowance=allowance)
+    assert beyond_noise(gap, Policy()) is beyond

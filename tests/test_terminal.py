@@ -10,6 +10,7 @@ from rich.console import Console
 
 from onnxproof.proof import Proof
 from onnxproof.report import terminal
+from onnxproof.report.plain import percent, share
 from onnxproof.types import Finding, Gap, NoiseKind, Policy, Status, Verdict
 
 
@@ -84,6 +85,34 @@ def test_a_budget_that_ended_first_is_said() -> None:
     assert "the budget of 10 s ended first" in printed(proof(Verdict.DRIFT, gap("c", "g", 300.0), complete=False), width=200)
     assert "not all cases were run: the verdict was clear" in printed(proof(Verdict.DIVERGED, gap("c", "g", 3e5), complete=False), width=200)
     assert "ended" not in printed(proof(Verdict.FAITHFUL, *HEALTHY), width=200)
+
+
+def test_chosen_cases_are_told_in_the_headline_and_in_the_summary() -> None:
+    assert "only chosen cases were run" in terminal.headline(proof(Verdict.FAITHFUL, *HEALTHY, chosen=("example",))).plain
+    assert "chosen" not in terminal.headline(proof(Verdict.FAITHFUL, *HEALTHY)).plain
+
+
+def test_a_finding_that_voids_is_the_sentence() -> None:
+    thin = Finding(code="not-enough-compared", what="not enough was compared: the example is missing", voids=True)
+    assert printed(proof(Verdict.VACUOUS, *HEALTHY, findings=(thin,))).startswith("VACUOUS  not enough was compared: the example is missing")
+    random = Finding(code="nondeterministic-reference", what="the reference draws random numbers", voids=True)
+    assert printed(proof(Verdict.VACUOUS, *HEALTHY, findings=(random,))).startswith("VACUOUS  nothing is proven: the reference draws random numbers")
+
+
+@pytest.mark.parametrize(("level", "word"), [(3.0, "diverged"), (20.0, "drift"), (40.0, "faithful")])
+def test_rows_of_a_quantized_candidate_are_judged_by_quality_and_show_it(level: float, word: str) -> None:
+    """The runtime may do exactly what a bad graph says: `x noise 0.0, allclose fails, faithful` would stand below DIVERGED."""
+    one = gap("example", "ordinary", 0.0, noise_kind=NoiseKind.SIMULATED, sqnr_db=level, ordinary=True, allowance=900.0, scale=1.0)
+    text = printed(proof(Verdict(word), one))
+    line = next(line for line in text.splitlines() if line.startswith("ordinary"))
+    assert line.split()[-3:] == [f"{level:.1f}", "dB", word]
+    assert "fails" not in line
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_has_no_number_is_no_percentage(value: float) -> None:
+    assert (percent(value), share(float("nan"))) == ("unknown", "unknown")
+    assert percent(0.25, 0) == "25%"
 
 
 def test_notes_show_both_outputs_and_only_a_few() -> None:

@@ -29,9 +29,14 @@ def beyond_noise(gap: Gap, policy: Policy) -> bool:
         return True
     if gap.mismatches:
         return gap.mismatches > gap.unstable and gap.noise_ratio > policy.noise_limit / 4
-    if gap.rms > _FILLS * gap.scale and gap.noise_ratio > _OF_LIMIT * policy.noise_limit and not within_tolerance(gap, policy):
+    if _fills(gap) and gap.noise_ratio > _OF_LIMIT * policy.noise_limit and not within_tolerance(gap, policy):
         return True
     return not (gap.noise_ratio <= policy.noise_limit and gap.worst_ratio <= policy.worst_limit)  # an undefined ratio is beyond
+
+
+def _fills(gap: Gap) -> bool:
+    """Whether an error is as large as the output; a residual, which is nothing but noise, has no size of its own."""
+    return gap.noise < gap.scale and gap.rms > _FILLS * gap.scale
 
 
 def within_tolerance(gap: Gap, policy: Policy) -> bool:
