@@ -126,7 +126,7 @@ def _beside(folder: Path) -> dict[str, Any]:
 
 
 def test_the_same_seed_and_index_give_the_same_call(tmp_path: Path) -> None:
-    shop = Workshop(seed=5, bases=bases(), proof=PROOF)
+    shop = Workshop(seed=5, bases=bases(), proof=PROOF, baseline=PROOF)
     for index in range(0, len(ALL_KINDS), 7):
         made = []
         for turn in ("a", "b"):
@@ -138,7 +138,7 @@ def test_the_same_seed_and_index_give_the_same_call(tmp_path: Path) -> None:
 
 
 def test_each_kind_comes_once_before_any_comes_twice(tmp_path: Path) -> None:
-    shop = Workshop(seed=6, bases=bases(), proof=PROOF)
+    shop = Workshop(seed=6, bases=bases(), proof=PROOF, baseline=PROOF)
     kinds = []
     for index in range(len(ALL_KINDS)):
         (tmp_path / str(index)).mkdir()
