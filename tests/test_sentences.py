@@ -24,7 +24,7 @@ from onnxproof.quantizing.ledger import Entry
 from onnxproof.quantizing.paired import Metric, Outcome
 from onnxproof.quantizing.result import Quantized
 from onnxproof.quantizing.tuning import Budget, Point, Step
-from onnxproof.report import crosscheck, github, junit_writer, markdown_writer, quantized, rows, sarif_writer, terminal
+from onnxproof.report import crosscheck, github, html_writer, junit_writer, markdown_writer, quantized, rows, sarif_writer, terminal
 from onnxproof.types import (
     CalibrationRange,
     Cause,
@@ -306,6 +306,14 @@ def test_no_figure_is_a_word_that_people_do_not_know(level: float, scale: float)
     texts = [shown(made, verbose=True), junit_writer.dumps(made), markdown_writer.dumps(made), sarif_writer.dumps(made), made.sentence(), result(made, score=Score(sqnr_db=level, agreement=None))]
     for text in texts:
         assert not re.search(r"\b(nan|inf) ?(dB|%)|-inf", text), text
+
+
+def test_the_page_says_what_its_columns_are() -> None:
+    """The page's own conditional words: the legend of the tables, and whether all cases were run."""
+    sound, rounded_ = (html_writer.dumps(made) for made in (SOUND, replace(INT8, complete=False)))
+    for words, there, elsewhere in (("beyond 100% it fails", sound, rounded_), ("what is left of the reference's answers", rounded_, sound), (", not all cases were run", rounded_, sound),
+                                    (">SQNR</th>", rounded_, sound), (">allclose</th>", sound, rounded_)):
+        assert words in there and words not in elsewhere, words
 
 
 def test_a_row_of_a_quantized_file_has_the_verdict_that_quality_gave() -> None:
