@@ -97,7 +97,7 @@ def large(cases: int = 500, backends: tuple[str, ...] = ("ort", "ort:disabled", 
                           source=Source(file="/project/model.py", line=10 + i % 90, text=f"scores = query @ key.transpose({i % 3}, {i % 2})")) for i in range(nodes))
     guilty = steps[place]
     suspect = Suspect(node=guilty.node, op_type=guilty.op_type, ratio=guilty.ratio, why="putting the true value in its place mends the outputs", source=guilty.source)
-    return replace(full(), verdict=Verdict.DIVERGED, error="", cross=None, export=None, gaps=tuple(gaps), backends=backends, policy=Policy(), notes=(), findings=(), waterfall=(), ranges=(), sizes=sizes,
+    return replace(full(), verdict=Verdict.DIVERGED, error="", cross=None, export=None, gaps=tuple(gaps), backends=backends, policy=Policy(), notes=(), findings=(), waterfall=(), ranges=(), tried=(), untried=(), half="", sizes=sizes,
                    profile=Profile(case=names[0][0], against="the file's values in float64 against the module's own", nodes=steps), location=Location(
                        stage=Stage.EXPORT, nodes=(guilty.node,), suspects=(suspect,), source=guilty.source, module=guilty.module, evidence="wrong while its inputs are right"),
                    causes=(Cause(code="masking", title="the mask is too weak", proven=True, evidence="-inf gives what the module gives", before=812.0, after=1.3,

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from onnxproof.quantizing.ledger import Entry
 from onnxproof.quantizing.paired import Metric, Outcome
 from onnxproof.quantizing.result import Quantized
 from onnxproof.quantizing.tuning import Budget, Point, Step
-from onnxproof.report import crosscheck, github, junit_writer, markdown_writer, quantized, rows, sarif_writer, terminal
+from onnxproof.report import crosscheck, github, html_writer, junit_writer, markdown_writer, quantized, rows, sarif_writer, terminal
 from onnxproof.types import (
     CalibrationRange,
     Cause,
@@ -308,6 +309,14 @@ def test_no_figure_is_a_word_that_people_do_not_know(level: float, scale: float)
         assert not re.search(r"\b(nan|inf) ?(dB|%)|-inf", text), text
 
 
+def test_the_page_says_what_its_columns_are() -> None:
+    """The page's own conditional words: the legend of the tables, and whether all cases were run."""
+    sound, rounded_ = (html_writer.dumps(made) for made in (SOUND, replace(INT8, complete=False)))
+    for words, there, elsewhere in (("beyond 100% it fails", sound, rounded_), ("what is left of the reference's answers", rounded_, sound), (", not all cases were run", rounded_, sound),
+                                    (">SQNR</th>", rounded_, sound), (">allclose</th>", sound, rounded_)):
+        assert words in there and words not in elsewhere, words
+
+
 def test_a_row_of_a_quantized_file_has_the_verdict_that_quality_gave() -> None:
     assert [(row.verdict, rows.numbers(row.worst)[3]) for row in rows.rows(TANKED)] == [(Verdict.DIVERGED, "3.0 dB")]
     assert "allclose" not in shown(TANKED)
@@ -330,3 +339,60 @@ def test_every_code_that_sarif_sends_to_a_page_has_one() -> None:
     assert len(given) > 30
     for code in sorted(given):
         assert _page(code), code
+
+
+def test_a_cause_that_had_no_time_was_not_tried() -> None:
+    from onnxproof import causes
+
+    bench: Any = SimpleNamespace(late=True, noise=1.0, before=1.0)
+    report = causes.explain(bench, PLACE)
+    assert report.skipped == () and len(report.untried) == len(causes.codes())
+    assert all(words.endswith(": no time was left to try it") for words in report.untried)
+
+
+def test_a_cause_whose_try_failed_was_not_ruled_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from onnxproof import causes
+
+    def stumbles(bench: Any) -> str:
+        raise KeyError("x")
+
+    tried = {"one": SimpleNamespace(test=stumbles), "two": SimpleNamespace(test=lambda bench: "it does not apply")}
+    monkeypatch.setattr(causes, "codes", lambda: tried)
+    bench: Any = SimpleNamespace(late=False, noise=1.0, before=1.0)
+    report = causes.explain(bench, PLACE)
+    assert report.skipped == ("two: it does not apply",) and report.untried == ("one: could not be tried: KeyError: 'x'",)
+
+
+@pytest.mark.parametrize(("after", "words"), [(1e-9, "gives what the module gives"), (0.04, "comes nearer to what the module gives")])
+def test_an_attribute_gives_what_the_module_gives_only_where_it_does(after: float, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from onnx import helper
+
+    from onnxproof.causes import attribute
+
+    node = helper.make_node("LeakyRelu", ["x"], ["y"], name="leaky", alpha=0.5)
+    for name in ("_operand", "_reduced", "_factor"):
+        monkeypatch.setattr(attribute, name, lambda bench: None)
+    monkeypatch.setattr(attribute, "_options", lambda bench, node: [("alpha", 0.5, 0.1)])
+    bench: Any = SimpleNamespace(around=[node], with_node=lambda node, change: None, distance=lambda model: after, cured=lambda value: value < 1e-3, before=1.0)
+    found: Any = attribute._mended(bench)
+    assert found.evidence.endswith(f"is 0.5, and 0.1 {words}") and found.proven == (after < 1e-3)
+
+
+@pytest.mark.parametrize("kind", ["float16", "float32"])
+def test_a_half_file_is_told_to_be_measured_by_halfs_own_noise(kind: str, tmp_path: Path) -> None:
+    import onnx
+    import torch
+    from onnx import TensorProto, helper, numpy_helper
+
+    import onnxproof
+
+    torch.manual_seed(0)
+    module = torch.nn.Linear(16, 8, bias=False).eval()
+    weight = numpy_helper.from_array(module.weight.detach().numpy().T.astype(kind), "w")
+    nodes = [helper.make_node("Cast", ["input"], ["h"], to=getattr(TensorProto, kind.upper().replace("FLOAT32", "FLOAT"))), helper.make_node("MatMul", ["h", "w"], ["m"]),
+             helper.make_node("Cast", ["m"], ["output"], to=TensorProto.FLOAT)]
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["n", 16])], [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["n", 8])], [weight])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    made = onnxproof.verify(module, tmp_path / "m.onnx", (torch.randn(4, 16),), budget_s=2, policy=Policy(domains=()), explain=False)
+    assert made.half == ("float16" if kind == "float16" else "")
+    assert made.verdict is Verdict.FAITHFUL and made.sentence().endswith("of float16 itself" if kind == "float16" else "the rounding noise")
