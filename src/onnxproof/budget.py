@@ -45,9 +45,13 @@ class Budget:
         """Whether so many more forward passes of the reference still fit."""
         return self._with_slack().allows(passes * self.pass_s)
 
-    def affords_reruns(self, count: int) -> bool:
-        """The same for runs of the reference with other roundings, which cost more than plain ones."""
-        return self._with_slack().allows(count * self._mean(_RERUN))
+    def affords_reruns(self, count: int, least_s: float = 0.0) -> bool:
+        """The same for runs of the reference with other roundings, which cost more than plain ones, and on a large case at least so much each."""
+        return self._with_slack().allows(count * max(least_s, self._mean(_RERUN)))
+
+    def affords_case(self, reruns: int) -> bool:
+        """Whether another case fits even if it has to be confirmed: one that differs and can't be confirmed would spoil the verdict on those before it."""
+        return self._with_slack().allows(2 * self.pass_s + reruns * self._mean(_RERUN))
 
     @property
     def pass_s(self) -> float:

@@ -396,7 +396,9 @@ class Run:
     def _stop(self) -> bool:
         diverged = sum(verdict is Verdict.DIVERGED for verdict in self._bad.values())
         known = self.fleet.done or self.fleet.hung or (diverged >= 2 and len(self.backends) == 1 and self.clock.elapsed > _PATIENCE_S)
-        return known or bool(self.unconfirmed) or not self.budget.cases(faulty=bool(self._bad)).allows(_ONE_CASE * self.budget.pass_s)
+        if known or self.unconfirmed or not self.budget.affords_case(RERUNS + LOUDER):
+            return True
+        return not self.budget.cases(faulty=bool(self._bad)).allows(_ONE_CASE * self.budget.pass_s)
 
     def _too_dear(self, elements: int) -> bool:
         """True when a case much larger than any so far may take a sixth of the budget: what is large may grow with the square."""

@@ -6,6 +6,7 @@ lives only in a domain where runtimes differ by nature: exact ties, NaN, infinit
 """
 
 import statistics
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -84,7 +85,7 @@ class Trial:
     """Runs cases one by one; holds no tensor between two of them."""
 
     def __init__(self, oracle: Oracle, candidates: Sequence[Candidate], signature: Signature, policy: Policy, *, half: str | None = None, seed: int = 0,
-                 op_types: frozenset[str] = DISCRETE, fidelity: Fidelity | None = None, affords: Callable[[int], bool] = lambda reruns: True) -> None:
+                 op_types: frozenset[str] = DISCRETE, fidelity: Fidelity | None = None, affords: Callable[[int, float], bool] = lambda reruns, each_s: True) -> None:
         self._oracle, self._candidates, self._signature, self._policy = oracle, candidates, signature, policy
         self._decides, self._orders = bool(op_types & DISCRETE), bool(op_types & ORDERING)
         self._half, self._seed, self._fidelity, self._affords = half, seed, fidelity, affords
@@ -114,14 +115,17 @@ class Trial:
         return {gap.output: share * gap.noise_ratio for gap in gaps if gap.compared and gap.noise_kind in (NoiseKind.DOUBLE, NoiseKind.PROMOTED) and gap.output not in wide}
 
     def _base(self, case: Case) -> "_Base":
+        start = time.perf_counter()
         try:
             reference = self._oracle.run(case.inputs)
         except Exception as why:  # whatever the user's module raises: it does not take this input
             raise ReferenceRefused(f"{type(why).__name__}: {why}") from why
         if len(reference) != len(self._signature.outputs):
             raise ReferenceRefused(f"the reference returns {len(reference)} outputs here and {len(self._signature.outputs)} for the example")
+        seconds = time.perf_counter() - start
         truth: Sequence[Array | None] | None = self._oracle.truth(case.inputs)
         base = _Base(self._oracle, case, reference, truth or [None] * len(reference), self._seed)
+        base.seconds = seconds
         base.estimate()
         if self._half is not None and any(str(r.dtype) != self._half for r in reference if is_float(r)):
             base.add(self._oracle.in_precision(case.inputs, self._half))
@@ -160,7 +164,7 @@ class Trial:
     def _confirmable(self, gap: Gap, base: "_Base") -> bool:
         """Whether the re-runs fit into the budget. Where they don't: False for a gap that needs none, and `Unconfirmed` for one that would be an alarm."""
         needed = (0 if base.confirmed else RERUNS) + (LOUDER if self._decides else 0)
-        if self._affords(needed):
+        if self._affords(needed, base.seconds):
             return True
         if self._suspicious(gap) and gap.status not in (Status.SHAPE, Status.MISSING):
             raise Unconfirmed(f"output `{gap.output}` differs beyond noise, and there was no time to confirm it")
@@ -231,6 +235,8 @@ class _Base:
         self._noises: list[list[Noise]] = [[] for _ in reference]
         self._lost = [False] * len(reference)
         self._reruns = 0
+        self.seconds = 0.0
+        """How long the reference took for it."""
         self.simulated: Simulated | None = None
         """What a quantized candidate's graph says by itself."""
 
