@@ -35,6 +35,10 @@ class Budget:
         """The end of all of it."""
         return Deadline(self._start + self.seconds)
 
+    def passed(self, share: float) -> bool:
+        """Whether so much of it is used up."""
+        return Deadline(self._start + self.seconds * share).passed
+
     def cases(self, *, faulty: bool) -> Deadline:
         """The end of the cases; an earlier one once a fault is to be explained."""
         if not self._explained:

@@ -13,8 +13,8 @@ from onnx import numpy_helper
 
 from onnxproof import expansion
 from onnxproof.errors import ModelError
-from onnxproof.expansion import walk as _walk
 
+_walk = expansion.walk
 _NUMPY: dict[int, str] = {onnx.TensorProto.BFLOAT16: "bfloat16"}
 _HALF: dict[int, str] = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
 _SMALL = 1024

@@ -166,7 +166,7 @@ def _single(value: Any, kind: type, where: str) -> Any:
         return float(value)
     if type(value) is not kind:
         raise ValueError(f"`{where}` is {_shown(value)} and should be a {kind.__name__}")
-    if kind is int and abs(value) >= _MOST_COUNTED:
+    if isinstance(value, int) and abs(value) >= _MOST_COUNTED:
         raise OverflowError
     return value
 
