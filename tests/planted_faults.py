@@ -221,7 +221,7 @@ class Examined:
     model: Model
 
 
-BUDGET_S = 5.0
+BUDGET_S = 30.0
 _FOLDER = tempfile.TemporaryDirectory(prefix="onnxproof-tests-")
 
 
@@ -260,7 +260,7 @@ def examine(name: str) -> Examined:
     path = Path(_FOLDER.name) / f"{name}.onnx"
     onnx.save(loaded, path)
     right = model(planted.model)
-    with mock.patch.object(diagnose, "_FIX_BUDGET_S", BUDGET_S):
+    with mock.patch.object(diagnose, "_FIX_BUDGET_S", 5.0):
         proof = prove.verify(right.module, path, right.example, dynamic_shapes=right.shapes, budget_s=BUDGET_S)
     return Examined(proof=proof, guilty=guilty, path=path, model=right)
 

@@ -68,6 +68,9 @@ def test_what_is_afforded_follows_from_the_passes_so_far() -> None:
     clock.seconds["torch-rerun"], clock.passes["torch-rerun"] = 5.0, 1
     assert budget.affords_reruns(2)
     assert not budget.affords_reruns(3)
+    assert not budget.affords_reruns(2, 6.0)
+    assert budget.affords_case(1)
+    assert not budget.affords_case(2)
 
 
 @pytest.mark.parametrize("wrong", [False, True])

@@ -53,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def explain(place: Path, *words: str) -> int:
-    return main(["explain", f"{place}/net.py:build", *words, "--budget", "3", "--dynamic", "x:0=batch"])
+    return main(["explain", f"{place}/net.py:build", *words, "--budget", "20", "--dynamic", "x:0=batch"])
 
 
 def test_a_fault_is_explained_reproduced_mended_and_shown(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -143,7 +143,7 @@ def test_the_pages_of_the_causes(capsys: pytest.CaptureFixture[str]) -> None:
 def proven(found: Examined) -> prove.Run:
     """The run behind a proof."""
     what = subject.load(found.model.module, found.model.example, dynamic_shapes=found.model.shapes)
-    run = prove.Run(what, found.path, ("ort",), Policy(), budget_s=3, seed=0)
+    run = prove.Run(what, found.path, ("ort",), Policy(), budget_s=20, seed=0)
     run.prove()
     return run
 

@@ -25,7 +25,7 @@ from onnxproof.errors import InputError
 from onnxproof.proof import Proof
 from onnxproof.types import Verdict
 
-BUDGET_S = 1.0
+BUDGET_S = 20.0
 _FOLDER = tempfile.TemporaryDirectory(prefix="onnxproof-tests-")
 HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 UNIT, BYTES, SMALL = pixels(2, 3, 16, 16, top=1.0), pixels(2, 3, 16, 16), pixels(2, 3, 8, 8, top=1.0)

@@ -20,7 +20,7 @@ FINITE = Policy(domains=())
 @cache
 def examined(name: str, folder: Path) -> Proof:
     module, path, x = made(FAULTS[name], folder)
-    return onnxproof.verify(module, path, (torch.from_numpy(x[:2]),), dynamic_shapes=({0: "batch"},), data={"x": x}, policy=FINITE, budget_s=5,
+    return onnxproof.verify(module, path, (torch.from_numpy(x[:2]),), dynamic_shapes=({0: "batch"},), data={"x": x}, policy=FINITE, budget_s=20,
                             only=("example", "data-data"))
 
 
@@ -117,11 +117,11 @@ def test_saturation_of_a_cpu_without_vnni_is_named_and_seven_bits_cure_it(tmp_pa
 
     module, path, x = made(Fault(cause="quant-saturation", module=lambda: net, shape=(16,), serve=np.abs), tmp_path)
     monkeypatch.setitem(backends._registered, "old", Old())
-    proof = onnxproof.verify(module, path, (torch.from_numpy(x[:2]),), dynamic_shapes=({0: "batch"},), data={"x": x}, policy=FINITE, budget_s=5,
+    proof = onnxproof.verify(module, path, (torch.from_numpy(x[:2]),), dynamic_shapes=({0: "batch"},), data={"x": x}, policy=FINITE, budget_s=20,
                              only=("example", "data-data"), backends=("old",))
     assert proof.verdict is Verdict.DIVERGED
     assert proof.causes and proof.causes[0].code == "quant-saturation" and proof.causes[0].proven, [(c.code, c.evidence) for c in proof.causes]
     assert "seven-bit weights" in proof.causes[0].evidence
-    healthy = onnxproof.verify(module, path, (torch.from_numpy(x[:2]),), dynamic_shapes=({0: "batch"},), data={"x": x}, policy=FINITE, budget_s=5,
+    healthy = onnxproof.verify(module, path, (torch.from_numpy(x[:2]),), dynamic_shapes=({0: "batch"},), data={"x": x}, policy=FINITE, budget_s=20,
                                only=("example", "data-data"))
     assert healthy.verdict is Verdict.FAITHFUL  # on a CPU that adds in 32 bits nothing is wrong with the file

@@ -43,6 +43,7 @@ def test_a_size_beyond_what_can_be_held_is_not_tried(value: int, refused: bool, 
     signature = Signature(inputs=(InputInfo(name="n", dtype="int64", shape=(), dims=(), onnx_name="n"),), outputs=(OutputInfo(name="y", dtype="float32", shape=(8,), onnx_name="y"),))
     said = Sizing(read, signature, {"n": np.array(1)}).refusal(Case(name="c", group="integers", about="", inputs={"n": np.array(value)}))
     assert bool(said) == refused
+    assert Sizing(read, signature, {"n": np.array(1)}).refusal(Case(name="c", group="data", about="", inputs={"n": np.array(value)})) == ""
     assert not said or said.startswith("`n` sets a size, and would lead to about ")
 
 

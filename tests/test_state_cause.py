@@ -18,7 +18,7 @@ from onnxproof import prove
 from onnxproof.proof import Proof
 from onnxproof.types import Verdict
 
-BUDGET_S = 1.0
+BUDGET_S = 20.0
 
 
 class Counting(nn.Module):

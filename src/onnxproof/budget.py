@@ -42,6 +42,10 @@ class Budget:
         """The end of all of it."""
         return Deadline(self._start + self.seconds)
 
+    def passed(self, share: float) -> bool:
+        """Whether so much of it is used up."""
+        return Deadline(self._start + self.seconds * share).passed
+
     def cases(self, *, faulty: bool) -> Deadline:
         """The end of the cases; an earlier one once a fault is to be explained."""
         if not self._explained:
@@ -52,9 +56,13 @@ class Budget:
         """Whether so many more forward passes of the reference still fit."""
         return self._with_slack().allows(passes * self.pass_s)
 
-    def affords_reruns(self, count: int) -> bool:
-        """The same for runs of the reference with other roundings, which cost more than plain ones."""
-        return self._with_slack().allows(count * self._mean(_RERUN))
+    def affords_reruns(self, count: int, least_s: float = 0.0) -> bool:
+        """The same for runs of the reference with other roundings, which cost more than plain ones, and on a large case at least so much each."""
+        return self._with_slack().allows(count * max(least_s, self._mean(_RERUN)))
+
+    def affords_case(self, reruns: int) -> bool:
+        """Whether another case fits even if it has to be confirmed: one that differs and can't be confirmed would spoil the verdict on those before it."""
+        return self._with_slack().allows(2 * self.pass_s + reruns * self._mean(_RERUN))
 
     @property
     def pass_s(self) -> float:

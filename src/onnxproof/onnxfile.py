@@ -14,7 +14,6 @@ from onnx import numpy_helper
 
 from onnxproof import expansion, filecheck
 from onnxproof.errors import ModelError
-from onnxproof.expansion import walk as _walk
 from onnxproof.user_files import regular, room
 
 _NUMPY: dict[int, str] = {onnx.TensorProto.BFLOAT16: "bfloat16"}
@@ -145,9 +144,9 @@ def fingerprint(path: Path) -> str:
 
 def walk(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     """Every node: the graph's, its subgraphs' and the functions'."""
-    yield from _walk(model.graph.node)
+    yield from expansion.walk(model.graph.node)
     for function in model.functions:
-        yield from _walk(function.node)
+        yield from expansion.walk(function.node)
 
 
 def constants(file: OnnxFile, *, largest: int = 64) -> dict[str, np.ndarray]:

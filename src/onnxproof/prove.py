@@ -31,8 +31,8 @@ from onnxproof.trial import LOUDER, RERUNS, ReferenceRefused, Trial, Unconfirmed
 from onnxproof.types import Case, Coverage, CrossCheck, Domain, Dropped, Finding, Gap, Note, Policy, Serving, Signature, Verdict
 from onnxproof.userdata import UserData, opened
 
-_PATIENCE_S = 10.0
-"""After this, two cases that differ beyond tolerance are enough: the verdict is known, and the user is waiting."""
+_PATIENCE = 1 / 6
+"""Of the budget, after which two cases that differ beyond tolerance are enough: the verdict is known, and the user is waiting."""
 _LARGE = 1 << 18
 """Elements of a case from which on its cost is feared to grow with the square."""
 _SHARE_FOR_TRUST, _LEAST_FOR_TRUST = 0.1, 3.0
@@ -455,7 +455,7 @@ class Run:
     def _known(self) -> bool:
         diverged = sum(verdict is Verdict.DIVERGED for verdict in self._bad.values())
         known = self.fleet.done or self.fleet.hung or bool(self.unconfirmed)
-        return known or (diverged >= 2 and len(self.backends) == 1 and self.clock.elapsed > _PATIENCE_S)
+        return known or (diverged >= 2 and len(self.backends) == 1 and self.budget.passed(_PATIENCE))
 
     @property
     def _cases_end(self) -> Deadline:
@@ -463,7 +463,7 @@ class Run:
 
     @property
     def _late(self) -> bool:
-        return not self._cases_end.allows(_ONE_CASE * self.budget.pass_s)
+        return not (self.budget.affords_case(RERUNS + LOUDER) and self._cases_end.allows(_ONE_CASE * self.budget.pass_s))
 
     @property
     def _dearest(self) -> float:

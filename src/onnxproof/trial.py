@@ -6,6 +6,7 @@ lives only in a domain where runtimes differ by nature: exact ties, NaN, infinit
 """
 
 import statistics
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -92,7 +93,7 @@ class Trial:
     """Runs cases one by one; holds no tensor between two of them."""
 
     def __init__(self, oracle: Oracle, candidates: Sequence[Candidate], signature: Signature, policy: Policy, *, half: str | None = None, seed: int = 0,
-                 op_types: frozenset[str] = DISCRETE, fidelity: Fidelity | None = None, affords: Callable[[int], bool] = lambda reruns: True,
+                 op_types: frozenset[str] = DISCRETE, fidelity: Fidelity | None = None, affords: Callable[[int, float], bool] = lambda reruns, each_s: True,
                  masks: Masks | None = None) -> None:
         self._oracle, self._candidates, self._signature, self._policy = oracle, candidates, signature, policy
         self._decides, self._orders = bool(op_types & DISCRETE), bool(op_types & ORDERING)
@@ -131,16 +132,19 @@ class Trial:
         return {gap.output: share * gap.noise_ratio for gap in gaps if gap.compared and gap.noise_kind in (NoiseKind.DOUBLE, NoiseKind.PROMOTED) and gap.output not in wide}
 
     def _base(self, case: Case) -> "_Base":
+        start = time.perf_counter()
         try:
             reference = self._oracle.run(case.inputs)
         except Exception as why:  # whatever the user's module raises: it does not take this input
             raise ReferenceRefused(f"{type(why).__name__}: {why}") from why
         if len(reference) != len(self._signature.outputs):
             raise ReferenceRefused(f"the reference returns {len(reference)} outputs here and {len(self._signature.outputs)} for the example")
+        seconds = time.perf_counter() - start
         truth: Sequence[Array | None] | None = self._oracle.truth(case.inputs)
         if not self.doubts.look(case, reference, truth):
             truth = None
         base = self._estimated(_Base(self._oracle, case, reference, truth or [None] * len(reference), self._seed))
+        base.seconds = seconds
         base.simulated = self._fidelity.simulate(case) if self._fidelity is not None else None
         return base
 
@@ -186,7 +190,7 @@ class Trial:
         A gap that is plainly no rounding is confirmed by one re-run, however little time there is: there must be an answer to a wrong file.
         """
         needed = (0 if base.confirmed else RERUNS) + (LOUDER if self._decides else 0)
-        if self._affords(needed):
+        if self._affords(needed, base.seconds):
             return True
         if self._plainly_wrong(gap):
             base.confirm(1)
@@ -333,6 +337,8 @@ class _Base:
         self._reruns = 0
         self._elsewhere: set[int] = set()
         """Outputs without a truth whose re-runs agree on another answer than the reference: they took another path, and flip nothing."""
+        self.seconds = 0.0
+        """How long the reference took for it."""
         self.simulated: Simulated | None = None
         """What a quantized candidate's graph says by itself."""
 
