@@ -255,7 +255,7 @@ def _hugging_face(path: Path) -> Subject:
     config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
     kind = next((getattr(transformers, name) for name in config.architectures or () if hasattr(transformers, name)), transformers.AutoModel)
     try:
-        module = kind.from_pretrained(path, local_files_only=True, use_safetensors=True, attn_implementation="eager").eval()
+        module = kind.from_pretrained(path, local_files_only=True, use_safetensors=True).eval()
     except (OSError, ValueError) as why:
         raise SubjectError("bad-model-folder", f"transformers can't load `{path.name}`: {why}", where=str(path),
                            help="save it with `model.save_pretrained(folder)`: weights are read from safetensors alone") from why
