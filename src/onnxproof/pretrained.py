@@ -136,7 +136,7 @@ def _check_size(kind: Any, config: Any, folder: Path) -> None:
     if not hasattr(kind, "_from_config"):
         return
     with torch.device("meta"):
-        skeleton = kind._from_config(config, attn_implementation="eager")
+        skeleton = kind._from_config(config)
     needed = sum(tensor.numel() * tensor.element_size() for tensor in (*skeleton.parameters(), *skeleton.buffers()))
     if needed > room():
         raise SubjectError("model-too-large", f"`{folder.name}` needs {needed:,} bytes for its weights, and {room():,} fit into memory", where=str(folder / "config.json"))

@@ -463,7 +463,7 @@ class Run:
 
     @property
     def _late(self) -> bool:
-        return not (self.budget.affords_case(RERUNS + LOUDER) and self._cases_end.allows(_ONE_CASE * self.budget.pass_s))
+        return not (self.budget.affords_case(RERUNS if self._trial is None else self._trial.most_reruns) and self._cases_end.allows(_ONE_CASE * self.budget.pass_s))
 
     @property
     def _dearest(self) -> float:

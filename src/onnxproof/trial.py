@@ -184,12 +184,17 @@ class Trial:
                 notes.append(note_of(gap, base.reference[place], output))
         return gaps
 
+    @property
+    def most_reruns(self) -> int:
+        """How many runs of the reference it may take to confirm one case."""
+        return RERUNS + (LOUDER if self._decides else 0)
+
     def _confirmable(self, gap: Gap, base: "_Base") -> bool:
         """Whether the re-runs fit into the budget. Where they don't: False for a gap that needs none, and `Unconfirmed` for one that would be an alarm.
 
         A gap that is plainly no rounding is confirmed by one re-run, however little time there is: there must be an answer to a wrong file.
         """
-        needed = (0 if base.confirmed else RERUNS) + (LOUDER if self._decides else 0)
+        needed = self.most_reruns - (RERUNS if base.confirmed else 0)
         if self._affords(needed, base.seconds):
             return True
         if self._plainly_wrong(gap):

@@ -36,8 +36,8 @@ class Hides(StrEnum):
 def hidden_places(array: Array, how: Hides) -> Array:
     """The places that a mask hides."""
     if how is Hides.LOW:
-        return array.astype(np.float64) <= LOW
-    return (array != 0) if how is Hides.ONE else (array == 0)
+        return np.asarray(array.astype(np.float64) <= LOW)
+    return np.asarray((array != 0) if how is Hides.ONE else (array == 0))
 
 
 def with_hidden(array: Array, how: Hides, hidden: Array) -> Array:
@@ -145,6 +145,6 @@ def _distance(one: Sequence[Array], other: Sequence[Array] | None, refused: floa
             return np.inf
         wide = a.astype(np.float64)
         scale = float(np.sqrt(np.mean(wide**2))) if a.size else 0.0
-        step = (np.finfo(np.float32).eps if a.dtype.itemsize >= 4 else 2.0**-10) * (scale or 1.0)
+        step = (2.0**-23 if a.dtype.itemsize >= 4 else 2.0**-10) * (scale or 1.0)
         worst = max(worst, float(np.abs(wide - b.astype(np.float64)).max(initial=0.0)) / step)
     return worst
