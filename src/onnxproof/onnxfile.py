@@ -100,6 +100,36 @@ def read(path: str | Path) -> OnnxFile:
     return OnnxFile(path=path, model=model, inputs=tuple(p for p in ports[0] if p.name not in weights), outputs=tuple(ports[1]), opset=opset, tables=tables)
 
 
+_KINDS = {"sequence_type": "a sequence", "optional_type": "an optional", "map_type": "a map", "sparse_tensor_type": "a sparse tensor", "opaque_type": "an opaque value"}
+
+
+def require_tensors(file: OnnxFile) -> None:
+    """Refuse files whose inputs or outputs can't be compared: strings, sequences, maps, dims below 0, nothing but empty inputs, no output."""
+    if not file.outputs:
+        raise ModelError("no-output", "the file has no output: there is nothing to compare", where=str(file.path), help="export it again, or name an output of its graph")
+    for side, ports in (("input", file.inputs), ("output", file.outputs)):
+        for port in ports:
+            _require_tensor(file, side, port)
+    empty = [port.name for port in file.inputs if 0 in (port.dims or ())]
+    if file.inputs and len(empty) == len(file.inputs):
+        raise ModelError("empty-input", f"`{empty[0]}` has a dim of 0: nothing can be given to this file", where=str(file.path),
+                         notes=[f"it takes {', '.join(f'`{port.name}` {port.dtype}{list(port.dims or ())}' for port in file.inputs)}"], help="export it with the sizes that are served")
+
+
+def _require_tensor(file: OnnxFile, side: str, port: Port) -> None:
+    where = str(file.path)
+    if port.dtype in _KINDS:
+        raise ModelError("not-a-tensor", f"the {side} `{port.name}` is {_KINDS[port.dtype]}, and only tensors are compared", where=where,
+                         help="export it with tensors alone (scikit-learn: `zipmap=False`), or cut the graph before it")
+    if port.dtype in ("object", "str"):
+        raise ModelError("string-tensor", f"the {side} `{port.name}` holds strings, and only numbers are compared", where=where,
+                         help="cut the graph where numbers begin: behind the tokenizer, or before the labels")
+    below = [dim for dim in port.dims or () if isinstance(dim, int) and dim < 0]
+    if below and side == "input":
+        raise ModelError("negative-dim", f"the input `{port.name}` has a dim of {below[0]}", where=where, notes=[f"its dims are {list(port.dims or ())}"],
+                         help="an open dim has a name, or nothing: `dim_param` in place of `dim_value`")
+
+
 def _looked_up(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """The two-dimensional weights inside the file that a Gather reads rows of."""
     names = {node.input[0] for node in model.graph.node if node.op_type == "Gather" and node.input}

@@ -164,6 +164,7 @@ class Run:
         self.clock = Clock()
         self.budget = Budget(budget_s, self.clock, explained=explained)
         self.file = onnxfile.read(path)
+        onnxfile.require_tensors(self.file)
         self.gaps: list[Gap] = []
         self.notes: list[Note] = []
         self.findings: list[Finding] = []

@@ -29,10 +29,10 @@ def generate(space: Space) -> Iterator[Case]:
 
 def _spoil(kind: str, array: Array) -> Array:
     """Write the odd values into a copy; rows run along the last axis."""
+    if not array.size:
+        return array
     flat = array.reshape(-1)
     rows = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
-    if not flat.size:
-        return array
     middle = flat.size // 2
     if kind == "one NaN":
         flat[middle] = np.nan

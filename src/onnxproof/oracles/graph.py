@@ -38,6 +38,7 @@ class GraphOracle:
     def __init__(self, path: Path, example: Any, clock: Clock) -> None:
         self._path, self._clock = Path(path), clock
         self._file = onnxfile.read(self._path)
+        onnxfile.require_tensors(self._file)
         self._session = ort.open(self._path)
         self._example = _given(self._file, example) if example is not None and len(example) else _made(self._file)
         self._truth: reference.ReferenceSession | None = None
@@ -172,7 +173,9 @@ def _array(value: Any) -> Array:
 
 def example_for(path: Path) -> tuple[Array, ...]:
     """Inputs that fit a file, in its order: for a reference that comes without an example."""
-    return tuple(_made(onnxfile.read(path)).values())
+    file = onnxfile.read(path)
+    onnxfile.require_tensors(file)
+    return tuple(_made(file).values())
 
 
 def _made(file: onnxfile.OnnxFile) -> dict[str, Array]:
