@@ -321,7 +321,7 @@ class Run:
             self.findings.append(not_reached("the runtimes themselves were not examined (the same answer twice, other threads, an empty batch)"))
             return
         self.findings += trust.examine(self.candidates, self.oracle, self.path, self.signature, self.policy, deadline=self.budget.end.within(share),
-                                        sizes=self._sizing.names)
+                                        sizes=self._sizing.names, quantized=self.file.quantized)
 
     def _chosen(self, planned: Iterator[Case]) -> Iterator[Case]:
         """All cases, or those that were asked for by name; a found one is made again from its origin."""

@@ -36,7 +36,7 @@ _BEFOREHAND = frozenset({"reference", "torch", "torch64"})
 
 
 def examine(candidates: Sequence[Candidate], oracle: Oracle, path: Path, signature: Signature, policy: Policy, *, deadline: Deadline,
-            sizes: Collection[str] = ()) -> list[Finding]:
+            sizes: Collection[str] = (), quantized: bool = False) -> list[Finding]:
     """Examine each backend within its share of the time; one that dies on the way is told of by its candidate. `sizes` are inputs that may not grow."""
     found: dict[tuple[str, str], Finding] = {}
     questions = _Questions(oracle, signature, policy, sizes)
@@ -44,7 +44,7 @@ def examine(candidates: Sequence[Candidate], oracle: Oracle, path: Path, signatu
         share = deadline.within(deadline.left / (len(candidates) - place))
         if parse(candidate.backend)[0] not in _BEFOREHAND:
             with suppress(OnnxproofError):
-                for finding in _Examination(candidate, questions, path, signature, policy, share).findings():
+                for finding in _Examination(candidate, questions, path, signature, policy, share, quantized=quantized).findings():
                     found[finding.code, finding.what.partition(" by up to ")[0]] = finding  # that two sessions show it is no news
     return list(found.values())
 
@@ -96,11 +96,11 @@ class _Questions:
 class _Examination:
     """One backend under questions."""
 
-    def __init__(self, candidate: Candidate, questions: _Questions, path: Path, signature: Signature, policy: Policy, deadline: Deadline) -> None:
+    def __init__(self, candidate: Candidate, questions: _Questions, path: Path, signature: Signature, policy: Policy, deadline: Deadline, *, quantized: bool) -> None:
         self._candidate, self._ask, self._path, self._policy = candidate, questions, path, policy
         self._names = [output.name for output in signature.outputs]
         self._deadline = deadline
-        self._cost = [0.0] * len(self._names)
+        self._cost, self._quantized = [0.0] * len(self._names), quantized
 
     def findings(self) -> Iterator[Finding]:
         """Question by question, until the time is over."""
@@ -116,7 +116,7 @@ class _Examination:
     def _quantization_cost(self, second: Answer) -> list[float]:
         """How far a quantized file is from the reference anyway: its kernels may round in other groups, such as one for each thread."""
         wanted = self._ask.answers[1]
-        if wanted is None or not onnxfile.read(self._path).quantized:
+        if wanted is None or not self._quantized:
             return self._cost
         return [0.0 if found is None else pair(reference, found).rms for reference, found in zip(wanted, second, strict=True)]
 
