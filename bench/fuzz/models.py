@@ -25,6 +25,8 @@ class Base:
     subject: str = ""
     external: bool = False
     quantized: bool = False
+    odd_ports: bool = False
+    """Words or sequences go in or come out: it may be refused in words although it is sound."""
 
 
 def port(name: str, kind: int, *dims: str | int) -> onnx.ValueInfoProto:
@@ -233,7 +235,7 @@ def optionals() -> Base:
     both = helper.make_value_info("both", helper.make_sequence_type_proto(helper.make_tensor_type_proto(FLOAT, ["batch", 4])))
     model = made(nodes, [port("x", FLOAT, "batch", 4)], [port("y", FLOAT, "batch", 4), both])
     model.graph.value_info.append(helper.make_value_info("maybe", kind))
-    return Base(name="optionals", model=model, example={"x": np.random.default_rng(12).standard_normal((2, 4)).astype(np.float32)})
+    return Base(name="optionals", model=model, example={"x": np.random.default_rng(12).standard_normal((2, 4)).astype(np.float32)}, odd_ports=True)
 
 
 def strings() -> Base:
@@ -243,7 +245,7 @@ def strings() -> Base:
     nodes = [encoder, helper.make_node("Mul", ["codes", "two"], ["y"])]
     model = made(nodes, [port("words", STRING, "batch")], [port("y", FLOAT, "batch")], weights(two=np.float32(2)),
                  imports=[helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 3)])
-    return Base(name="strings", model=model, example={"words": np.array(["dog", "cow", "cat", ""], dtype=object)})
+    return Base(name="strings", model=model, example={"words": np.array(["dog", "cow", "cat", ""], dtype=object)}, odd_ports=True)
 
 
 def bases() -> list[Base]:

@@ -97,6 +97,8 @@ class Workshop:
         order = list(self.bases)
         source.shuffle(order)
         for base in order:
+            if kind == SOUND and base.odd_ports:
+                continue
             target = Target(model=_copied(base, folder, "bad"), folder=folder, random=source)
             try:
                 if kind != SOUND:
