@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from onnxproof.prove import Run
 
 _MOST = 4
-_LEAST_S = 2.0
-"""Seconds for the verdict on a mended file in any case: without it the work before was for nothing."""
 _BAD = (Verdict.DRIFT, Verdict.DIVERGED)
 _RANK = (Verdict.FAITHFUL, Verdict.DRIFT, Verdict.DIVERGED, Verdict.VACUOUS, Verdict.ERROR)
 
@@ -46,16 +44,16 @@ def mend(run: "Run", proof: Proof) -> Mended:
     model: onnx.ModelProto | None = None
     options: tuple[str, ...] = ()
     removed: list[Cause] = []
-    first, deadline = proof, Deadline.after(run.budget_s)
+    first = proof
     with scratch.Folder() as folder:
         for turn in range(_MOST):
-            found = next(_remedies(run, proof, Path(folder), deadline), None) if not deadline.passed else None
+            found = next(_remedies(run, proof, Path(folder), Deadline.after(run.budget_s)), None)
             if found is None:
                 break
             cause, tried = found
             removed.append(cause)
             model, options = tried.model or model, (*options, *tried.options)
-            run = _again(run, model, options, Path(folder) / f"mended-{turn}.onnx", max(deadline.left, _LEAST_S))
+            run = _again(run, model, options, Path(folder) / f"mended-{turn}.onnx")
             proof = run.prove()
             if proof.verdict not in _BAD or options:
                 break
@@ -63,13 +61,13 @@ def mend(run: "Run", proof: Proof) -> Mended:
     return Mended(model=model, options=options, verdict=proof.verdict, causes=_joined(removed, proof), proof=proof, better=_better(first, proof))
 
 
-def _again(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...], path: Path, budget_s: float) -> "Run":
-    """The same verification of the mended file, in the time that is left."""
+def _again(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...], path: Path) -> "Run":
+    """The same verification of the mended file, with a budget of its own."""
     from onnxproof.prove import Run as Again
 
     if model is not None:
         onnx.save(model, path)
-    return Again(run.subject, path if model is not None else run.path, run.backends, run.policy, budget_s=budget_s, seed=run.seed,
+    return Again(run.subject, path if model is not None else run.path, run.backends, run.policy, budget_s=run.budget_s, seed=run.seed,
                  disabled_optimizers=options, explained=True)
 
 

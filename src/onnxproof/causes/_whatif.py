@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Change = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 """What a call gives instead: from the operator, its arguments and its keyword arguments."""
 _MOST_TRIALS, _SHARE = 600, 1 / 3
-"""For one kind of cause: trials, and of the time that is left. A trial costs a forward pass; six hundred of a small model take two seconds, and of the
-planted faults none needs more than two hundred. The share keeps one kind on a slow model from taking all that the others need."""
+"""For one kind of cause: trials, and of the time that is left. A trial costs a forward pass: six hundred of 3 ms are two seconds. The share keeps
+one kind on a slow model from taking all that the others need."""
 _MOST_CALLS = 10
 _FEW = 64
 _OTHERS, _EXPLAINED = 2, 20
