@@ -408,6 +408,15 @@ def test_a_long_mean_is_noisier_than_torch_makes_it() -> None:
     assert abs(blurred.item() - 0.1) > 20 * abs(x.mean().item() - float(np.float32(0.1)))
 
 
+def test_a_gate_that_is_written_in_place_is_blurred_like_any_other() -> None:
+    x = torch.full((64,), -30.0)
+    with Jitter(0):
+        gate = x.clone().sigmoid_()
+    with Jitter(0):
+        plain = x.sigmoid()
+    assert torch.equal(gate, plain) and float(gate.abs().max()) > 2.0**-25, "runtimes compute it by a polynomial whose error is absolute"
+
+
 # --- ties ----------------------------------------------------------------------------------------------------------
 
 TIED = torch.tensor([[1.0, 3.0, 3.0, 0.0], [2.0, 2.0, 2.0, 2.0], [0.0, 1.0, 2.0, 3.0]])

@@ -28,12 +28,31 @@ class Entry:
 ENTRIES: dict[str, Entry] = {}
 
 
-def entry(family: str, opens: tuple[str, ...]) -> Callable[[Callable[[], tuple[nn.Module, Any]]], Callable[[], tuple[nn.Module, Any]]]:
+_IMPLEMENTATION: dict[str, str] = {}
+"""The attention that models of the library transformers are built with; empty is the library's own choice, as its users get it."""
+
+
+def entry(family: str, opens: tuple[str, ...], *, attention: bool = False) -> Callable[[Callable[[], tuple[nn.Module, Any]]], Callable[[], tuple[nn.Module, Any]]]:
+    """Register an architecture; `attention` also registers it with the library's eager attention."""
     def register(build: Callable[[], tuple[nn.Module, Any]]) -> Callable[[], tuple[nn.Module, Any]]:
-        name = build.__name__
-        ENTRIES[name] = Entry(name=name, family=family, about=(build.__doc__ or "").strip().rstrip("."), opens=opens, build=build)
+        def eager() -> tuple[nn.Module, Any]:
+            _IMPLEMENTATION["attn_implementation"] = "eager"
+            try:
+                return build()
+            finally:
+                _IMPLEMENTATION.clear()
+
+        name, about = build.__name__, (build.__doc__ or "").strip().rstrip(".")
+        ENTRIES[name] = Entry(name=name, family=family, about=about, opens=opens, build=build)
+        if attention:
+            ENTRIES[f"{name}_eager"] = Entry(name=f"{name}_eager", family=family, about=f"{about}, with eager attention", opens=opens, build=eager)
         return build
     return register
+
+
+def configured(model: Any, config: Any) -> Any:
+    """A model of the library transformers with the attention that is asked for."""
+    return model._from_config(config, **_IMPLEMENTATION)
 
 
 def normal(*shape: int) -> Tensor:
@@ -89,11 +108,11 @@ LM = {**SMALL, "num_key_value_heads": 2, "max_position_embeddings": 128, "pad_to
 
 def text(model: str, config: str, output: str = "last_hidden_state", **settings: Any) -> tuple[nn.Module, Any]:
     library = transformers()
-    made = getattr(library, model)._from_config(getattr(library, config)(**settings), attn_implementation="eager")
+    made = configured(getattr(library, model), getattr(library, config)(**settings))
     fixed = {"use_cache": False} if hasattr(made.config, "use_cache") else {}
     return OfText(ready(made), output, **fixed), {"input_ids": ids(settings.get("vocab_size", 97), 2, 9), "attention_mask": padded(9)}
 
 
 def images(model: str, config: str, output: str = "last_hidden_state", size: int = 32, **settings: Any) -> tuple[nn.Module, Any]:
     library = transformers()
-    return OfImages(ready(getattr(library, model)(getattr(library, config)(**settings))), output), (normal(2, 3, size, size),)
+    return OfImages(ready(configured(getattr(library, model), getattr(library, config)(**settings))), output), (normal(2, 3, size, size),)

@@ -6,18 +6,18 @@ import torch
 from torch import Tensor, nn
 
 from bench import architectures as a
-from bench.zoo._entry import BATCH, IMAGE, SMALL, TEXT, OfSound, entry, ids, images, normal, ready, transformers
+from bench.zoo._entry import BATCH, IMAGE, SMALL, TEXT, OfSound, configured, entry, ids, images, normal, ready, transformers
 
 # ---------------------------------------------------------------- vision
 
 
-@entry("vision", BATCH)
+@entry("vision", BATCH, attention=True)
 def vit() -> tuple[nn.Module, Any]:
     """ViT."""
     return images("ViTModel", "ViTConfig", image_size=32, patch_size=8, **{k: v for k, v in SMALL.items() if k != "vocab_size"})
 
 
-@entry("vision", BATCH)
+@entry("vision", BATCH, attention=True)
 def deit() -> tuple[nn.Module, Any]:
     """DeiT, with its distillation token."""
     return images("DeiTModel", "DeiTConfig", image_size=32, patch_size=8, **{k: v for k, v in SMALL.items() if k != "vocab_size"})
@@ -54,7 +54,7 @@ def segformer() -> tuple[nn.Module, Any]:
                   patch_sizes=[7, 3], strides=[4, 2], num_attention_heads=[1, 2], mlp_ratios=[2, 2])
 
 
-@entry("vision", BATCH)
+@entry("vision", BATCH, attention=True)
 def clip_vision() -> tuple[nn.Module, Any]:
     """CLIP's image tower."""
     return images("CLIPVisionModel", "CLIPVisionConfig", "pooler_output", image_size=32, patch_size=8, **{k: v for k, v in SMALL.items() if k != "vocab_size"})
@@ -122,23 +122,23 @@ def video_conv() -> tuple[nn.Module, Any]:
 # ---------------------------------------------------------------- sound and sequences
 
 
-@entry("sound", BATCH)
+@entry("sound", BATCH, attention=True)
 def whisper_encoder() -> tuple[nn.Module, Any]:
     """Whisper's encoder."""
     library = transformers()
     config = library.WhisperConfig(vocab_size=97, d_model=32, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=64, decoder_layers=1,
                                    decoder_attention_heads=4, decoder_ffn_dim=64, num_mel_bins=8, max_source_positions=16,
                                    pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
-    return OfSound(ready(library.WhisperModel(config).get_encoder()), "last_hidden_state"), (normal(2, 8, 32),)
+    return OfSound(ready(configured(library.WhisperModel, config).get_encoder()), "last_hidden_state"), (normal(2, 8, 32),)
 
 
-@entry("sound", ("batch",))
+@entry("sound", ("batch",), attention=True)
 def wav2vec2() -> tuple[nn.Module, Any]:
     """wav2vec 2.0: convolutions over the wave, then a transformer."""
     library = transformers()
     config = library.Wav2Vec2Config(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, conv_dim=(16, 16), conv_stride=(5, 2),
                                     conv_kernel=(10, 3), num_conv_pos_embeddings=8, num_conv_pos_embedding_groups=4, num_feat_extract_layers=2)
-    return OfSound(ready(library.Wav2Vec2Model(config)), "last_hidden_state"), (normal(2, 400),)
+    return OfSound(ready(configured(library.Wav2Vec2Model, config)), "last_hidden_state"), (normal(2, 400),)
 
 
 @entry("sound", BATCH)
