@@ -22,8 +22,6 @@ FLOOR_DOUBLE = 2.0
 """For float64 modules there is no wider truth: reference and truth are the same run, and the floor is all there is."""
 _OTHERWISE = 16.0
 """Times the spread of re-runs among themselves: farther from the reference than this, all of them took another path."""
-_HALF_STEP = 1e-4
-"""Spacing at 1 that tells half precision (1e-3, 8e-3) from float32 (1e-7)."""
 _PIECE = 1 << 16
 _LARGEST_SCORES = 1 << 16
 
@@ -167,7 +165,7 @@ def _floats(reference: Array, truth: Array, candidate: Array, noise: Noise, floo
         start += r.size
     scale = math.sqrt(truths / count) if count else 0.0
     rms = math.sqrt(square / count) if count else 0.0
-    floor = max((FLOOR if step > 1e-15 else FLOOR_DOUBLE) * step * max(scale, floor_scale), _underflow(step, tiny))
+    floor = max((FLOOR if step > 1e-15 else FLOOR_DOUBLE) * step * max(scale, floor_scale), tiny * step)  # never below the smallest number there is
     level, worst_level = max(noise.rms, floor), max(noise.worst, 2.0 * max(noise.rms, floor))
     top1, rank = _decisions(reference, candidate)
     return {"compared": count, "scale": scale, "max_abs": max_abs, "max_rel": max_rel, "rms": rms, "ulps": ulps,
@@ -176,11 +174,6 @@ def _floats(reference: Array, truth: Array, candidate: Array, noise: Noise, floo
             "noise_ratio": rms / level if level else (math.inf if rms else 0.0), "worst_ratio": peak / worst_level if worst_level else (math.inf if peak else 0.0),
             "worst": tuple(int(i) for i in np.unravel_index(at, reference.shape)) if peak else None, "top1": top1, "rank": rank,
             "sqnr_db": 20 * math.log10(scale / rms) if rms and scale else math.inf}
-
-
-def _underflow(step: float, tiny: float) -> float:
-    """What is lost where numbers end: processors may take anything below the smallest normal number for 0; half precision keeps those."""
-    return tiny if step < _HALF_STEP else tiny * step
 
 
 def _decisions(reference: Array, candidate: Array) -> tuple[float | None, float | None]:
