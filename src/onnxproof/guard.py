@@ -9,7 +9,7 @@ Memory: while the work runs, the process may not map more private memory than th
 An allocation beyond that fails at once as an exception of the runtime or a MemoryError, where otherwise the system would end
 the process in the midst of filling it.
 
-Measured: 20 to 40 microseconds for each guarded call.
+Measured on a busy machine of two cores: 20 to 54 microseconds for a run of a tiny graph alone, 143 to 164 guarded.
 """
 
 import atexit

@@ -12,7 +12,7 @@ NOT_CONFIRMED = "not-confirmed"
 """The finding that a case differs, and that no time was left to measure the noise again."""
 _FAR = 4.0
 """A runtime that adds this many times what still passes is not a drift."""
-_FILLS, _OF_LIMIT = 0.5, 0.25
+_FILLS, _OF_LIMIT = 0.5, 0.4
 """An error of this share of an output's own size is no rounding unless the noise nearly is, too: then this share of the limit counts.
 
 Answers of zero pass `noise_limit` where the noise is a twelfth of the output. Healthy chaotic models (a logistic map, noise 0.07 to

@@ -47,7 +47,7 @@ _FAR = 1.05
 _OF_HALF = 0.5
 """What counts of the bias of a half file: its norms are folded into weights that are rounded to half once more."""
 _ROUNDING = 1e-3
-"""Of an answer's scale: as far as float32 is from float64 by rounding alone in the healthy models of `bench/clean` that are not chaotic."""
+"""Of an answer's scale: farther apart than this, float32 and float64 with ties broken by one rule took different ways, and the difference is no noise."""
 
 
 ORDERING = frozenset({"ArgMax", "ArgMin", "TopK", "Unique", "NonMaxSuppression", "If", "Loop", "Scan"})

@@ -19,8 +19,8 @@ Run = Callable[[Mapping[str, Array]], Sequence[Array]]
 LOW = -1e3
 """An additive mask hides where it is below this; scores of trained models stay within a few hundred."""
 _SAME, _MOVED = 2.0, 8.0
-"""Steps of the output's dtype at its scale. A hidden place has the weight zero exactly; a visible one moves the answer by
-0.001 of its scale at the least in the twelve architectures of `bench/attention.py`, which is 8,000 steps of float32."""
+"""Steps of the output's dtype at its scale. A hidden place has the weight zero exactly, so that nothing but another order of sums can move
+the answer; a visible place that moves it by less than this is not told from a hidden one, and the input is then no mask."""
 _MOST_TRIES = 8
 
 
