@@ -44,7 +44,7 @@ def plant(folder: Path, deed: str) -> None:
 @pytest.mark.parametrize(("name", "quiet"), [("SIGABRT", ()), ("SIGFPE", ("-q",)), ("SIGSEGV", ()), ("SIGKILL", ())])
 def test_a_cause_that_ends_the_process(folder: Path, name: str, quiet: tuple[str, ...]) -> None:
     plant(folder, DEEDS[name])
-    words = ["diff", "a.onnx", "bad.onnx", "--budget", "2", *quiet, "--json", "p.json", "--junit", "p.xml", "--html", "p.html"]
+    words = ["diff", "a.onnx", "bad.onnx", "--budget", "20", *quiet, "--json", "p.json", "--junit", "p.xml", "--html", "p.html"]
     paths = os.pathsep.join([str(folder), *(p for p in sys.path if p)])
     done = subprocess.run([sys.executable, "-m", "onnxproof.cli", *words], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == -getattr(signal, name), done.stderr
@@ -56,22 +56,22 @@ def test_a_cause_that_ends_the_process(folder: Path, name: str, quiet: tuple[str
 
 
 def test_the_finished_proof_takes_its_place(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["diff", "a.onnx", "bad.onnx", "--budget", "2", "--json", "p.json"]) == 1
+    assert main(["diff", "a.onnx", "bad.onnx", "--budget", "20", "--json", "p.json"]) == 1
     document = json.loads(Path("p.json").read_text())
     assert document["location"] and "explaining" not in {finding["code"] for finding in document["findings"]}
     assert capfd.readouterr().err.count("onnxproof: DIVERGED") == 1
 
 
 def test_standard_output_and_pipes_get_the_finished_proof_alone(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["diff", "a.onnx", "bad.onnx", "--budget", "2", "--json", "-", "--markdown", "/dev/null"]) == 1
+    assert main(["diff", "a.onnx", "bad.onnx", "--budget", "20", "--json", "-", "--markdown", "/dev/null"]) == 1
     document = json.loads(capfd.readouterr().out)
     assert document["location"] and "explaining" not in {finding["code"] for finding in document["findings"]}
 
 
 def test_nothing_is_told_early_where_nothing_is_explained(folder: Path) -> None:
     early = []
-    prove.diff("a.onnx", "bad.onnx", budget_s=2, explain=False, progress=lambda state: early.append(state.proof))
-    prove.diff("a.onnx", "a.onnx", budget_s=2, only=("example",), progress=lambda state: early.append(state.proof))
+    prove.diff("a.onnx", "bad.onnx", budget_s=20, explain=False, progress=lambda state: early.append(state.proof))
+    prove.diff("a.onnx", "a.onnx", budget_s=20, only=("example",), progress=lambda state: early.append(state.proof))
     assert set(early) == {None}
 
 
@@ -82,7 +82,7 @@ def test_the_early_proof_has_the_verdict_and_every_gap(folder: Path) -> None:
         if state.proof is not None:
             early.append(state.proof)
 
-    proof = prove.diff("a.onnx", "bad.onnx", budget_s=2, progress=keep)
+    proof = prove.diff("a.onnx", "bad.onnx", budget_s=20, progress=keep)
     assert len(early) == 1 and early[0].verdict is proof.verdict is Verdict.DIVERGED
     assert early[0].gaps == proof.gaps and early[0].location is None and proof.location is not None
 
@@ -99,6 +99,6 @@ def test_an_export_is_told_with_its_record(folder: Path) -> None:
             return bent(x)
 
     early = []
-    proof = onnxproof.export(Model(), (torch.randn(2, 3),), folder / "m.onnx", budget_s=2, progress=lambda state: early.append(state.proof))
+    proof = onnxproof.export(Model(), (torch.randn(2, 3),), folder / "m.onnx", budget_s=20, progress=lambda state: early.append(state.proof))
     told = [state for state in early if state is not None]
     assert proof.verdict is Verdict.DIVERGED and len(told) == 1 and told[0].export == proof.export

@@ -82,7 +82,7 @@ def test_dropout_that_nobody_switches_off_is_told_with_its_line(tmp_path: Path) 
 
 class Double(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return (x.double() * 1e8 + 1).sub(1e8 * x.double()).float()
+        return (x.double() * 1e8 + x.double()).sub(1e8 * x.double()).float()
 
 
 def test_float64_that_a_naive_conversion_narrows_is_caught(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def noise_of(reference: Array, truth: Array | None, kind: NoiseKind) -> Noise:
     if truth is None or truth.shape != reference.shape:
         return Noise(kind=kind)
     if reference.dtype.kind == "c":
-        reference, truth = _real(reference), _real(truth)
+        reference, truth = as_real(reference), as_real(truth)
     if not is_float(reference):
         unstable = (reference != truth).reshape(-1)
         return Noise(flips=float(unstable.sum()), unstable=unstable, kind=NoiseKind.EXACT, members=1)
@@ -111,8 +111,8 @@ def measure(*, case: str, group: str, backend: str, output: str, reference: Arra
     if not is_float(reference) and reference.dtype.kind != "c":
         return Gap(**common, status=status, detail=detail, **_exact(reference, candidate, noise))
     if reference.dtype.kind == "c":
-        reference, candidate = _real(reference), _real(candidate)
-        truth = None if truth is None else _real(truth)
+        reference, candidate = as_real(reference), as_real(candidate)
+        truth = None if truth is None else as_real(truth)
     truth = reference if truth is None or truth.shape != reference.shape else truth
     return Gap(**common, status=status, detail=detail, **_floats(reference, truth, candidate, noise, floor_scale, atol, rtol))
 
@@ -209,5 +209,6 @@ def _peak(array: Array) -> float:
     return max(float(array.max()), -float(array.min())) if array.size else 0.0
 
 
-def _real(array: Array) -> Array:
-    return np.stack([array.real, array.imag], axis=-1)
+def as_real(array: Array) -> Array:
+    """Complex numbers as exporters write them: a last dim of the real and the imaginary part; anything else as it is."""
+    return np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array

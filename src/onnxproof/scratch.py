@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 from onnxproof.errors import UsageError
 
@@ -45,6 +45,11 @@ _roots: dict[tuple[int, str], "_Root"] = {}
 class _Root:
     path: Path
     lock: int | None
+
+
+def unnamed(suffix: str = "") -> IO[bytes]:
+    """A file without a name, for the caller to close: it is gone with its last handle, however the process ends."""
+    return tempfile.TemporaryFile(suffix=suffix)
 
 
 class Folder:

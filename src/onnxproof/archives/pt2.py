@@ -3,12 +3,12 @@
 import io
 import json
 import math
-import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
+from onnxproof import scratch
 from onnxproof.archives._fields import Unknown, plain
 from onnxproof.archives._zip import Archive, write
 from onnxproof.errors import SubjectError
@@ -42,7 +42,7 @@ def plain_program(path: Path) -> IO[bytes]:
         copied = dict(_payloads(archive, documents))
         members: dict[str, bytes | str] = {name: json.dumps(document) for name, document in documents.items()}
         members |= {name: _tensors(archive, name) for name in _PICKLES if name in archive.names}
-        made: IO[bytes] = tempfile.TemporaryFile(suffix=".pt2")  # noqa: SIM115 - the caller closes it
+        made = scratch.unnamed(".pt2")
         write(made, members | {**_MARKS, ".data/version": b"6\n"}, {name: name for name in copied}, archive)
         return made
 

@@ -6,11 +6,11 @@ source is searched for operators that do more than compute, and the loaded graph
 """
 
 import re
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from onnxproof import scratch
 from onnxproof.archives._fields import TOUCH_FILES
 from onnxproof.archives._zip import Archive, write
 from onnxproof.errors import SubjectError
@@ -48,7 +48,7 @@ def plain_script(path: Path) -> IO[bytes]:
                 _check_source(archive, name)
             elif name.endswith(".pkl") and not _LEFT_OUT.fullmatch(name):
                 _check_classes(archive, name, archive.read(name).decode("latin-1"))
-        made: IO[bytes] = tempfile.TemporaryFile(suffix=".pt")  # noqa: SIM115 - the caller closes it
+        made = scratch.unnamed(".pt")
         write(made, {}, {name: name for name in names if _MEMBERS.fullmatch(name)}, archive)
         return made
 

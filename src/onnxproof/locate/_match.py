@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 
+from onnxproof.compare import as_real
 from onnxproof.errors import BackendError, ModelError
 from onnxproof.locate._graph import Graph, captured
 from onnxproof.locate._sketch import Pool, Shelf, Sketch, distance, sketch
@@ -251,7 +252,10 @@ class Counterfactual:
 
 def relative(found: Array | None, truth: Array) -> float:
     """rms of the difference over the rms of the truth; infinite for another shape. In pieces: neither is copied whole."""
-    if found is None or found.shape != truth.shape:
+    if found is None:
+        return float("inf")
+    found, truth = as_real(found), as_real(truth)
+    if found.shape != truth.shape:
         return float("inf")
     flat, true = found.reshape(-1), truth.reshape(-1)
     differ, power, scale = 0, 0.0, 0.0

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxproof.compare import as_real
 from onnxproof.deadline import Deadline
 from onnxproof.locate._match import relative
 from onnxproof.onnxfile import OnnxFile
@@ -59,7 +60,7 @@ class Scene:
             return float("inf")
         counts = self.steady or (True,) * len(others)
         pairs = [(f, w) for f, w, steady in zip(found, others, counts, strict=True) if steady]
-        if wanted is not None and not any(f is not None and np.isfinite(f.astype(np.float64, copy=False)).any() for f, _ in pairs):
+        if wanted is not None and not any(f is not None and np.isfinite(as_real(f).astype(np.float64, copy=False)).any() for f, _ in pairs):
             return float("inf")  # whatever gives nothing but NaN would explain an answer that is nothing but NaN
         both = [(w, f) for f, w in pairs if f is not None] if wanted is not None else []  # nor is a changed module that says nothing but zeros near to any answer
         return max((relative(f, w) for f, w in [*pairs, *both]), default=0.0)

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxproof.compare import as_real
+
 Array = np.ndarray[Any, Any]
 _WIDTH = 16
 _BLOCK = 4096
@@ -78,8 +80,9 @@ class Sketch:
 
 def sketch(array: Array, shelf: Shelf | None = None) -> Sketch:
     """Make a sketch; `array` is not kept, unless the shelf has room for a copy."""
+    array = as_real(np.asarray(array))
     exact = array.dtype.kind in "iub"
-    flat = np.asarray(array).reshape(-1)
+    flat = array.reshape(-1)
     rms, reach, nans, bound = _moments(flat)
     made = Sketch(shape=tuple(array.shape), count=flat.size, rms=rms, reach=reach, nans=nans, bound=bound, exact=exact,
                   digest=zlib.crc32(np.ascontiguousarray(flat, np.int64).data) if exact else 0, held=shelf.take(array) if shelf is not None else None)

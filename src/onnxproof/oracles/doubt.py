@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.compare import eps, is_float
+from onnxproof.compare import as_real, eps, is_float
 from onnxproof.oracles import Oracle, ulp_moved
 from onnxproof.types import Case, Finding, NoiseKind
 
@@ -89,7 +89,7 @@ class Doubts:
     def _large(self, reference: Array, truth: Array | None) -> bool:
         if truth is None or truth.shape != reference.shape or not reference.size:
             return False
-        reference, truth = _real(reference), _real(truth)
+        reference, truth = as_real(reference), as_real(truth)
         if not is_float(reference):
             return _apart(reference, truth) > _FLIPPED
         if _gone(reference, truth) > _FLIPPED:
@@ -148,7 +148,7 @@ class Doubts:
         if target is None or self._examined[key] >= _ENOUGH:
             return True
         self._examined[key] += 1
-        if is_float(_real(reference[place])) and _gone(reference[place], target) > _FLIPPED:
+        if is_float(as_real(reference[place])) and _gone(reference[place], target) > _FLIPPED:
             return False
         far = _apart(reference[place], target)
         samples: list[Array] = []
@@ -195,7 +195,7 @@ def _alike(one: Array, other: Array | None) -> bool:
         return False
     if one.tobytes() == other.tobytes():
         return True
-    one, other = _real(one), _real(other)
+    one, other = as_real(one), as_real(other)
     return is_float(one) and _same_finite(one, other) and _apart(one, other) <= _ALIKE * eps(one.dtype) * _size(one)
 
 
@@ -208,12 +208,8 @@ def _same_finite(one: Array, other: Array) -> bool:
     return bool((np.isfinite(_wide(one)) == np.isfinite(_wide(other))).all())
 
 
-def _real(array: Array) -> Array:
-    return np.stack([array.real, array.imag], axis=-1) if array.dtype.kind == "c" else array
-
-
 def _wide(array: Array) -> Array:
-    return _real(array).astype(np.float64)
+    return as_real(array).astype(np.float64)
 
 
 def _apart(one: Array, other: Array) -> float:

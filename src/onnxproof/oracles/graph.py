@@ -1,6 +1,5 @@
 """The oracle of an ONNX file: another model is measured against what this one says."""
 
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxproof import onnxfile
+from onnxproof import onnxfile, scratch
 from onnxproof.backends import Session, ort, reference
 from onnxproof.cases._learn import lookups
 from onnxproof.cases._space import as_dtype
@@ -131,7 +130,7 @@ class GraphOracle:
             for tensor in model.graph.initializer:
                 if tensor.name in moved:
                     tensor.CopyFrom(onnx.numpy_helper.from_array(moved[tensor.name], tensor.name))
-            with tempfile.TemporaryDirectory(prefix="onnxproof-") as folder:
+            with scratch.Folder() as folder:
                 onnx.save(model, Path(folder) / "moved.onnx")
                 self._others[label] = ort.open(Path(folder) / "moved.onnx")
         return self._others[label]
