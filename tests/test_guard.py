@@ -2,6 +2,7 @@
 
 import contextvars
 import os
+import resource
 import subprocess
 import sys
 import threading
@@ -64,10 +65,18 @@ def test_work_that_does_not_stop_is_left_behind_and_the_next_goes_on(monkeypatch
     release.set()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux's")
-def test_more_memory_than_there_is_fails_at_once_and_the_limit_is_taken_back() -> None:
-    import resource
+@pytest.fixture
+def nothing_behind() -> None:
+    """What another test left behind has ended, and the limit of memory is the usual one."""
+    deadline = time.monotonic() + 60
+    guard.run(lambda: None, limit_s=60, what="`x`")
+    while guard._left_behind and time.monotonic() < deadline:
+        time.sleep(0.1)
+        guard.run(lambda: None, limit_s=60, what="`x`")
 
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux's")
+def test_more_memory_than_there_is_fails_at_once_and_the_limit_is_taken_back(nothing_behind: None) -> None:
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with pytest.raises(MemoryError):
         guard.run(lambda: np.ones(guard.most_bytes() // 4), limit_s=60, what="it")
@@ -212,3 +221,17 @@ def test_the_program_ends_in_time_without_a_signal(name: str, command: str, isol
     assert done.returncode in ((0,) if command == "inspect" else (1, 2)), done.stderr
     assert "Traceback" not in done.stderr
     assert "error[internal]" not in done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux's")
+def test_a_run_that_is_left_behind_leaves_no_small_limit_of_memory_behind(nothing_behind: None) -> None:
+    before, end = resource.getrlimit(resource.RLIMIT_DATA), threading.Event()
+    with pytest.raises(Crashed, match="left behind"):
+        guard.run(end.wait, limit_s=0.01, what="`x`", memory_gb=0.3)
+    meanwhile, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    assert meanwhile == before[0] or meanwhile > 2 << 30, "other runs still get what the machine has"
+    end.set()
+    deadline = time.monotonic() + 30
+    while guard._left_behind and time.monotonic() < deadline:
+        guard.run(lambda: None, limit_s=60, what="`x`")
+    assert resource.getrlimit(resource.RLIMIT_DATA) == before

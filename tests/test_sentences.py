@@ -48,6 +48,7 @@ from onnxproof.types import (
     Stage,
     Status,
     Verdict,
+    Void,
 )
 
 SOURCE = Path(__file__).parent.parent / "src" / "onnxproof"
@@ -131,6 +132,10 @@ LOST = proof(small(lost=2), verdict=Verdict.DIVERGED)
 COUNTED = Finding(code="nan-dropped", what="ort drops NaN", counts=True)
 
 
+def void(what: str) -> Proof:
+    return proof(small(), verdict=Verdict.VACUOUS, findings=(Finding(code="nothing", what=what, voids=True),))
+
+
 def waterfall(*codes: str) -> str:
     return shown(replace(TANKED, waterfall=tuple(Share(code=code, db=3.0, share=0.5, after_db=30.0) for code in codes)))
 
@@ -139,7 +144,12 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
     # proof.py: the verdict in one sentence
     ("proof", "nothing was compared, so nothing is proven", lambda: proof(verdict=Verdict.VACUOUS).sentence(), SOUND.sentence),
     ("proof", "the proof could not be completed: ", lambda: proof(small(), verdict=Verdict.ERROR, error="error[x]: y").sentence(), SOUND.sentence),
-    ("proof", " cases, at most ", SOUND.sentence, WRONG.sentence),
+    ("proof", "at most 1.0 times the rounding noise", SOUND.sentence, WRONG.sentence),
+    ("proof", "and every difference is a note", lambda: proof(small(domain=Domain.TIES)).sentence(), SOUND.sentence),
+    ("proof", "; only chosen cases were run", lambda: replace(SOUND, chosen=("example",)).sentence(), SOUND.sentence),
+    ("proof", "; not all cases were run, since the budget of 10 s ended", lambda: replace(SOUND, complete=False).sentence(), SOUND.sentence),
+    ("proof", "nothing is proven: the reference draws", lambda: void("the reference draws random numbers").sentence(), void("not enough was compared").sentence),
+    ("proof", "not enough was compared: the example is missing", lambda: void("not enough was compared: the example is missing").sentence(), SOUND.sentence),
     ("proof", " times the rounding noise", SOUND.sentence, INT8.sentence),
     ("proof", " of float16 itself", replace(SOUND, half="float16").sentence, SOUND.sentence),
     ("proof", " does not say what ", WRONG.sentence, SOUND.sentence),
@@ -243,6 +253,7 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
     ("quantized", "prove it again:", lambda: result(replace(INT8, replay="onnxproof verify")), lambda: result()),
     # the other writers
     ("junit_writer", " (times the noise / worst element / max abs / ", lambda: junit_writer.dumps(SOUND), lambda: junit_writer.dumps(proof(verdict=Verdict.VACUOUS))),
+    ("junit_writer", "nothing is proven: constant", lambda: junit_writer.dumps(proof(small(void=Void.CONSTANT), verdict=Verdict.VACUOUS)), lambda: junit_writer.dumps(SOUND)),
     ("junit_writer", "nothing was compared", lambda: junit_writer.dumps(proof(small(status=Status.EMPTY, compared=0), verdict=Verdict.VACUOUS)), lambda: junit_writer.dumps(SOUND)),
     ("junit_writer", "finding few-samples", lambda: junit_writer.dumps(replace(DOUBTED, policy=Policy(strict=True))), lambda: junit_writer.dumps(DOUBTED)),
     ("markdown_writer", " ERROR: nothing was measured", lambda: markdown_writer.failure("error[x]: y"), lambda: markdown_writer.dumps(SOUND)),

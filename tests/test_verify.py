@@ -709,7 +709,8 @@ print("alive")
 
 def test_a_runtime_that_hangs_is_ended(zoo: Zoo) -> None:
     session = ApartSession("ort", zoo.file("logs"), Serving(time_s=1e-9))
-    os.kill(session._child._process.pid, signal.SIGSTOP)  # type: ignore[union-attr]
+    (runtime,) = Path(f"/proc/{session._child._process.pid}/task/{session._child._process.pid}/children").read_text().split()  # type: ignore[union-attr]
+    os.kill(int(runtime), signal.SIGSTOP)
     with pytest.raises(Crashed, match="`ort` gave no answer within 1e-09 s and was ended"):
         session.run({"x": np.ones((2, 6), np.float32)})
     session.close()

@@ -53,6 +53,11 @@ class _Task:
         except BaseException as why:  # whatever it is, it belongs to the thread that waits
             self._answer.put((None, why))
 
+    @property
+    def ended(self) -> bool:
+        """Whether the answer is there, and nobody took it."""
+        return not self._answer.empty()
+
     def wait(self, seconds: float) -> tuple[Any, BaseException | None] | None:
         """The result and the error; None when neither came in time."""
         try:
@@ -84,8 +89,10 @@ class _Worker:
 
 
 _idle: list[_Worker] = []
-_left_behind: list[_Worker] = []
-"""Threads that did not come back; while there are any, the limit of memory stays."""
+_left_behind: list[tuple[_Worker, _Task]] = []
+"""Work that did not come back; while there is any, there is a limit of memory."""
+_usual: tuple[int, int] | None = None
+"""The limit before the first of them."""
 
 
 def run(work: Callable[[], T], *, limit_s: float, what: str, stop: Callable[[], None] | None = None, memory_gb: float | None = None) -> T:
@@ -102,11 +109,14 @@ def run(work: Callable[[], T], *, limit_s: float, what: str, stop: Callable[[], 
             if answer is None:
                 answer = _stopped(task, stop)
         except BaseException:  # Ctrl-C while it ran
-            _left_behind.append(worker)
+            _left_behind.append((worker, task))
             if stop is not None:
                 stop()
             raise
-        (_left_behind if answer is None else _idle).append(worker)
+        if answer is None:
+            _left_behind.append((worker, task))
+        else:
+            _idle.append(worker)
         if hung:
             raise Crashed("hung", f"{what} gave no answer within {limit_s:.3g} s and was " + ("stopped" if answer is not None else "left behind"),
                           notes=[] if answer is not None else ["it did not stop when it was told to, and goes on in the background until this program ends"],
@@ -120,12 +130,19 @@ def run(work: Callable[[], T], *, limit_s: float, what: str, stop: Callable[[], 
 
 def leave(code: int) -> None:
     """End the program at once where a thread was left behind: the interpreter would end it in the midst of native code, which may abort."""
-    if any(worker.thread.is_alive() for worker in _left_behind):
+    _take_back()
+    if _left_behind:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):  # closed, or its reader has left
                 stream.flush()
         atexit._run_exitfuncs()
         os._exit(code)
+
+
+def _take_back() -> None:
+    """Give the threads whose work has ended after all something else to do."""
+    _idle.extend(worker for worker, task in _left_behind if task.ended)
+    _left_behind[:] = [(worker, task) for worker, task in _left_behind if not task.ended]
 
 
 def _stopped(task: _Task, stop: Callable[[], None] | None) -> tuple[Any, BaseException | None] | None:
@@ -142,9 +159,23 @@ def memory(most_gb: float | None = None) -> Iterator[None]:
     try:
         yield
     finally:
-        _left_behind[:] = [worker for worker in _left_behind if worker.thread.is_alive()]
-        if before is not None and not _left_behind:
-            _set_limit(before)
+        _restore_limit(before)
+
+
+def _restore_limit(before: tuple[int, int] | None) -> None:
+    """Set the limit as it was; while a thread goes on in the background, the limit of the whole machine, since nobody waits for that thread's memory."""
+    global _usual
+    _take_back()
+    if _left_behind:
+        ceiling = _ceiling(None)
+        if before is not None and ceiling is not None:
+            _usual = _usual or before
+            _set_limit((ceiling, before[1]))
+    elif _usual is not None:
+        _set_limit(_usual)
+        _usual = None
+    elif before is not None:
+        _set_limit(before)
 
 
 def _lower_limit(most_gb: float | None) -> tuple[int, int] | None:

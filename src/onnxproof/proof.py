@@ -118,19 +118,14 @@ class Proof:
         worst = self.worst
         if self.verdict is Verdict.ERROR:
             return f"the proof could not be completed: {self.error}"
-        unconfirmed = next((finding.what for finding in self.findings if finding.code == judge.NOT_CONFIRMED), "")
-        if self.verdict is Verdict.VACUOUS and unconfirmed:
-            return unconfirmed
-        if worst is None or self.verdict is Verdict.VACUOUS:
+        if self.verdict is Verdict.VACUOUS or not self.gaps:
             return self._nothing()
         cases = len({gap.case for gap in self.gaps})
         level = self.quality()
-        if level is not None and not worst.lost and worst.status.value in ("compared", "dtype"):
+        if level is not None and worst is not None and not worst.lost and worst.status.value in ("compared", "dtype"):
             return self._quantized_sentence(worst, level)
-        if self.verdict is Verdict.FAITHFUL:
-            most = max(gap.noise_ratio for gap in self.gaps if gap.domain is None and gap.void is None)
-            noise = f"at most {most:.1f} times the rounding noise{self._whose()}"
-            return f"{self.candidate} says what {self.subject} says: {cases} case{'s' * (cases != 1)}, {noise}{self._thin()}"
+        if self.verdict is Verdict.FAITHFUL or worst is None:
+            return f"{self.candidate} says what {self.subject} says: {cases} case{'s' * (cases != 1)}, {self._most()}{self._thin()}"
         if judge.judge_gap(worst, self.policy) not in (Verdict.DRIFT, Verdict.DIVERGED) and (counted := [f for f in self.findings if f.counts]):
             return f"{self.candidate} does not say what {self.subject} says: {counted[0].what}"
         how = f"{worst.detail}" if worst.status.value not in ("compared", "dtype") else _size(worst)
@@ -143,7 +138,14 @@ class Proof:
         found = next((finding.what for finding in self.findings if finding.voids), "")
         if not found:
             return "nothing was compared, so nothing is proven"
-        return found if found.startswith("not enough was compared") else f"nothing is proven: {found}"
+        return found if "not enough was compared" in found else f"nothing is proven: {found}"
+
+    def _most(self) -> str:
+        """The largest ratio of what counts."""
+        ratios = [gap.noise_ratio for gap in self.gaps if gap.domain is None and gap.void is None]
+        if not ratios:
+            return "and every difference is a note"
+        return f"at most {max(ratios):.1f} times the rounding noise{self._whose()}"
 
     def _thin(self) -> str:
         """Words for a run that left cases out; empty for a whole one."""

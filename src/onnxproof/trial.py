@@ -46,7 +46,7 @@ _FAR = 1.05
 """How far beyond the largest number of a dtype rounding can no longer decide whether a value is finite."""
 _OF_HALF = 0.5
 """What counts of the bias of a half file: its norms are folded into weights that are rounded to half once more."""
-_ROUNDING = 1e-3
+_ROUNDING = 0.5
 """Of an answer's scale: farther apart than this, float32 and float64 with ties broken by one rule took different ways, and the difference is no noise."""
 
 
@@ -248,7 +248,7 @@ class Trial:
         if (gap.lost or self._half is not None) and base.undecided_infinities(place):  # a half file is not to be blamed where half itself ends
             return replace(gap, domain=Domain.INF)
         if case.domain is not None and not (gap.lost and case.domain is Domain.NAN and base.all_finite()):
-            return gap if self._finite_fault(gap, case, candidate, place) else replace(gap, domain=case.domain)
+            return replace(gap, domain=self._domain_beside_nonfinite(gap, case, candidate, place))
         if output is None or gap.status is Status.SHAPE:
             return gap
         if self._decides and not gap.lost and base.flips(place):
@@ -260,16 +260,21 @@ class Trial:
                 return replace(gap, domain=Domain.TIES)
         return gap
 
-    def _finite_fault(self, gap: Gap, case: Case, candidate: Candidate, place: int) -> bool:
-        """Whether finite numbers differ, and still do once the case has nothing but finite inputs: then no NaN and no infinity is to blame."""
+    def _domain_beside_nonfinite(self, gap: Gap, case: Case, candidate: Candidate, place: int) -> Domain | None:
+        """The domain of a difference on inputs that are not finite; None where it is a fault.
+
+        Where finite numbers differ, the case is tried with nothing but finite inputs: what is still there is no matter of NaN or infinity.
+        """
         if gap.lost or gap.status is not Status.COMPARED or not beyond_noise(gap, self._policy):
-            return False
+            return case.domain
         finite = replace(case, inputs={name: _without_nonfinite(array) for name, array in case.inputs.items()}, domain=None)
         try:
-            again = self._compare(finite, candidate, self._base(finite), [])[place]  # which may turn out to be a tie
+            again = self._compare(finite, candidate, self._base(finite), [])[place]
         except ReferenceRefused:
-            return False
-        return again.domain is None and again.status is Status.COMPARED and judge_gap(again, self._policy) in (Verdict.DRIFT, Verdict.DIVERGED)
+            return case.domain
+        if again.domain is None and again.status is Status.COMPARED and judge_gap(again, self._policy) in (Verdict.DRIFT, Verdict.DIVERGED):
+            return None
+        return again.domain or case.domain
 
     def _agrees_with_ties_broken(self, case: Case, backend: str, base: "_Base", place: int, output: Array, rule: str) -> bool:
         """Whether the candidate says what the reference says with its ties broken by a rule, by the noise of that very answer: another expert has another noise."""
