@@ -5,6 +5,7 @@ runs tell which part of the gap any honest float32 implementation could show. Wh
 lives only in a domain where runtimes differ by nature: exact ties, NaN, infinities, empty tensors, what a mask hides.
 """
 
+import math
 import statistics
 import time
 from collections import Counter, defaultdict
@@ -46,6 +47,9 @@ _FAR = 1.05
 """How far beyond the largest number of a dtype rounding can no longer decide whether a value is finite."""
 _OF_HALF = 0.5
 """What counts of the bias of a half file: its norms are folded into weights that are rounded to half once more."""
+_HALF_AT_MOST = 0.05
+"""Of an output's size: what half precision may cost a module. Where a sum overflows in half, the module in half has lost its answer, and a file that keeps
+that sum in float32 has not: its own loss is no noise. Twelve times this is 0.6 of the output."""
 _ROUNDING = 0.5
 """Of an answer's scale: farther apart than this, float32 and float64 with ties broken by one rule took different ways, and the difference is no noise."""
 
@@ -101,7 +105,7 @@ class Trial:
         self._scales = Scales()
         self._confirmed: Counter[tuple[str, str, Verdict]] = Counter()
         names = [output.name for output in signature.outputs]
-        self.doubts, self.answers = Doubts(oracle, names), Answers(names)
+        self.doubts, self.answers = Doubts(oracle, names, lambda passes: affords(passes, 0.0)), Answers(names)
         self.plain: set[str] = set()
         """The cases of ordinary values."""
 
@@ -151,7 +155,7 @@ class Trial:
     def _estimated(self, base: "_Base") -> "_Base":
         base.estimate()
         if self._half is not None and any(str(r.dtype) != self._half for r in base.reference if is_float(r)):
-            base.add(self._oracle.in_precision(base.case.inputs, self._half))
+            base.add(self._oracle.in_precision(base.case.inputs, self._half), most=_HALF_AT_MOST)
         return base
 
     def _compare(self, case: Case, candidate: Candidate, base: "_Base", notes: list[Note]) -> list[Gap]:
@@ -379,12 +383,13 @@ class _Base:
         if any(t is None for t in self.truth):
             self.confirm()
 
-    def add(self, outputs: Sequence[Array] | None, kind: NoiseKind | None = None) -> None:
-        """Take another run of the reference as a sample of its noise."""
+    def add(self, outputs: Sequence[Array] | None, kind: NoiseKind | None = None, most: float = math.inf) -> None:
+        """Take another run of the reference as a sample of its noise, of which no more than this share of the output's size counts."""
         for place, output in enumerate(self._kept(outputs) if outputs else ()):
             target = self.truth[place] if self.truth[place] is not None else self.reference[place]
             if target is not None and output.shape == target.shape:
-                self._noises[place].append(noise_of(output, target, kind or (self._oracle.kind if self.truth[place] is not None else NoiseKind.PERTURBED)))
+                found = noise_of(output, target, kind or (self._oracle.kind if self.truth[place] is not None else NoiseKind.PERTURBED))
+                self._noises[place].append(_limited(found, target, most))
                 if is_float(output) and output.shape == self.reference[place].shape:
                     here = np.isfinite(self.reference[place].astype(np.float64))
                     self._lost[place] |= bool((here & ~np.isfinite(output.astype(np.float64))).any())
@@ -462,6 +467,14 @@ def _within(truth: Array, reference: Array) -> Array:
         far = np.abs(truth) > _FAR * largest(reference.dtype)
     far &= np.isfinite(truth) & np.isfinite(reference.astype(np.float64, copy=False)) if far.any() else far
     return np.where(far, reference, truth) if far.any() else truth
+
+
+def _limited(noise: Noise, target: Array, most: float) -> Noise:
+    if most == math.inf or not is_float(target):
+        return noise
+    finite = target[np.isfinite(target)].astype(np.float64)
+    limit = most * float(np.sqrt(np.mean(np.square(finite)))) if finite.size else math.inf
+    return replace(noise, rms=min(noise.rms, limit), worst=min(noise.worst, 4 * limit))
 
 
 def _is_finite(array: Array) -> bool:

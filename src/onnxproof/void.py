@@ -18,6 +18,8 @@ from onnxproof.types import Case, Domain, Finding, Gap, NoiseKind, Policy, Statu
 Array = np.ndarray[Any, Any]
 _ANY = 1 / 3
 """Noise of this share of an output's size lets any answer of that size pass, since three times the noise always does (`judge`)."""
+_NEAR = 0.05
+"""Of an output's size: a file this near to the truth agrees, however large the noise. A half file may keep in float32 what overflows in a half module."""
 _USUAL = 0.5
 """Share of the cases of an output that fail `allclose` from which on the reason is stated."""
 _UNSTEADY = ("nondeterminism", "threads", "wrong-after-empty", "stale-output")
@@ -120,14 +122,15 @@ def _noisy(name: str, gaps: Sequence[Gap], policy: Policy, plain: Collection[str
     ordinary = [gap for gap in measured if gap.case in plain]
     failing = [gap for gap in measured if not within_tolerance(gap, policy)]
     loose = [gap for gap in ordinary if _share(gap) > _ANY]
-    if loose and len(loose) == len(ordinary) and not any(within_tolerance(gap, policy) for gap in ordinary):
+    near = max((gap.rms / gap.scale if gap.scale else float("inf") for gap in loose), default=0.0)
+    if loose and len(loose) == len(ordinary) and near > _NEAR and not any(within_tolerance(gap, policy) for gap in ordinary):
         return Finding(code=Void.NOISE.value, voids=True, what=f"output `{name}`: {_figures(loose)}, so any answer would pass: nothing is proven of it",
                        help="try inputs on which the module is steady (shorter, smaller), or the module in float64")
     if failing and (len(failing) >= _USUAL * len(measured) or {gap.group for gap in failing} == {gap.group for gap in measured}):
         what = f"output `{name}`: allclose fails in {len(failing)} of {len(measured)} comparisons, and rounding explains it: {_figures(failing)}; the file stays within {max(gap.noise_ratio for gap in failing):.1f} times that"
         return Finding(code=Void.NOISE.value, what=what)
     if loose and len(loose) == len(ordinary):
-        return Finding(code=Void.NOISE.value, what=f"output `{name}`: {_figures(loose)}: it was compared by the tolerance alone (atol {policy.atol:g}, rtol {policy.rtol:g})")
+        return Finding(code=Void.NOISE.value, what=f"output `{name}`: {_figures(loose)}; the file is within {near:.2g} of the output's size")
     return None
 
 

@@ -89,15 +89,31 @@ def weights_of(model: onnx.ModelProto, nodes: Sequence[str]) -> set[str]:
 
 
 def _with_rounded_results(model: onnx.ModelProto, floats: frozenset[str], kept: Sequence[str]) -> onnx.ModelProto:
-    nodes = []
+    """Every result in half precision; that of a kept node stays as it is, and is rounded where a node in half precision reads it."""
+    wide = {name for node in model.graph.node if node.name in kept for name in node.output if name in floats}
+    nodes: list[onnx.NodeProto] = []
+    read: set[str] = set()
     for node in model.graph.node:
+        if node.name in kept:
+            nodes.append(node)
+            continue
+        for place, name in enumerate(node.input):
+            if name in wide:
+                nodes += _rounding(name, f"{name}::read") if name not in read else []
+                read.add(name)
+                node.input[place] = f"{name}::read"
         nodes.append(node)
         for place, name in enumerate(node.output):
-            if name in floats and node.name not in kept:
+            if name in floats:
                 node.output[place] = f"{name}::single"
-                nodes.append(onnx.helper.make_node("Cast", [f"{name}::single"], [f"{name}::half"], to=TensorProto.FLOAT16))
-                nodes.append(onnx.helper.make_node("Cast", [f"{name}::half"], [name], to=TensorProto.FLOAT))
+                nodes += _rounding(f"{name}::single", name)
     return with_nodes(model, nodes)
+
+
+def _rounding(name: str, rounded: str) -> list[onnx.NodeProto]:
+    """To half precision and back."""
+    there = onnx.helper.make_node("Cast", [name], [f"{rounded}::half"], to=TensorProto.FLOAT16)
+    return [there, onnx.helper.make_node("Cast", [f"{rounded}::half"], [rounded], to=TensorProto.FLOAT)]
 
 
 def with_nodes(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:

@@ -6,7 +6,7 @@ bfloat16, those of sensitive nodes apart, and computes in float32: ONNX Runtime'
 data and for none that computes (1.31: no MatMul, Gemm, Conv, Add), and a file that nobody here can open can't be proven.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +84,26 @@ def _converted(model: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelProto:
 
     made: onnx.ModelProto = convert_float_to_float16(copied(model), keep_io_types=True, node_block_list=list(kept))
     once = {tuple(node.output): node for node in reversed(made.graph.node)}  # an input used twice (x * x) is cast twice under one name, which no runtime opens
-    return with_nodes(made, list(reversed(once.values())))
+    return with_nodes(made, _without_narrow_passages(list(reversed(once.values())), {port.name for port in made.graph.output}))
+
+
+def _without_narrow_passages(nodes: Sequence[onnx.NodeProto], outputs: Collection[str]) -> list[onnx.NodeProto]:
+    """The nodes without casts to half and back between two that are kept: the tool casts around each, and what one hands to the next would overflow on the way."""
+    made_by = {name: node for node in nodes for name in node.output}
+    wide: dict[str, str] = {}
+    for node in nodes:
+        narrow = made_by.get(node.input[0]) if _casts_to(node, TensorProto.FLOAT) else None
+        if narrow is not None and _casts_to(narrow, TensorProto.FLOAT16) and node.output[0] not in outputs:
+            wide[node.output[0]] = narrow.input[0]
+    for node in nodes:
+        for place, name in enumerate(node.input):
+            node.input[place] = wide.get(name, name)
+    read = {name for node in nodes for name in node.input} | set(outputs)
+    return [node for node in nodes if node.op_type != "Cast" or node.output[0] in read]
+
+
+def _casts_to(node: onnx.NodeProto, kind: int) -> bool:
+    return node.op_type == "Cast" and any(attribute.name == "to" and attribute.i == kind for attribute in node.attribute)
 
 
 def _stored_in_bf16(model: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelProto:

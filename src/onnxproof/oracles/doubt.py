@@ -8,7 +8,7 @@ fresh rounding tell how far rounding alone can move it.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,11 +45,15 @@ _SEED, _DRAWS = 7_041, 8
 """Of the random numbers that the reference is asked with, and how many such are tried where it draws some: a dropout of a small layer often agrees."""
 
 
+_PLENTY = 8
+"""Passes that must still fit into the budget before a question is asked that most references answer well: the cases come first."""
+
+
 class Doubts:
     """What was found out about one reference while its cases ran."""
 
-    def __init__(self, oracle: Oracle, names: Sequence[str]) -> None:
-        self._oracle, self._names = oracle, names
+    def __init__(self, oracle: Oracle, names: Sequence[str], affords: Callable[[int], bool] = lambda passes: True) -> None:
+        self._oracle, self._names, self._affords = oracle, names, affords
         self._asked: Counter[str] = Counter()
         """How often the reference was asked again, in all and in each group."""
         self._examined: Counter[tuple[str, int]] = Counter()
@@ -73,10 +77,13 @@ class Doubts:
             return False
         far = [place for place, r in enumerate(reference) if truth is not None and self._large(r, truth[place])]
         unknown = any(self._names[place] not in self.random for place in far)
-        if self._asked[""] < _ASKED or (unknown and self._asked[case.group] < _ENOUGH):
+        plenty = self._affords(_PLENTY)
+        wanted = not self._asked[""] or (plenty and self._asked[""] < _ASKED)
+        if wanted or (unknown and self._asked[case.group] < _ENOUGH):
             self._asked.update(("", case.group))
             self._ask_again(case, reference)
-        self._ask_mode(case, reference)
+        if plenty:
+            self._ask_mode(case, reference)
         if truth is None or not (case.ordinary or case.group in _NATURAL):
             return True
         doubted = [place for place in far if self._names[place] not in self.random and not self._explained(case, place, reference, truth)]
