@@ -204,12 +204,10 @@ def test_walking_a_graph_gives_every_node_in_order() -> None:
     assert names == ["Loop", "Identity", "Loop", "Identity", "Neg"]
 
 
-@pytest.mark.parametrize(("name", "command"), [("endless_condition", "verify"), ("endless_condition", "diff"), ("endless_count", "explain"), ("folded_product", "verify"),
-                                               ("long_product", "verify"), ("endless_condition", "inspect")])
-@pytest.mark.parametrize("isolated", [False, True])
+@pytest.mark.parametrize(("name", "command", "isolated"), [
+    ("endless_condition", "verify", False), ("endless_condition", "verify", True), ("endless_condition", "diff", False), ("endless_count", "explain", False),
+    ("folded_product", "verify", True), ("long_product", "verify", False), ("endless_condition", "inspect", False)])
 def test_the_program_ends_in_time_without_a_signal(name: str, command: str, isolated: bool, tmp_path: Path) -> None:
-    if command == "inspect" and isolated:
-        pytest.skip("inspect runs nothing")
     path, healthy = hostile.save(getattr(hostile, name), tmp_path), hostile.save(lambda: hostile.calls(2, 1), tmp_path)
     (tmp_path / "model.py").write_text("import torch\nclass Negative(torch.nn.Module):\n    def forward(self, x):\n        return -x\n"
                                        "def build():\n    return Negative(), (torch.ones(2, 2),)\n")
