@@ -30,8 +30,8 @@ from onnxproof.void import Answers
 Array = np.ndarray[Any, Any]
 RERUNS = 4
 _PLAIN = 20.0
-"""Times the limit from which on one re-run is enough to confirm a gap. `make bench-clean`: before any re-run, healthy models without decisions
-reach 2.6 times it."""
+"""Times the limit from which on one re-run is enough to confirm a gap: chosen far above the limit, to be replaced by what healthy models reach before any
+re-run (`python -m bench.first_measure`)."""
 _DOUBT = 0.4
 """Share of the limits from which on the noise is measured again: one comparison alone is a rough estimate."""
 _ENOUGH = 3
