@@ -233,3 +233,25 @@ def test_a_run_that_is_left_behind_leaves_no_small_limit_of_memory_behind(nothin
     while guard._left_behind and time.monotonic() < deadline:
         guard.run(lambda: None, limit_s=60, what="`x`")
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
+
+
+def test_a_case_for_which_memory_is_short_is_dropped_and_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file answered others: what the machine lacks at the moment says nothing about it."""
+    path, asked = tmp_path / "negative.onnx", []
+    onnx.save(onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 18]> negative (float[batch, width] x) => (float[batch, width] y) { y = Neg(x) }'), path)
+    run = ort.OrtSession.run
+
+    def short(session: ort.OrtSession, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        asked.append(max(array.size for array in inputs.values()))
+        if asked[-1] > 1000:
+            raise Refused("out-of-memory", "onnxruntime would need more memory than there is")
+        return run(session, inputs)
+
+    class Negative(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return -x
+
+    monkeypatch.setattr(ort.OrtSession, "run", short)
+    proof = onnxproof.verify(Negative(), path, (torch.ones(2, 2),), budget_s=20, explain=False)
+    assert max(asked) > 1000 and proof.verdict is Verdict.FAITHFUL, proof.sentence()
+    assert any("would need more memory than there is at the moment" in drop.reason for drop in proof.dropped)

@@ -55,7 +55,7 @@ class Candidate:
         self._apart: Session | None = None
         self._deaths: list[tuple[Crashed, bool]] = []
         self._spoiled: Counter[str] = Counter()
-        self._answered = False
+        self.answered = False
 
     def run(self, inputs: Mapping[str, Array], *, apart: bool = False) -> list[Array | None]:
         """The candidate's outputs in the order of the signature's; None for one that the file does not have.
@@ -102,7 +102,7 @@ class Candidate:
     def hung(self) -> Crashed | None:
         """How it ran out of time, where that settles it: in its first run, or often. Each further question would cost the whole limit again."""
         late = [why for why, _ in self._deaths if why.code == "hung"]
-        return late[0] if len(late) >= (_HANGS if self._answered else 1) else None
+        return late[0] if len(late) >= (_HANGS if self.answered else 1) else None
 
     def _watched(self, session: Session, fed: Mapping[str, Array]) -> list[Array | None]:
         if self.hung is not None:
@@ -116,7 +116,7 @@ class Candidate:
             raise
         except Exception as why:  # whatever a runtime raises: it does not take this input, and the other runtimes go on
             raise Refused("raised", f"`{self.backend}` raised {type(why).__name__}: {' '.join(str(why).split())[:300]}") from why
-        self._answered = True
+        self.answered = True
         self._spoiled.update(watched.spoiled)
         return watched.outputs
 

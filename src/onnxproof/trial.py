@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from onnxproof.compare import Noise, is_float, largest, measure, noise_of, pool, steadied
-from onnxproof.errors import BackendError
+from onnxproof.errors import BackendError, Refused
 from onnxproof.execute import Candidate
 from onnxproof.fidelity import Fidelity, Simulated
 from onnxproof.judge import beyond_noise, judge_gap, within_tolerance
@@ -67,6 +67,10 @@ class ReferenceRefused(Exception):
 
 class Unconfirmed(Exception):
     """A case differs beyond noise, and no time is left for the re-runs that would confirm it."""
+
+
+class NoMemory(ReferenceRefused):
+    """The machine has too little memory at the moment for a case of a file that answered others: that says nothing about the file."""
 
 
 @dataclass(slots=True)
@@ -162,6 +166,8 @@ class Trial:
         try:
             found = candidate.run(case.inputs, apart=any(array.size == 0 for array in case.inputs.values()))
         except BackendError as why:
+            if isinstance(why, Refused) and why.code == "out-of-memory" and candidate.answered:
+                raise NoMemory(f"`{candidate.backend}` would need more memory than there is at the moment") from why
             domain = case.domain
             gaps = [Gap(case=case.name, group=case.group, backend=candidate.backend, output=o.name, status=Status.REFUSED, detail=why.what, domain=domain)
                     for o in self._signature.outputs]
