@@ -140,6 +140,9 @@ class Lists(nn.Module):
         return x[:, :first].sum(1) + x[:, :second].sum(1)
 
 
+torch.manual_seed(0)  # the inputs below are drawn once, and a failure should be there again
+
+
 @pytest.mark.parametrize(("module", "inputs", "way"), [
     (OneMinus(), (torch.arange(6).reshape(2, 3),), "replacement"),
     (Rounded(), (torch.randn(2, 3), torch.tensor(2.6)), "replacement"),
