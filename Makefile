@@ -39,7 +39,7 @@ $(RUNTIMES_READY): pyproject.toml constraints.txt
 	touch $@
 
 test-runtimes: $(RUNTIMES_READY)  ## serve the tests' models on every runtime, really installed; needs Node, and the network the first time
-	ONNXPROOF_RUNTIMES=required ONNXPROOF_CACHE=$(CURDIR)/$(RUNTIMES) $(RUNTIMES)/venv/bin/python -m pytest -n $(JOBS) tests/runtimes
+	ONNXPROOF_RUNTIMES=required ONNXPROOF_CACHE=$(CURDIR)/$(RUNTIMES) $(RUNTIMES)/venv/bin/python -m pytest -n $(JOBS) tests/runtimes/installed
 
 lint: $(READY)  ## ruff and mypy --strict
 	$(BIN)/ruff check .

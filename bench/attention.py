@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from bench.zoo._entry import LM, SMALL, OfImages, OfSound, OfText, ids, normal, padded, transformers
-from onnxproof.exporter import quiet
+from onnxproof.exporter.export import quiet
 
 IMPLEMENTATIONS = ("sdpa", "eager")
 BUDGET_S = 20.0

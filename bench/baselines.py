@@ -1,7 +1,7 @@
 """How much the noise ratios of healthy models move between runs that should agree: the evidence for the baseline's factor.
 
 Each model is verified with three seeds, and once without the runtime's optimisers (as a stand-in for another runtime). For every pair
-the growth is measured as `onnxproof.baseline` measures it: now / max(then, 1), the largest over outputs, and over nodes.
+the growth is measured as `onnxproof.verification.baseline` measures it: now / max(then, 1), the largest over outputs, and over nodes.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import torch
 
 import bench.clean
 import onnxproof
-from onnxproof import baseline
+from onnxproof.verification import baseline
 
 
 def runs(name: str, folder: Path, budget_s: float) -> dict[str, baseline.Baseline]:

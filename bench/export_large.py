@@ -15,8 +15,8 @@ from torch import nn
 
 import onnxproof
 from bench.quantize import peak_kb
-from onnxproof import inspecting
-from onnxproof.types import ExportOptions
+from onnxproof import inspection
+from onnxproof.options import ExportOptions
 
 
 class Wide(nn.Module):
@@ -47,7 +47,7 @@ def main() -> int:
         print(f"{weight / 1e9:.2f} GB of weights: {proof.verdict.value}, {len({gap.case for gap in proof.gaps})} cases; "
               f"exported in {proof.export.seconds:.0f} s, verified after {seconds:.0f} s, peak {peak_kb() / 2**20:.1f} GB; files {files}")
         onnx.checker.check_model(str(path))
-        seen = inspecting.inspect(path)
+        seen = inspection.inspect(path)
         print("inspect:", ", ".join(f"{check.name} {check.rating}" for check in seen.checks))
         good = proof.verdict.value == "faithful" and proof.export.choices["external data"] == "yes" and files["wide.onnx.data"] > 2**31
     print("met" if good else "MISSED")

@@ -29,10 +29,10 @@ from torch import nn
 
 from bench.zoo import ENTRIES
 from bench.zoo._entry import normal, ready
-from onnxproof.backends.torch import bind
-from onnxproof.exporter import Written, quiet, write
-from onnxproof.exporting import making, replacements
-from onnxproof.subject import Subject, load
+from onnxproof.exporter import fallbacks, replacements
+from onnxproof.exporter.export import Written, quiet, write
+from onnxproof.reference.subject import Subject, load
+from onnxproof.reference.torch_session import bind
 
 BAR = 1.25
 
@@ -112,7 +112,7 @@ class Proofs:
     """The proofs inside an export: made in the warm-up and timed there, remembered in the rounds."""
 
     def __init__(self) -> None:
-        self._real, self._verdicts, self._asked = making._trial, [], 0
+        self._real, self._verdicts, self._asked = fallbacks._trial, [], 0
         self.seconds = 0.0
 
     def warm(self) -> None:
@@ -199,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     proofs = Proofs()
-    making._trial = proofs
+    fallbacks._trial = proofs
     medians = {}
     print("| model | kind | torch.onnx.export s | ours, times that | worst round | proofs s, left out |\n| --- | --- | ---: | ---: | ---: | ---: |")
     for name in options.only.split(","):

@@ -17,8 +17,8 @@ from pathlib import Path
 def one(name: str) -> float:
     """The largest ratio of one healthy model, before any re-run."""
     import onnxproof
-    from onnxproof.judge import within_tolerance
-    from onnxproof.trial import Trial
+    from onnxproof.results.judging import within_tolerance
+    from onnxproof.verification.case_runner import Trial
 
     largest = [0.0]
     measured = Trial._confirmable

@@ -16,8 +16,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxproof.backends import open_session
-from onnxproof.types import Serving
+from onnxproof.options import Serving
+from onnxproof.runtimes import open_session
 
 
 def network(path: Path, layers: int, size: int = 96, width: int = 24) -> Path:

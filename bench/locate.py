@@ -114,7 +114,7 @@ def write(what: str, folder: Path) -> tuple[Path, list[str]]:
 def run_ours(what: str, path: Path, profile: bool) -> dict[str, Any]:
     """Verify the faulty file and time the explanation inside; for `memory`, the witness is first made large."""
     import onnxproof
-    import onnxproof.diagnose as diagnose
+    import onnxproof.diagnosis.diagnose as diagnose
 
     model, inputs, shapes = MODELS[what]()
     result: dict[str, Any] = {}

@@ -18,19 +18,21 @@ import torch
 import onnxproof
 from bench import quantize_models as models
 from bench import quantize_tools as tools
-from onnxproof import exporter, onnxfile, subject
-from onnxproof.fidelity import decibels
-from onnxproof.quantizing import batches
-from onnxproof.quantizing.census import census, latencies
-from onnxproof.quantizing.floatgraph import prepare
-from onnxproof.quantizing.observe import Observer, observe
-from onnxproof.quantizing.paired import interval
+from onnxproof.exporter import export
+from onnxproof.onnxmodel import onnx_file
+from onnxproof.quantization.calibration import batches
+from onnxproof.quantization.calibration.observe import Observer, observe
+from onnxproof.quantization.float_graph import prepare
+from onnxproof.quantization.kernel_report import census, latencies
+from onnxproof.quantization.paired_metric import interval
+from onnxproof.reference import subject
+from onnxproof.verification.quantized import decibels
 
 CALIBRATED_ON = 256
 
 
 def outputs(model: Path, images: np.ndarray) -> np.ndarray:
-    from onnxproof.backends import ort
+    from onnxproof.runtimes import ort
 
     session = ort.open(model)
     name = session.input_names[0]
@@ -55,7 +57,7 @@ def compared(name: str, module: torch.nn.Module, data: models.Data, folder: Path
     """One network: every tool's model, measured alike."""
     source, calibration = folder / "float.onnx", folder / "calibration.npz"
     example = (torch.from_numpy(data.train[:2]),)
-    exporter.write(subject.load(module, example, dynamic_shapes=({0: "batch"},)), source)
+    export.write(subject.load(module, example, dynamic_shapes=({0: "batch"},)), source)
     np.savez(calibration, x=data.train[:CALIBRATED_ON])
     made, missing = others(source, calibration, folder)
     start = time.perf_counter()
@@ -122,14 +124,14 @@ def one_pass(what: str, count: int) -> None:
                               torch.nn.Conv2d(64, 64, 3, padding=1), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(64, 10)).eval()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "net.onnx"
-        exporter.write(subject.load(net, (torch.randn(2, 3, 64, 64),), dynamic_shapes=({0: "batch"},)), path)
+        export.write(subject.load(net, (torch.randn(2, 3, 64, 64),), dynamic_shapes=({0: "batch"},)), path)
         rng = np.random.default_rng(0)
         model = prepare(path)
         name = model.graph.input[0].name
         before = peak_kb()
         start = time.perf_counter()
         if what == "ours":
-            stream = batches.cut(({name: rng.standard_normal((8, 3, 64, 64), dtype=np.float32)} for _ in range(count // 8 + 1)), onnxfile.read(path).inputs)
+            stream = batches.cut(({name: rng.standard_normal((8, 3, 64, 64), dtype=np.float32)} for _ in range(count // 8 + 1)), onnx_file.read(path).inputs)
             observe(Observer(model), stream)
         else:
             from onnxruntime.quantization import CalibrationDataReader, CalibrationMethod, create_calibrator

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from bench.screenshots import chromium
-from onnxproof.report import html_writer
+from onnxproof.report.writers import html
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -23,11 +23,11 @@ def report() -> None:
     from playwright.sync_api import sync_playwright
 
     start = time.perf_counter()
-    html_writer._library()
+    html._library()
     bundle = time.perf_counter() - start
     start = time.perf_counter()
-    text = html_writer.dumps(large())
-    print(f"500 cases, 3 backends, 1,000 nodes: {len(text.encode()) / 1e6:.2f} MB, of which scripts {len(html_writer._library().encode()) / 1e6:.2f} MB; "
+    text = html.dumps(large())
+    print(f"500 cases, 3 backends, 1,000 nodes: {len(text.encode()) / 1e6:.2f} MB, of which scripts {len(html._library().encode()) / 1e6:.2f} MB; "
           f"written in {time.perf_counter() - start:.2f} s after {bundle:.2f} s for the scripts")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
         path = Path(folder) / "large.html"

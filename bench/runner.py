@@ -76,7 +76,7 @@ def one(name: str, twin: str) -> Row | None:
         if path is None:
             return None
         import onnxproof
-        from onnxproof import judge
+        from onnxproof.results import judging
 
         start = time.perf_counter()
         proof = onnxproof.verify(built.model, path, built.example_inputs, dynamic_shapes=built.dynamic_shapes)
@@ -90,7 +90,7 @@ def one(name: str, twin: str) -> Row | None:
             row.stage, row.nodes = proof.location.stage.value, list(proof.location.nodes)
         counted = [g for g in proof.gaps if g.domain is None]
         if counted:
-            worst = max(counted, key=lambda g: judge.severity(g, proof.policy))
+            worst = max(counted, key=lambda g: judging.severity(g, proof.policy))
             row.ratio, row.worst_ratio, row.worst_case = max(g.noise_ratio for g in counted), max(g.worst_ratio for g in counted), worst.case
     return row
 

@@ -104,7 +104,7 @@ class Pair:
 
     def feed(self, wanted: Sequence[str], tensors: Sequence[Any]) -> dict[str, np.ndarray[Any, Any]]:
         """Arrays for the file's inputs: by name where it has the names, else by position."""
-        from onnxproof.backends.torch import to_numpy
+        from onnxproof.reference.torch_session import to_numpy
 
         by_name = {name: tensor for (name, _, _), tensor in zip(self.leaves, tensors, strict=True)}
         if set(wanted) <= set(by_name):
@@ -185,8 +185,8 @@ def _random(pair: Pair, sizes: Mapping[str, int], seed: int) -> list[Any]:
 
 def usual(pair: Pair) -> str:
     """What most people write: random inputs, both models, allclose."""
-    from onnxproof.backends import ort
-    from onnxproof.backends.torch import to_numpy
+    from onnxproof.reference.torch_session import to_numpy
+    from onnxproof.runtimes import ort
 
     session = ort.open(pair.path)
     example = {name: leaf.shape[axis] for _, leaf, axes in pair.leaves for axis, name in axes.items()}
@@ -242,7 +242,7 @@ def _rule_on_module(pair: Pair) -> list[Any]:
     import torch
     from torch.onnx.verification import VerificationInfo
 
-    from onnxproof.backends import ort
+    from onnxproof.runtimes import ort
 
     session = ort.open(pair.path)
     tensors = [leaf for _, leaf, _ in pair.leaves]
@@ -258,7 +258,7 @@ def polygraphy(pair: Pair) -> str:
     from polygraphy.comparator import Comparator, DataLoader, IterationResult, RunResults
     from polygraphy.logger import G_LOGGER
 
-    from onnxproof.backends.torch import to_numpy
+    from onnxproof.reference.torch_session import to_numpy
 
     G_LOGGER.module_severity = G_LOGGER.CRITICAL
     with OnnxrtRunner(SessionFromOnnx(str(pair.path))) as runner:
@@ -293,7 +293,7 @@ def _back(pair: Pair, wanted: Sequence[str], feed: Mapping[str, Any]) -> list[An
     """The module's leaves from a feed by the file's names; what the file does not take stays as in the example."""
     import torch
 
-    from onnxproof.backends.torch import from_numpy
+    from onnxproof.reference.torch_session import from_numpy
 
     own = [name for name, _, _ in pair.leaves]
     arrays = dict(feed) if set(wanted) <= set(own) else dict(zip(own, (feed[name] for name in wanted), strict=False))

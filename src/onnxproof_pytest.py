@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from onnxproof.proof import Proof
+    from onnxproof.results.proof import Proof
 
 _MARKER = "onnxproof(backends=('ort',), opsets=(), strict=None, budget_s=None): run the test's proofs on each backend, and its exports with each opset"
 _BUDGET_S = 20.0
@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def _own_folder() -> str:
     """A folder of this process, which goes with it."""
     global _folder
-    from onnxproof.scratch import Folder
+    from onnxproof.system.temporary import Folder
 
     _folder = folder = Folder()
     return folder.name
@@ -60,10 +60,10 @@ def _own_folder() -> str:
 def _check(path: str) -> None:
     """Better an error now than after the whole run."""
     from onnxproof.errors import OnnxproofError
-    from onnxproof.report import html_writer
+    from onnxproof.report.writers import html
 
     try:
-        html_writer.check()
+        html.check()
     except OnnxproofError as why:
         raise pytest.UsageError(str(why)) from why
     if not Path(path).absolute().parent.is_dir():
@@ -86,11 +86,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if not files:
         terminalreporter.write_line("onnxproof: no test made a proof, so there is no report")
         return
-    from onnxproof.files import write_text
-    from onnxproof.report import html_writer, json_writer
+    from onnxproof.report.writers import html, json
+    from onnxproof.system.writing import write_text
 
-    proofs = [json_writer.read(file) for file in files]
-    write_text(html_writer.page(proofs, title=f"onnxproof: {len(proofs)} proofs of a test run"), path)
+    proofs = [json.read(file) for file in files]
+    write_text(html.page(proofs, title=f"onnxproof: {len(proofs)} proofs of a test run"), path)
     terminalreporter.write_line(f"onnxproof: {len(proofs)} proofs in {path}")
 
 
@@ -134,7 +134,7 @@ class Onnxproof:
     def assert_exports(self, model: Any, inputs: Any = None, path: str | Path | None = None, **options: Any) -> "Proof":
         """Export with the opset of this test, then prove; the file goes to the test's own folder unless a path is given."""
         __tracebackhide__ = True
-        from onnxproof.exporter import export
+        from onnxproof.exporter.export import export
 
         settings = _settings({"backends": (self.backend,), "opset": self.opset, **self._options, **options})
         return _checked(export(model, inputs, path or self.folder / "model.onnx", **settings), self.name)
@@ -152,7 +152,7 @@ def onnxproof(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Onnxpr
 def assert_faithful(model: Any, onnx: str | Path, inputs: Any = None, *, strict: bool | None = None, name: str = "", **options: Any) -> "Proof":
     """Verify and fail the test unless the proof passes; gives the proof. Other options are those of `onnxproof.verify`."""
     __tracebackhide__ = True
-    from onnxproof.prove import verify
+    from onnxproof.verification.run import verify
 
     return _checked(verify(model, onnx, inputs, **_settings({"strict": strict, **options})), name)
 
@@ -161,7 +161,7 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
     """Options of `verify` or `export`, with the run's own strictness and a budget that fits a suite."""
     from dataclasses import replace
 
-    from onnxproof.types import Policy
+    from onnxproof.options import Policy
 
     strict = options.pop("strict", None)
     policy = options.pop("policy", None) or Policy()

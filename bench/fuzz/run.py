@@ -37,11 +37,6 @@ def prepare() -> None:
     import onnxruntime
     import torch
 
-    import onnxproof.cli.verify
-    import onnxproof.diagnose
-    import onnxproof.inspecting
-    import onnxproof.prove
-    import onnxproof.report.terminal  # noqa: F401
 
     torch.set_num_threads(1)
     onnxruntime.set_default_logger_severity(4)

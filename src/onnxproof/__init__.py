@@ -6,45 +6,32 @@ The names below are loaded when they are first used: `import onnxproof` loads ne
 import importlib
 from typing import TYPE_CHECKING, Any
 
-_WHERE = {
-    "verify": "prove", "diff": "prove", "Progress": "prove",
-    "export": "exporter",
-    "inspect": "inspecting", "Inspection": "inspecting",
-    "quantize": "quantizing", "Budget": "quantizing", "Quantized": "quantizing",
-    "Proof": "proof",
-    "Subject": "subject",
-    "Case": "types", "Cause": "types", "Domain": "types", "ExportOptions": "types", "ExportRecord": "types", "Finding": "types", "Fix": "types", "Gap": "types", "Location": "types", "Note": "types",
-    "Policy": "types", "Serving": "types", "Signature": "types", "Source": "types", "Stage": "types", "Verdict": "types",
-    "OnnxproofError": "errors", "VerdictError": "errors",
+_NAMES = {
+    "api": ("diff", "export", "inspect", "quantize", "verify"),
+    "verification.run": ("Progress",),
+    "inspection": ("Inspection",),
+    "quantization.result": ("Quantized",),
+    "quantization.tuning_state": ("Budget",),
+    "reference.subject": ("Subject",),
+    "results.proof": ("Proof",),
+    "results": ("Case", "Cause", "Domain", "ExportRecord", "Finding", "Fix", "Gap", "Location", "Note", "Signature", "Source", "Stage", "Verdict"),
+    "options": ("ExportOptions", "Policy", "Serving"),
+    "errors": ("OnnxproofError", "VerdictError"),
 }
+_WHERE = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_WHERE)  # noqa: PLE0605 - the mapping above is the one list of public names
 
 if TYPE_CHECKING:
+    from onnxproof.api import diff, export, inspect, quantize, verify
     from onnxproof.errors import OnnxproofError, VerdictError
-    from onnxproof.exporter import export
-    from onnxproof.inspecting import Inspection, inspect
-    from onnxproof.proof import Proof
-    from onnxproof.prove import Progress, diff, verify
-    from onnxproof.quantizing import Budget, Quantized, quantize
-    from onnxproof.subject import Subject
-    from onnxproof.types import (
-        Case,
-        Cause,
-        Domain,
-        ExportOptions,
-        ExportRecord,
-        Finding,
-        Fix,
-        Gap,
-        Location,
-        Note,
-        Policy,
-        Serving,
-        Signature,
-        Source,
-        Stage,
-        Verdict,
-    )
+    from onnxproof.inspection import Inspection
+    from onnxproof.options import ExportOptions, Policy, Serving
+    from onnxproof.quantization.result import Quantized
+    from onnxproof.quantization.tuning_state import Budget
+    from onnxproof.reference.subject import Subject
+    from onnxproof.results import Case, Cause, Domain, ExportRecord, Finding, Fix, Gap, Location, Note, Signature, Source, Stage, Verdict
+    from onnxproof.results.proof import Proof
+    from onnxproof.verification.run import Progress
 
 
 def __getattr__(name: str) -> Any:

@@ -19,7 +19,7 @@ Stopped                   Ctrl-C (a KeyboardInterrupt), with the proof of what w
 from collections.abc import Sequence
 from typing import Any
 
-from onnxproof.text import lines
+from onnxproof.system.text import lines
 
 
 class OnnxproofError(Exception):

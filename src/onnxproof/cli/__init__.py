@@ -40,12 +40,12 @@ def _run(words: Sequence[str], *, own: bool) -> int:
 
     try:
         with _signals.handled(lambda: _signals.leave_at_once(STOPPED, 2)):
-            from onnxproof import guard, scratch
             from onnxproof.cli import _dispatch
+            from onnxproof.system import guard, temporary
 
             code = _dispatch.dispatch(words[0], words[1:])
             if own:
-                scratch.clear()
+                temporary.clear()
                 guard.leave(code)
     except KeyboardInterrupt:  # while a command was being imported
         sys.stderr.write(STOPPED + "\n")

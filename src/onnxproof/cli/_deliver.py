@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onnxproof import files
 from onnxproof.cli._dispatch import ERROR, internal
 from onnxproof.cli._options import Debug, Quiet, Verbose
 from onnxproof.cli._progress import Report, progress
 from onnxproof.errors import OnnxproofError, Stopped, UsageError
-from onnxproof.text import block
-from onnxproof.types import Verdict
+from onnxproof.results import Verdict
+from onnxproof.system import writing
+from onnxproof.system.text import block
 
 if TYPE_CHECKING:
-    from onnxproof.proof import Proof
-    from onnxproof.prove import Progress
+    from onnxproof.results.proof import Proof
+    from onnxproof.verification.run import Progress
 
 _CODES = {Verdict.FAITHFUL: 0, Verdict.DRIFT: 0, Verdict.DIVERGED: 1, Verdict.ERROR: ERROR, Verdict.VACUOUS: 3}
 WRITERS = ("json", "html", "junit", "markdown", "sarif")
-"""Each is a file `report/<name>_writer.py` and an option `--<name>`."""
+"""Each is a file `report/writers/<name>.py` and an option `--<name>`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Delivery:
             raise UsageError("usage", "only one report can go to standard output", help="give the others a path")
         for path in self.files.values():
             if path != "-":
-                files.check(path)
+                writing.check(path)
         for writer in self.files:
             getattr(load(writer), "check", lambda: None)()
         return self
@@ -66,7 +66,7 @@ class Delivery:
 
 def load(writer: str) -> Any:
     """The module of a writer: `dumps(proof)`, `failure(error)`, and `check()` where it needs packages."""
-    return importlib.import_module(f"onnxproof.report.{writer}_writer")
+    return importlib.import_module(f"onnxproof.report.writers.{writer}")
 
 
 def exit_code(proof: "Proof") -> int:
@@ -135,8 +135,8 @@ def write_files(proof: "Proof", where: Delivery) -> None:
 def _write(where: Delivery, text: Callable[[Any], str], *, again: bool = False) -> None:
     """Every file that was asked for; those that can be written `again` are regular files, and neither a pipe nor standard output."""
     for name, path in where.files.items():
-        if path != "-" and (not again or files.replaceable(path)):
-            files.write_text(text(load(name)), path)
+        if path != "-" and (not again or writing.replaceable(path)):
+            writing.write_text(text(load(name)), path)
         elif not again:
             sys.stdout.write(text(load(name)))
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import typer
 
-from onnxproof import files, scratch
 from onnxproof.cli import STOPPED, commands
 from onnxproof.cli._paths import path_error
 from onnxproof.errors import OnnxproofError, UsageError
-from onnxproof.text import block
+from onnxproof.system import temporary, writing
+from onnxproof.system.text import block
 
 ERROR = 2
 _INTERRUPTED = 130
@@ -28,7 +28,7 @@ def dispatch(name: str, words: Sequence[str]) -> int:
     debug = "--debug" in words
     try:
         with suppress(OSError, OnnxproofError):
-            scratch.sweep()
+            temporary.sweep()
         code = _parser(name)(list(words), prog_name=f"onnxproof {name}", standalone_mode=False)
         sys.stdout.flush()
         return _tell(_STOPPED) if code == _INTERRUPTED else code if isinstance(code, int) else 0
@@ -65,7 +65,7 @@ def _silence() -> None:
 
 def internal(why: BaseException) -> OnnxproofError:
     """A failure that nobody foresaw, in the form of one that somebody did; a full disk or a bad path may be met anywhere."""
-    if isinstance(why, OSError) and files.is_full(why):
+    if isinstance(why, OSError) and writing.is_full(why):
         return UsageError("cannot-write", f"standard output or a temporary file can't be written: {why.strerror or why}", where=str(why.filename or ""),
                           help="free some space, or set TMPDIR to a folder that has it")
     return path_error(why) or OnnxproofError("internal", f"{type(why).__name__}: {why}", notes=["this should not happen: it is a bug in onnxproof, or in a package that it calls"],

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from onnxproof.errors import PolicyError, UsageError
-from onnxproof.types import Policy, Serving
+from onnxproof.options import Policy, Serving
 
 if TYPE_CHECKING:
-    from onnxproof.proof import Proof
+    from onnxproof.results.proof import Proof
 
 Backend = Annotated[list[str] | None, typer.Option(
     "--backend", "-b", metavar="NAME", help="A runtime to try, such as ort, ort:basic, openvino or ort@1.23.2; may be repeated. [default: ort]")]
@@ -114,7 +114,7 @@ class Lock:
 
     def apply(self, proof: "Proof") -> "Proof":
         """The proof with what changed since the baseline among its findings; or the baseline written anew."""
-        from onnxproof import baseline
+        from onnxproof.verification import baseline
 
         if self.baseline is None:
             return proof
@@ -127,7 +127,7 @@ def reference(words: str, *, trust_remote_code: bool) -> Any:
     """The subject as the command's function takes it: its words, or these with leave to run a folder's code."""
     if not trust_remote_code:
         return words
-    from onnxproof.subject import Subject
+    from onnxproof.reference.subject import Subject
 
     return Subject(source=words, trust_remote_code=True)
 

@@ -89,11 +89,11 @@ def end_with(code: int) -> None:
 
 def leave_at_once(message: str, code: int) -> None:
     """Say it, remove what this process made for itself, and end without unwinding."""
-    from onnxproof import scratch
+    from onnxproof.system import temporary
 
     with suppress(OSError, ValueError, AttributeError):
         sys.stderr.write(message + "\n")
         sys.stderr.flush()
     with suppress(OSError):
-        scratch.clear()
+        temporary.clear()
     os._exit(code)

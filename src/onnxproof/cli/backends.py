@@ -9,11 +9,11 @@ def command(debug: option.Debug = False) -> int:
     """Describe every backend that is registered: version and device, what it is, what it can't do, how to install it."""
     from rich.text import Text
 
-    from onnxproof import backends
+    from onnxproof import runtimes
     from onnxproof.report.plain import safe, visible
     from onnxproof.report.terminal import console
 
-    out, names = console(), backends.names()
+    out, names = console(), runtimes.names()
     width = max(len(_shown(name)) for name in names)
     for name in names:
         state, words, install = _told(name)
@@ -33,11 +33,11 @@ def _shown(name: str) -> str:
 
 def _told(name: str) -> tuple[str, list[str], str]:
     """Whether it is there, in which version and on which devices; what it is and what it can't do; for one that is missing the command that installs it."""
-    from onnxproof import backends
+    from onnxproof import runtimes
     from onnxproof.errors import BackendError, BackendMissing
 
     try:
-        found = backends.describe(name)
+        found = runtimes.describe(name)
     except BackendMissing as why:
         return "not installed", [], why.help
     except BackendError as why:  # and the others are still to be listed

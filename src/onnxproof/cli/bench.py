@@ -8,10 +8,10 @@ import typer
 
 from onnxproof.cli import _options as option
 from onnxproof.errors import UsageError
-from onnxproof.text import visible
+from onnxproof.system.text import visible
 
 if TYPE_CHECKING:
-    from onnxproof.speed import Bench
+    from onnxproof.runtimes.session.speed import Bench
 
 
 def command(
@@ -31,9 +31,9 @@ def command(
     debug: option.Debug = False,
 ) -> int:
     """Print a table: latency, throughput and the ratio to the baseline. Times are noisy: compare within one table."""
-    from onnxproof import subject
-    from onnxproof.files import check
-    from onnxproof.speed import bench
+    from onnxproof.reference import subject
+    from onnxproof.runtimes.session.speed import bench
+    from onnxproof.system.writing import check
 
     if not seconds > 0:
         raise UsageError("bad-seconds", f"`--seconds {seconds:g}` leaves no time for a single run", help="give seconds, such as `--seconds 2`")
@@ -86,7 +86,7 @@ def _write(made: "Bench", path: str) -> None:
     from dataclasses import asdict
     from json import dumps
 
-    from onnxproof.files import write_text
+    from onnxproof.system.writing import write_text
 
     text = dumps(asdict(made), indent=2) + "\n"
     if path == "-":

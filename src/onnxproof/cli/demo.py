@@ -11,7 +11,7 @@ from onnxproof.cli import _options as option
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from onnxproof.demo import Check, Story
+    from onnxproof.cli._demo_model import Check, Story
 
 
 def command(
@@ -19,11 +19,11 @@ def command(
     debug: option.Debug = False,
 ) -> int:
     """The demo: exit code 0 when both models are judged rightly."""
-    from onnxproof import demo
+    from onnxproof.cli import _demo_model
     from onnxproof.report.terminal import console
-    from onnxproof.types import Verdict
+    from onnxproof.results import Verdict
 
-    story = demo.run(folder, _say)
+    story = _demo_model.run(folder, _say)
     _tell(story, console(), folder)
     right = story.healthy.proof.verdict is Verdict.FAITHFUL and story.broken.proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
     return 0 if right else 1
@@ -51,14 +51,14 @@ def _tell(story: "Story", out: "Console", folder: Path) -> None:
 def _report(story: "Story", folder: Path) -> str:
     """Both proofs on one page, where the packages for it are there."""
     from onnxproof.errors import OnnxproofError
-    from onnxproof.files import write_text
-    from onnxproof.report import html_writer
+    from onnxproof.report.writers import html
+    from onnxproof.system.writing import write_text
 
     try:
-        html_writer.check()
+        html.check()
     except OnnxproofError:
         return ""
-    write_text(html_writer.page([story.broken.proof, story.healthy.proof], title="onnxproof: the demo"), folder / "report.html")
+    write_text(html.page([story.broken.proof, story.healthy.proof], title="onnxproof: the demo"), folder / "report.html")
     return f", to look at: {folder / 'report.html'}"
 
 

@@ -9,7 +9,7 @@ from onnxproof.cli._deliver import Delivery, deliver
 from onnxproof.cli._progress import Report
 
 if TYPE_CHECKING:
-    from onnxproof.proof import Proof
+    from onnxproof.results.proof import Proof
 
 
 @option.folded
@@ -27,7 +27,7 @@ def command(
     policy, arguments, lock = judging.policy(), running.arguments(), lock.checked()
 
     def run(report: Report | None) -> "Proof":
-        from onnxproof.prove import diff
+        from onnxproof.verification.run import diff
 
         proof = diff(first, second, policy=policy, explain=not no_explain, only=tuple(case or ()), progress=report, profile=option.profiled(lock, where.html),
                      **arguments)

@@ -7,18 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onnxproof import files, outsiders
+from onnxproof import registry
 from onnxproof.cli import _options as option
 from onnxproof.cli._deliver import Delivery, deliver, exit_code, write_files
 from onnxproof.cli._dispatch import ERROR
 from onnxproof.cli._progress import Report
 from onnxproof.errors import OnnxproofError, UsageError
-from onnxproof.text import lines, visible
-from onnxproof.types import Verdict
+from onnxproof.results import Verdict
+from onnxproof.system import writing
+from onnxproof.system.text import lines, visible
 
 if TYPE_CHECKING:
-    from onnxproof.proof import Proof
-    from onnxproof.prove import Run
+    from onnxproof.results.proof import Proof
+    from onnxproof.verification.run import Run
 
 _ELSEWHERE = {"output-order": "input-order", "weight-layout": "weights", "integer-width": "precision", "scatter": "attribute",
               "cache": "axis-order", "baked-branch": "baked-dimension", "missing-op": "mutation"}
@@ -61,13 +62,13 @@ def command(
                          help="onnxproof explain model.py:build model.onnx, or onnxproof explain proof.json")
     _check_output(fix, output, subject, model)
     if overlay is not None:
-        files.check(overlay, what="the overlay")
+        writing.check(overlay, what="the overlay")
     policy, shapes, arguments = judging.policy(), option.dynamic_shapes(dynamic), running.arguments()
     serving = arguments.pop("serving")
     extras = _Extras()
 
     def run(report: Report | None) -> "Proof":
-        from onnxproof.backends import served
+        from onnxproof.runtimes import served
 
         with served(serving):
             return examine(report)
@@ -110,17 +111,17 @@ class _Extras:
 
 def _examine(subject: Any, model: str, report: Report | None, *, dynamic_shapes: Any, data: str | None, calibration: str | None, **options: Any) -> "tuple[Proof, Run]":
     """As `verify` does, keeping the run for whoever mends."""
-    from onnxproof import subject as subjects
-    from onnxproof.prove import Run, _explained
+    from onnxproof.reference import subject as subjects
+    from onnxproof.verification.run import Run, _explained
 
     found = subjects.load(subject, None, dynamic_shapes=dynamic_shapes, data=data)
     run = Run(found, Path(model), options.pop("backends"), options.pop("policy"), progress=report, explained=True, **options)
     run.calibration = calibration
     proof = run.prove()
     if calibration is not None and run.file.quantized:
-        from onnxproof.quantizing import trustworthy
+        from onnxproof.quantization.calibration import data_trust
 
-        proof = trustworthy.doubted(proof, trustworthy.weighed(trustworthy.given(found, calibration), proof, found))
+        proof = data_trust.doubted(proof, data_trust.weighed(data_trust.given(found, calibration), proof, found))
     if proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None:
         proof = _explained(proof, run)
     return proof, run
@@ -130,7 +131,7 @@ def _mend(proof: "Proof", run: "Run", output: Path) -> str:
     """Write the mended file if it is worth it, and say in either case what came of it."""
     import onnx
 
-    from onnxproof.remedy import mend
+    from onnxproof.diagnosis.remedy import mend
 
     done = mend(run, proof)
     found = "".join(f"\n  removed {cause.code}: {cause.evidence}" for cause in done.causes)
@@ -141,7 +142,7 @@ def _mend(proof: "Proof", run: "Run", output: Path) -> str:
     ratios = f"{_ratio(proof)} before, {_ratio(done.proof)} now"
     if done.verdict is not Verdict.FAITHFUL and not done.better:
         return f"fix: the remedy was tried and the file is still {done.verdict.value} ({ratios}); nothing was written{found}"
-    with files.replacing(output, what="the mended file") as draft:
+    with writing.replacing(output, what="the mended file") as draft:
         onnx.save(done.model, draft)
     word = "verified from scratch: faithful" if done.verdict is Verdict.FAITHFUL else f"better than before, but still {done.verdict.value}"
     return f"fix: {output} is {word} ({ratios}){found}"
@@ -165,14 +166,15 @@ def _check_output(fix: bool, output: str | None, subject: str, model: str) -> No
     if output is not None and any(Path(output).resolve() == Path(path).resolve() for path in (subject, model)):
         raise UsageError("would-overwrite", f"`{output}` is the file that is being explained, and it is never written over", help="give another name to -o")
     if output is not None:
-        files.check(output, what="the mended file", regular=True)
+        writing.check(output, what="the mended file", regular=True)
 
 
 def _stored(path: Path, overlay: str | None, where: Delivery) -> int:
-    from onnxproof.report import json_writer, terminal
+    from onnxproof.report import terminal
+    from onnxproof.report.writers import json
 
     where.checked()
-    proof = json_writer.read(path)
+    proof = json.read(path)
     terminal.explain(proof, terminal.console(stderr=where.to_stdout))
     write_files(proof, where)
     if overlay is not None:
@@ -186,7 +188,7 @@ def pages() -> dict[str, tuple[str, str]]:
     from importlib import util
 
     spec = util.find_spec("onnxproof")
-    folder = Path((spec.origin if spec is not None else None) or __file__).parent / "causes"
+    folder = Path((spec.origin if spec is not None else None) or __file__).parent / "diagnosis" / "causes"
     found = {}
     for file in sorted(folder.glob("*.py")):
         if not file.stem.startswith("_"):
@@ -204,7 +206,7 @@ def _page(code: str) -> str:
         return known[home][1]
     import difflib
 
-    for point in outsiders.points("onnxproof.causes"):
+    for point in registry.points("onnxproof.causes"):
         if point.name == code:
             return (point.load().__doc__ or "").strip()
     near = difflib.get_close_matches(code, known, n=1)

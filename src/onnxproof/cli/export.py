@@ -7,10 +7,10 @@ import typer
 from onnxproof.cli import _options as option
 from onnxproof.cli._deliver import Delivery, deliver
 from onnxproof.cli._progress import Report
-from onnxproof.types import ExportOptions
+from onnxproof.options import ExportOptions
 
 if TYPE_CHECKING:
-    from onnxproof.proof import Proof
+    from onnxproof.results.proof import Proof
 
 
 @option.folded
@@ -41,7 +41,7 @@ def command(
                            optimize=optimize, pipeline=pipeline)
 
     def run(report: Report | None) -> "Proof":
-        from onnxproof.exporter import export
+        from onnxproof.exporter.export import export
 
         source = option.reference(subject, trust_remote_code=trust_remote_code)
         proof = export(source, None, output, options=wanted, policy=policy, explain=not no_explain, progress=report, profile=option.profiled(lock, where.html),

@@ -17,9 +17,9 @@ def command(
     debug: option.Debug = False,
 ) -> int:
     """`onnxproof.inspect` from the command line; 0 when nothing is bad, 1 when something is."""
-    from onnxproof.files import check, write_text
-    from onnxproof.inspecting import Rating, inspect
+    from onnxproof.inspection import Rating, inspect
     from onnxproof.report import inspection, terminal
+    from onnxproof.system.writing import check, write_text
 
     if json is not None and json != "-":
         check(json)

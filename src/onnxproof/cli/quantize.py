@@ -9,10 +9,10 @@ from onnxproof.cli import _options as option
 from onnxproof.cli._deliver import Delivery, exit_code
 from onnxproof.cli._progress import progress
 from onnxproof.errors import UsageError
-from onnxproof.types import Policy
+from onnxproof.options import Policy
 
 if TYPE_CHECKING:
-    from onnxproof.quantizing.result import Quantized
+    from onnxproof.quantization.result import Quantized
 
 
 def command(
@@ -52,8 +52,9 @@ def command(
     Delivery(html=html, json=json).checked()
     seconds = option.positive_budget(time)
     with progress(quiet=quiet) as report:
-        from onnxproof.quantizing import Budget, quantize
-        from onnxproof.quantizing.tune import RECIPES
+        from onnxproof.api import quantize
+        from onnxproof.quantization.tuning import RECIPES
+        from onnxproof.quantization.tuning_state import Budget
 
         chosen = RECIPES if recipe is None else tuple(name for name in recipe if name != "none")
         budget = Budget(max_drop=drop, max_latency=None if max_latency is None else max_latency / 1e3, min_sqnr=min_sqnr, seconds=seconds, confidence=confidence)
@@ -69,17 +70,17 @@ def command(
 
 
 def _tell(result: "Quantized", json: str | None, *, quiet: bool, verbose: bool) -> None:
-    from onnxproof.report import quantized, quantized_writer, terminal
+    from onnxproof.report import quantized, quantized_json, terminal
 
     if json is not None and json != "-":
-        quantized_writer.write(result, json)
+        quantized_json.write(result, json)
     out = terminal.console(stderr=json == "-")
     if quiet:
         out.print(quantized.headline(result), soft_wrap=True)
     else:
         quantized.show(result, out, verbose=verbose)
     if json == "-":
-        sys.stdout.write(quantized_writer.dumps(result))
+        sys.stdout.write(quantized_json.dumps(result))
 
 
 def _share(words: str | None) -> float | None:

@@ -9,7 +9,7 @@ import typer
 from onnxproof.cli import _options as option
 from onnxproof.cli._deliver import exit_code
 from onnxproof.errors import UsageError
-from onnxproof.text import visible
+from onnxproof.system.text import visible
 
 _KINDS = {".html": "html", ".htm": "html", ".xml": "junit", ".md": "markdown", ".sarif": "sarif"}
 
@@ -27,9 +27,9 @@ def command(
         raise UsageError("unknown-kind", f"what `{output}` should be can't be told from its ending", notes=[f"endings are {', '.join(_KINDS)}"],
                          help="onnxproof report proof.json -o report.html")
     from onnxproof.cli._deliver import load
-    from onnxproof.files import check, write_text
-    from onnxproof.report.json_writer import read
     from onnxproof.report.terminal import console, headline
+    from onnxproof.report.writers.json import read
+    from onnxproof.system.writing import check, write_text
 
     check(output, what="the report")
     found = [read(path) for path in _files(proofs)]

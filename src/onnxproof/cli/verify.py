@@ -11,7 +11,7 @@ from onnxproof.cli._progress import Report
 from onnxproof.errors import UsageError
 
 if TYPE_CHECKING:
-    from onnxproof.proof import Proof
+    from onnxproof.results.proof import Proof
 
 
 @option.folded
@@ -41,7 +41,7 @@ def command(
     policy, shapes, arguments = judging.policy(), option.dynamic_shapes(dynamic), running.arguments()
 
     def run(report: Report | None) -> "Proof":
-        from onnxproof.prove import verify
+        from onnxproof.verification.run import verify
 
         source = option.reference(subject, trust_remote_code=trust_remote_code)
         proof = verify(source, model, dynamic_shapes=shapes, policy=policy, explain=not no_explain, only=tuple(case or ()), progress=report,
@@ -52,7 +52,7 @@ def command(
 
 
 def _judge_again(path: Path, judging: option.Judging) -> "Proof":
-    from onnxproof.report import json_writer
+    from onnxproof.report.writers import json
 
-    proof = json_writer.read(path)
+    proof = json.read(path)
     return proof.judged(judging.policy(proof.policy))

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.arrayfiles import read_arrays
+from onnxproof.numerics.array_files import read_arrays
 from onnxproof.preprocessing import affine, norms
+from onnxproof.preprocessing.mistake import Explanation
 from onnxproof.preprocessing.resizing import MODES, Geometry, geometries
-from onnxproof.preprocessing.slip import Explanation
-from onnxproof.user_files import regular
+from onnxproof.system.user_files import regular
 
 Array = np.ndarray[Any, Any]
 _ROWS = 16

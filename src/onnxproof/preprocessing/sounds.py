@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from onnxproof.preprocessing.mistake import CLOSE, Both, Slip, scale_of
 from onnxproof.preprocessing.resizing import matrix
-from onnxproof.preprocessing.slip import CLOSE, Both, Slip, scale_of
 
 Array = np.ndarray[Any, Any]
 _RATES = (16000, 44100, 48000, 8000, 22050, 24000, 32000, 11025)

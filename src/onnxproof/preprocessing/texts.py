@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.preprocessing.slip import Both, Slip
+from onnxproof.preprocessing.mistake import Both, Slip
 
 Array = np.ndarray[Any, Any]
 _LEAST = 4

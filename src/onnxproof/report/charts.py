@@ -9,8 +9,8 @@ from typing import Any
 
 import altair as alt
 
-from onnxproof.report.view import LEAST
-from onnxproof.types import Policy
+from onnxproof.options import Policy
+from onnxproof.report.page_data import LEAST
 
 _GOOD, _BAD, _NOISE = "#3b7dd8", "#d1495b", "#8a8f98"
 _FONT = "system-ui, -apple-system, Segoe UI, Roboto, sans-serif"

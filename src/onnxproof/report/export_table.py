@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from onnxproof.report.plain import safe
-from onnxproof.types import ExportedDim, ExportRecord, Source
+from onnxproof.results import ExportedDim, ExportRecord, Source
 
 
 def show(record: ExportRecord, out: Console) -> None:

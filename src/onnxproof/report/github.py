@@ -3,12 +3,12 @@
 import os
 from pathlib import Path
 
-from onnxproof.files import refusals
-from onnxproof.proof import Proof
-from onnxproof.report import markdown_writer
 from onnxproof.report.plain import relative, visible
 from onnxproof.report.rows import place
-from onnxproof.types import Finding, Verdict
+from onnxproof.report.writers import markdown
+from onnxproof.results import Finding, Verdict
+from onnxproof.results.proof import Proof
+from onnxproof.system.writing import refusals
 
 
 def annotations(proof: Proof) -> str:
@@ -36,7 +36,7 @@ def add_summary(proof: Proof) -> None:
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path:
         with refusals(path, "the summary"), Path(path).open("a", encoding="utf-8") as stream:
-            stream.write(markdown_writer.dumps(proof))
+            stream.write(markdown.dumps(proof))
 
 
 def _command(kind: str, text: str, **properties: str) -> str:

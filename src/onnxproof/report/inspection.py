@@ -7,8 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from onnxproof.inspecting import Inspection, Rating
-from onnxproof.inspecting._view import megabytes
+from onnxproof.inspection import Inspection, Rating
+from onnxproof.inspection.view import megabytes
 from onnxproof.report.plain import safe, short, visible
 
 _COLOURS = {Rating.GOOD: "green", Rating.ODD: "bold yellow", Rating.BAD: "bold red"}

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof.errors import UsageError
-from onnxproof.files import write_text
-from onnxproof.proof import Proof
+from onnxproof.results.proof import Proof
+from onnxproof.system.writing import write_text
 
 _LARGEST = 1e15
 _COLOURS = ("#c8e6c9", "#fff59d", "#ffb74d", "#e57373")
@@ -41,6 +41,6 @@ def _graph_name(proof: Proof) -> str:
     """The name of the main graph, from memory or from the file, if it still is where it was."""
     if proof.scene is not None:
         return str(proof.scene.file.model.graph.name)
-    from onnxproof import onnxfile
+    from onnxproof.onnxmodel import onnx_file
 
-    return onnxfile.read(proof.candidate).model.graph.name
+    return onnx_file.read(proof.candidate).model.graph.name

@@ -4,7 +4,7 @@ import math
 import re
 from pathlib import Path
 
-from onnxproof.text import block, visible
+from onnxproof.system.text import block, visible
 
 __all__ = ["LONGEST", "block", "brief", "ratio", "relative", "safe", "share", "short", "visible"]
 

@@ -3,9 +3,9 @@
 from rich.console import Console
 from rich.table import Table
 
-from onnxproof import judge
-from onnxproof.proof import Proof
 from onnxproof.report.plain import percent, safe
+from onnxproof.results import judging
+from onnxproof.results.proof import Proof
 
 _WORDS = {"quant-saturation": "biases that don't fit their integers", "runtime": "the runtime, beyond what the graph says", "unfused": "roundings between what should be one", "calibration": "ranges from other data",
           "outlier": "rare large values in the ranges", "quant-scheme": "symmetric ranges", "channel-imbalance": "one scale for unequal channels",
@@ -15,12 +15,12 @@ _WORDS = {"quant-saturation": "biases that don't fit their integers", "runtime":
 
 def show(proof: Proof, out: Console) -> None:
     """One line a backend and output; nothing for a float candidate."""
-    found = judge.asked(proof.gaps)
+    found = judging.asked(proof.gaps)
     for backend, output in dict.fromkeys((gap.backend, gap.output) for gap in found):
         mine = [gap for gap in found if (gap.backend, gap.output) == (backend, output)]
-        parts = [judge.level_words(judge.pooled_db(mine))]
+        parts = [judging.level_words(judging.pooled_db(mine))]
         channels = [gap.channel_db for gap in mine if gap.channel_db is not None]
-        parts += [f"worst channel {judge.level_words(min(channels))}"] if channels else []
+        parts += [f"worst channel {judging.level_words(min(channels))}"] if channels else []
         agreed = [(gap.top1, gap.compared) for gap in mine if gap.top1 is not None]
         parts += [f"same best class {percent(sum(t * n for t, n in agreed) / sum(n for _, n in agreed))}"] if agreed else []
         clips = [gap.clipped for gap in mine if gap.clipped is not None]
@@ -37,7 +37,7 @@ def waterfall(proof: Proof, out: Console) -> None:
     for name, side in (("where the error comes from", "left"), ("share", "right"), ("recovers", "right"), ("then", "right")):
         table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
     for step in proof.waterfall:
-        after = judge.level_words(step.after_db)
+        after = judging.level_words(step.after_db)
         table.add_row(safe(_WORDS.get(step.code, step.code)), percent(step.share, 1), "" if step.code == "rest" else f"{step.db:+.1f} dB", after)
     table.add_row("all of it", percent(sum(step.share for step in proof.waterfall), 1), "", "")
     out.print()

@@ -6,14 +6,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from onnxproof.judge import level_words
-from onnxproof.quantizing.paired import Outcome
+from onnxproof.quantization.paired_metric import Outcome
 from onnxproof.report.plain import percent, safe, visible
 from onnxproof.report.terminal import COLOURS
+from onnxproof.results.judging import level_words
 
 if TYPE_CHECKING:
-    from onnxproof.quantizing.paired import Metric
-    from onnxproof.quantizing.result import Quantized
+    from onnxproof.quantization.paired_metric import Metric
+    from onnxproof.quantization.result import Quantized
 
 _FEW = 6
 

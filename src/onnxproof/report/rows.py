@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onnxproof import judge
-from onnxproof.judge import judge_gap, level_words, severity, worse
-from onnxproof.proof import Proof
+from onnxproof.options import Policy
 from onnxproof.report.plain import ratio, share
-from onnxproof.types import Gap, Policy, Status, Verdict
+from onnxproof.results import Gap, Status, Verdict, judging
+from onnxproof.results.judging import judge_gap, level_words, severity, worse
+from onnxproof.results.proof import Proof
 
 _RANK = (Verdict.VACUOUS, Verdict.FAITHFUL, Verdict.DRIFT, Verdict.DIVERGED, Verdict.ERROR)
 
@@ -30,7 +30,7 @@ def rows(proof: Proof) -> list[Row]:
     groups: dict[tuple[str, str], list[Gap]] = {}
     for gap in proof.gaps:
         groups.setdefault((gap.group, gap.backend), []).append(gap)
-    asked = {id(gap) for gap in judge.asked(proof.gaps)}
+    asked = {id(gap) for gap in judging.asked(proof.gaps)}
     made = [_row(group, backend, gaps, proof.policy, [gap for gap in gaps if id(gap) in asked]) for (group, backend), gaps in groups.items()]
     return sorted(made, key=lambda row: (_RANK.index(row.verdict), severity(row.worst, proof.policy)), reverse=True)
 
@@ -41,7 +41,7 @@ def _row(group: str, backend: str, gaps: Sequence[Gap], policy: Policy, asked: S
     worst = max(counted, key=lambda gap: severity(gap, policy))
     verdict = judge_gap(worst, policy)
     if asked:
-        verdict = worse(verdict, judge.quality(asked, policy))
+        verdict = worse(verdict, judging.quality(asked, policy))
     return Row(group=group, backend=backend, cases=len({gap.case for gap in gaps}), worst=worst, verdict=verdict,
                note=any(gap.domain is not None or gap.odd for gap in gaps))
 
@@ -59,14 +59,14 @@ def numbers(gap: Gap) -> list[str]:
 
 def last_number(gap: Gap) -> str:
     """The share of the classical tolerance; of a quantized candidate, which no such tolerance fits, the decibels that are left."""
-    if gap.noise_kind not in judge.QUANTIZED:
+    if gap.noise_kind not in judging.QUANTIZED:
         return share(gap.allowance)
     return "" if gap.sqnr_db is None else level_words(gap.sqnr_db)
 
 
 def last_column(proof: Proof) -> str:
     """What the last number of each row is."""
-    kinds = {gap.noise_kind in judge.QUANTIZED for gap in proof.gaps if gap.status in (Status.COMPARED, Status.DTYPE)}
+    kinds = {gap.noise_kind in judging.QUANTIZED for gap in proof.gaps if gap.status in (Status.COMPARED, Status.DTYPE)}
     if kinds == {True}:
         return "SQNR"
     return "allclose or SQNR" if len(kinds) > 1 else "allclose"

@@ -8,8 +8,8 @@ from enum import Enum
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
-from onnxproof.proof import SCHEMA, Proof
-from onnxproof.report.json_writer import LEFT_OUT, hints
+from onnxproof.report.writers.json import LEFT_OUT, hints
+from onnxproof.results.proof import SCHEMA, Proof
 
 _PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"}, int: {"type": "integer"}, bool: {"type": "boolean"}, NoneType: {"type": "null"}, Any: {},

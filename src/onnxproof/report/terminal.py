@@ -6,11 +6,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from onnxproof.proof import Proof
-from onnxproof.report import crosscheck, export_table, quality
+from onnxproof.report import consensus_table, export_table, quality
 from onnxproof.report.plain import brief, ratio, relative, safe, short, visible
 from onnxproof.report.rows import Row, facts, last_column, numbers, place, rows
-from onnxproof.types import Location, Verdict
+from onnxproof.results import Location, Verdict
+from onnxproof.results.proof import Proof
 
 COLOURS = {Verdict.FAITHFUL: "bold green", Verdict.DRIFT: "bold yellow", Verdict.DIVERGED: "bold red",
            Verdict.ERROR: "bold red", Verdict.VACUOUS: "bold magenta"}
@@ -51,7 +51,7 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
             out.print(_table(proof, out.width, verbose=verbose))
             _more(0 if verbose else len(rows(proof)), out, shown=_ROWS)
         if proof.cross is not None:
-            crosscheck.show(proof.cross, out, COLOURS)
+            consensus_table.show(proof.cross, out, COLOURS)
         if verbose:
             out.print(_QUANTIZED_LEGEND if last_column(proof) == "SQNR" else _LEGEND, style="dim")
         quality.show(proof, out)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof import backends
-from onnxproof.backends import Description, Session, open_session
+from onnxproof import runtimes
+from onnxproof.runtimes import Description, Session, open_session
 from onnxproof.testing._conformance import conformance, refusals
 from onnxproof.testing._outsiders import outsider
 
@@ -58,15 +58,15 @@ def fake_backend(name: str, run: Run = honest, *, inner: str = "ort") -> Iterato
     ...     backends.load("liar").describe().about
     'a fake in front of ort'
     """
-    before = backends._registered.get(name)
-    backends._registered[name] = _FakeBackend(name, run, inner)
+    before = runtimes._registered.get(name)
+    runtimes._registered[name] = _FakeBackend(name, run, inner)
     try:
         yield
     finally:
         if before is None:
-            del backends._registered[name]
+            del runtimes._registered[name]
         else:
-            backends._registered[name] = before
+            runtimes._registered[name] = before
 
 
 def adds_noise(share: float = 1e-2, seed: int = 0) -> Run:

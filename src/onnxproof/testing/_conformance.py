@@ -8,9 +8,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxproof import backends, probe
-from onnxproof.backends import open_session
+from onnxproof import runtimes
 from onnxproof.errors import BackendError, BackendMissing, ModelError, Refused
+from onnxproof.runtimes import open_session
+from onnxproof.runtimes.session import inner_values
 
 Array = np.ndarray[Any, Any]
 
@@ -117,8 +118,8 @@ def _refusal(backend: str, path: Path, inputs: Mapping[str, Array], what: str) -
 
 
 def _check_describe(backend: str, folder: Path) -> Iterator[str]:
-    described = backends.load(backend).describe()
-    if described.name != backends.parse(backend)[0] or not described.about:
+    described = runtimes.load(backend).describe()
+    if described.name != runtimes.parse(backend)[0] or not described.about:
         yield f"describe() says `{described.name}`: `{described.about}`"
 
 
@@ -268,7 +269,7 @@ def _check_inner(backend: str, folder: Path) -> Iterator[str]:
     model = onnx.load(path)
     weight, bias = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer)
     x = _batch(3)
-    found = probe.values(backend, path, {"x": x}, ["p", "s"])
+    found = inner_values.values(backend, path, {"x": x}, ["p", "s"])
     for name, wanted in (("p", x @ weight), ("s", x @ weight + bias)):
         words = _apart(found[name], wanted) if name in found else ""
         if words:

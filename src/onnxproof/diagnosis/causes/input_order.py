@@ -1,0 +1,26 @@
+"""Inputs or outputs are exchanged.
+
+What it is: the file's names stand in another order than the parameters of `forward`, so that feeding by name (or by
+position) gives each input to another one's place; the same for outputs.
+
+Why it happens: `input_names` are applied by position; dict outputs are sorted; a wrapper changed the order.
+
+How to see it: with two inputs of one shape exchanged, the answers are right.
+
+How to fix it: give `input_names` in the order of the parameters of `forward`.
+
+Example: `token_type_ids` and `attention_mask` exchanged: all-ones inputs hide it.
+"""
+
+from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
+
+TITLE = "inputs or outputs are exchanged"
+PRICE = 3
+
+
+def test(bench: Workbench) -> Tried | str:
+    """Locating tried the other pairings; one of them is right."""
+    found = bench.scene.exchanged
+    if found is None:
+        return "no exchange of inputs or outputs of one shape comes right"
+    return Tried(proven=True, evidence=found.what, after=0.0, code=f"{found.kind}-order")

@@ -1,0 +1,31 @@
+"""A few rare values stretch a range, and everything else shares what is left.
+
+What it is: with minimum and maximum as the range, one value in ten thousand decides the step of all others.
+
+Why it happens: min-max calibration on activations with long tails; a broken sample among the calibration data.
+
+How to see it: with ranges that give the rare values up, the answers are right.
+
+How to fix it: another calibrator (`mse`, `percentile`), or `auto`, which is judged on the outputs.
+
+Example: one dead pixel of 1e4 in an image.
+"""
+
+from onnxproof.diagnosis.counterfactuals.quantized_study import granted, study
+from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
+
+TITLE = "rare large values stretch a range"
+PRICE = -18
+
+
+def test(bench: Workbench) -> Tried | str:
+    """Give the rare values up."""
+    found = study(bench)
+    if isinstance(found, str):
+        return found
+    ratios = {pair.value: max(abs(s.low), abs(s.high)) / max(s.rms, 1e-30) for pair in found.rounded if (s := found.seen.get(pair.value)) is not None}
+    if not ratios:
+        return "no activation is rounded"
+    worst = max(ratios, key=lambda name: ratios[name])
+    return granted(found, found.trimmed(), what=f"with ranges that give up what is rare (`{worst}` reaches {ratios[worst]:.3g} times its rms)",
+                   fix="calibrate with --calibrator mse, percentile:99.99 or auto")

@@ -1,0 +1,37 @@
+"""The scheme has too few levels where the values are.
+
+What it is: symmetric ranges for values that lie on one side of zero waste half of the levels; one scale for a whole weight
+tensor leaves its small filters two or three; 4 bits are 16 levels.
+
+Why it happens: defaults made for another target (S8S8, per tensor), or the wish for a smaller file.
+
+How to see it: with all levels where the data is, with a scale for each filter, or with more bits, the answers are right.
+
+How to fix it: uint8 activations and per-channel weights on x86 (`--scheme u8s8`), 16 bits where the target has them.
+
+Example: activations between 0 and 8 quantized symmetrically around zero.
+"""
+
+from onnxproof.diagnosis.counterfactuals.quantized_study import granted, study
+from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
+
+TITLE = "the scheme has too few levels where the values are"
+PRICE = -16
+
+
+def test(bench: Workbench) -> Tried | str:
+    """Asymmetric ranges, then a scale for each filter, then float weights: the first that mends names what is lacking."""
+    found = study(bench)
+    if isinstance(found, str):
+        return found
+    best: Tried | str = "neither asymmetric ranges nor finer weights make the difference"
+    for model, what, fix in (
+            (found.asymmetric(), "with all levels where the data is (asymmetric)", "quantize activations asymmetrically: --scheme u8s8"),
+            (found.by_filter(), "with a scale for each filter of the weights", "quantize weights per channel: --scheme u8s8"),
+            (found.float_weights(), "with the float weights", "give the weights more bits: --scheme u8s8, or w8")):
+        tried = granted(found, model, what=what, fix=fix)
+        if isinstance(tried, Tried) and tried.proven:
+            return tried
+        if isinstance(tried, Tried) and (isinstance(best, str) or tried.after < best.after):
+            best = tried
+    return best

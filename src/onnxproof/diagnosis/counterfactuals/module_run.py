@@ -1,0 +1,23 @@
+"""The module, or a changed copy of it, on the witness."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from onnxproof.diagnosis.counterfactuals.workbench import Array, Workbench
+from onnxproof.reference import tree
+from onnxproof.reference.torch_session import TorchSession, from_numpy, to_numpy
+
+
+def session_of(bench: Workbench) -> TorchSession | None:
+    """The session of the module in its own precision; None where the reference is a file."""
+    return getattr(bench.scene.oracle, "session", None)
+
+
+def said(session: TorchSession, module: Any, inputs: Mapping[str, Array]) -> list[Array]:
+    """What a copy of the module says, with nothing put back afterwards."""
+    args, kwargs = session.arguments({name: from_numpy(array) for name, array in inputs.items()})
+    with torch.no_grad():
+        returned = module(*args, **kwargs)
+    return [to_numpy(leaf) for _, leaf in tree.flatten(returned) if isinstance(leaf, torch.Tensor)]

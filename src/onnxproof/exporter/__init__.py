@@ -1,0 +1,1 @@
+"""Module to ONNX file: capture, dims, guards, and the attempts that help where torch fails."""

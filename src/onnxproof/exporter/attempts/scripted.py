@@ -1,0 +1,18 @@
+"""Compile the module with TorchScript, which keeps loops and branches, and let the older exporter translate it."""
+
+from typing import Any
+
+import torch
+
+from onnxproof.exporter.attempts.traced import legacy
+from onnxproof.exporter.failures import Failure
+from onnxproof.exporter.job import Job, Made
+
+ABOUT = "compiled by TorchScript, which keeps loops and branches, and exported by the older exporter"
+KINDS = ("data-dependent", "dims", "operator", "torchscript", "other")
+
+
+def run(job: Job, failure: Failure) -> Made:
+    """Script first: a loop over a length becomes a Loop of ONNX."""
+    scripted: Any = torch.jit.script(job.found.module)
+    return legacy(job, scripted)

@@ -1,0 +1,102 @@
+"""Floats that sit where trouble is: zeros, halves, ties, constant rows, low variance, outliers, tiny, large, one sign."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from onnxproof.inputs.space import Array, Role, Space
+from onnxproof.results import Case
+
+Shape = tuple[int, ...]
+Make = Callable[[Shape, np.random.Generator], Array]
+
+
+def _rows(shape: Shape) -> tuple[int, int]:
+    return (int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]) if shape else (1, 1)
+
+
+def _constant_rows(shape: Shape, rng: np.random.Generator) -> Array:
+    rows, width = _rows(shape)
+    return np.repeat(rng.standard_normal((rows, 1)), width, axis=1).reshape(shape)
+
+
+def _outlier(shape: Shape, rng: np.random.Generator) -> Array:
+    array = rng.standard_normal(shape)
+    if array.size:
+        array.reshape(-1)[array.size // 2] = 1e4
+    return array
+
+
+def _one_hot(shape: Shape, rng: np.random.Generator) -> Array:
+    rows, width = _rows(shape)
+    array = np.zeros((rows, width))
+    if width:
+        array[np.arange(rows), rng.integers(0, width, rows)] = 1.0
+    return array.reshape(shape)
+
+
+def _ramp(shape: Shape, rng: np.random.Generator) -> Array:
+    count = int(np.prod(shape, dtype=np.int64))
+    return np.linspace(-3, 3, max(count, 1))[:count].reshape(shape)
+
+
+def _part_zero(shape: Shape, rng: np.random.Generator) -> Array:
+    """A silent stretch: half of every row is exactly zero, and the last row is all zero."""
+    array = rng.standard_normal(shape)
+    if shape and shape[-1] > 1:
+        array[..., shape[-1] // 2 :] = 0.0
+    if len(shape) > 1 and shape[0] > 1:
+        array[-1] = 0.0
+    return array
+
+
+_EXACT: dict[str, Make] = {
+    "zeros": lambda s, r: np.zeros(s),
+    "negative zeros": lambda s, r: np.full(s, -0.0),
+    "halves": lambda s, r: r.integers(-4, 4, s) + 0.5,
+    "small integers": lambda s, r: r.integers(-3, 4, s).astype(np.float64),
+    "two levels": lambda s, r: r.integers(0, 2, s).astype(np.float64),
+    "all equal": lambda s, r: np.full(s, 0.75),
+    "constant rows": _constant_rows,
+    "signed units": lambda s, r: r.choice([-1.0, 1.0], s),
+    "one-hot": _one_hot,
+    "part zero": _part_zero,
+    "quarters": lambda s, r: r.integers(-16, 17, s) / 4.0,
+}
+_SMOOTH: dict[str, Make] = {
+    "low variance": lambda s, r: 1e-4 * r.standard_normal(s),
+    "low variance, large mean": lambda s, r: 100.0 + 0.01 * r.standard_normal(s),
+    "all negative": lambda s, r: -np.abs(r.standard_normal(s)) - 0.1,
+    "all positive": lambda s, r: np.abs(r.standard_normal(s)) + 0.1,
+    "very negative": lambda s, r: -20.0 - 10 * np.abs(r.standard_normal(s)),
+    "unit interval": lambda s, r: r.random(s),
+    "one outlier": _outlier,
+    "ramp": _ramp,
+    "bytes": lambda s, r: r.integers(0, 256, s).astype(np.float64),
+    "tiny": lambda s, r: 1e-8 * r.standard_normal(s),
+    "denormal": lambda s, r: 1e-39 * r.standard_normal(s),
+    "large": lambda s, r: 3e3 * r.standard_normal(s),
+    "huge": lambda s, r: 1e7 * r.standard_normal(s),
+}
+_WIDE: dict[str, Make] = {
+    "seconds of today": lambda s, r: 1.7e9 + 1e5 * r.random(s),
+    "beyond float32": lambda s, r: 1e9 * (1 + r.random(s)),
+}
+"""For inputs in float64: whoever asks for it has numbers that float32 does not hold."""
+
+
+def generate(space: Space) -> Iterator[Case]:
+    """Each kind for each float input while the others stay ordinary; then for all float inputs together."""
+    slots = [slot for slot in space.of_role(Role.FLOAT) if slot.dtype.kind != "c"]
+    sizes = space.roomy()
+    for kind, make in (_EXACT | _SMOOTH | _WIDE).items():
+        groups = [[slot] for slot in slots[:4]] + ([slots] if len(slots) > 1 else [])
+        for group in groups:
+            if kind in _WIDE and any(slot.dtype.itemsize < 8 for slot in group):
+                continue
+            if kind in ("large", "huge") and any(slot.dtype.itemsize == 2 for slot in group):
+                continue
+            label = group[0].name if len(group) == 1 else "all"
+            name = f"float-{label}-{kind}"
+            arrays = {slot.name: make(space.shape(slot.info, sizes), space.rng(name + slot.name)) for slot in group}
+            yield space.case(name, "floats", f"{label}: {kind}", sizes, replace=arrays, exact=kind in _EXACT)

@@ -1,0 +1,87 @@
+"""Ids into a table: the first, the last, the whole range, repeats, and order."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from onnxproof.inputs.space import Array, Role, Slot, Space, upper
+from onnxproof.results import Case
+
+_KINDS = ("first", "last", "beyond the example", "whole range", "repeated", "duplicates", "ascending", "descending", "low", "negative")
+_MOST_COLUMNS = 16
+
+
+def generate(space: Space) -> Iterator[Case]:
+    """Each kind for each input of ids; then all of them together."""
+    slots = space.of_role(Role.IDS)
+    sizes = space.roomy()
+    for kind in _KINDS:
+        for slot in slots:
+            name = f"ids-{slot.name}-{kind}"
+            array = _ids(kind, slot, space.shape(slot.info, sizes), upper(slot, sizes), space.rng(name))
+            yield space.case(name, "ids", f"{slot.name}: {kind}", sizes, replace={slot.name: array}, exact=kind in ("duplicates", "repeated"))
+        if len(slots) > 1:
+            name = f"ids-{kind}"
+            arrays = {s.name: _ids(kind, s, space.shape(s.info, sizes), upper(s, sizes), space.rng(name)) for s in slots}
+            yield space.case(name, "ids", f"all ids: {kind}", sizes, replace=arrays)
+    yield from _columns(space, slots)
+    yield from _telling(space, slots)
+    wide = space.sizes(**{dim.name: 4 * dim.example for dim in space.free_dims})
+    if slots and wide != sizes and space.fits(wide):
+        yield space.case("ids-many", "ids", "many more ids than the example has", wide)
+
+
+def _columns(space: Space, slots: list[Slot]) -> Iterator[Case]:
+    """Columns that look up tables of their own: each column through each table's whole range; what does not fit is refused."""
+    sizes = space.roomy()
+    for slot in slots:
+        shape = space.shape(slot.info, sizes)
+        if len(slot.tables) < 2 or len(shape) < 2 or not isinstance(slot.info.dims[-1], int) or shape[-1] > _MOST_COLUMNS:
+            continue
+        for column in range(shape[-1]):
+            for rows in slot.tables:
+                name = f"ids-{slot.name}[{column}]-of-{rows}"
+                ids = space.values(name, sizes)[slot.name]
+                count = ids[..., column].size
+                ids[..., column] = (rows - 1 - np.arange(count) * max(1, rows // count) % rows).reshape(ids[..., column].shape)
+                yield space.case(name, "ids", f"{slot.name}: column {column} through a table of {rows} rows", sizes, replace={slot.name: ids})
+
+
+def _telling(space: Space, slots: list[Slot]) -> Iterator[Case]:
+    """The rows in which a table of the file is not the module's, in every column that has them."""
+    sizes = space.roomy()
+    for slot in slots:
+        shape = space.shape(slot.info, sizes)
+        count = int(np.prod(shape, dtype=np.int64))
+        if not slot.telling or not count:
+            continue
+        rows = np.resize(np.array(slot.telling), count).reshape(shape)
+        yield space.case(f"ids-{slot.name}-other rows", "ids", f"{slot.name}: rows that the file's table has otherwise", sizes, replace={slot.name: rows})
+        for column in range(shape[-1]) if len(slot.tables) > 1 and shape[-1] <= _MOST_COLUMNS else ():
+            name = f"ids-{slot.name}[{column}]-other rows"
+            ids = space.values(name, sizes)[slot.name]
+            ids[..., column] = rows[..., column]
+            yield space.case(name, "ids", f"{slot.name}: rows that the file's table has otherwise, in column {column}", sizes, replace={slot.name: ids})
+
+
+def _ids(kind: str, slot: Slot, shape: tuple[int, ...], high: int, rng: np.random.Generator) -> Array:
+    count = int(np.prod(shape, dtype=np.int64))
+    seen = int(slot.example.max(initial=0))
+    if kind == "first":
+        return np.zeros(shape, np.int64)
+    if kind == "last":
+        return np.full(shape, high - 1)
+    if kind == "beyond the example":
+        return rng.integers(min(seen + 1, high - 1), max(high, min(seen + 1, high - 1) + 1), shape)
+    if kind == "whole range":
+        return (np.arange(count) * max(1, high // max(count, 1)) % max(high, 1)).reshape(shape)
+    if kind == "repeated":
+        return np.full(shape, int(rng.integers(0, max(high, 1))))
+    if kind == "duplicates":
+        return rng.integers(0, min(3, max(high, 1)), shape)
+    if kind in ("ascending", "descending"):
+        order = np.sort(rng.integers(0, max(high, 1), shape), axis=-1) if shape else rng.integers(0, max(high, 1), shape)
+        return order if kind == "ascending" or not shape else order[..., ::-1]
+    if kind == "low":
+        return rng.integers(0, min(8, max(high, 1)), shape)
+    return rng.integers(-max(high, 1), 0, shape)

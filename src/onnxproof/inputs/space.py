@@ -1,0 +1,198 @@
+"""What the generators know: the signature, the example's values, what each input is for, and the sizes dims may take."""
+
+import re
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from onnxproof.results import Case, DimInfo, Domain, InputInfo, Signature
+
+Array = np.ndarray[Any, Any]
+_LARGEST = 1 << 22
+"""Elements of one generated input at the most, unless the example itself is larger."""
+
+
+class Role(StrEnum):
+    """What an input is for, as far as dtype, name, values and use tell."""
+
+    FLOAT = "float"
+    MASK = "mask"
+    IDS = "ids"
+    INTEGER = "integer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One input with its role and the range of its integers."""
+
+    info: InputInfo
+    role: Role
+    example: Array
+    high: int | None = None
+    """Ids lie below this: the rows of the table they look up, where the graph shows one."""
+    additive: bool = False
+    """A float mask that is added to scores: 0 keeps, minus infinity hides, and both are ordinary values of it."""
+    high_dims: tuple[str, ...] = ()
+    """Or below the size of one of these dims, where they index another input."""
+    tables: tuple[int, ...] = ()
+    """The rows of every table that the graph looks up with it: columns of one input may have tables of their own."""
+    telling: tuple[int, ...] = ()
+    """Rows in which a table of the file differs from the module's parameter of that name."""
+
+    @property
+    def name(self) -> str:
+        """The input's name."""
+        return self.info.name
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Its numpy dtype."""
+        return np.dtype(self.example.dtype)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """The room in which cases are made."""
+
+    signature: Signature
+    slots: tuple[Slot, ...]
+    seed: int = 0
+    constants: tuple[float, ...] = ()
+    """Small constants of the graph: thresholds and bounds are among them."""
+    bounds: tuple[float, ...] = ()
+    """The constants that the graph compares values with."""
+    domains: tuple[Domain, ...] = tuple(Domain)
+    data: Iterable[tuple[str, Mapping[str, Array]]] = ()
+    relations: Mapping[str, str] = field(default_factory=dict)
+    """Dims that follow from others: `{"total": "past + seq"}`; a dim tied to another has its bare name."""
+    pinned: frozenset[str] = frozenset()
+    """Dims that the reference did not let us move."""
+
+    def rng(self, name: str) -> np.random.Generator:
+        """A generator that depends on the seed and the case's name alone, so that any case can be replayed by itself."""
+        return np.random.default_rng([self.seed, zlib.crc32(name.encode())])
+
+    @property
+    def free_dims(self) -> list[DimInfo]:
+        """Dims that can be set one by one."""
+        return [dim for dim in self.signature.dims if dim.name not in self.relations and dim.name not in self.pinned]
+
+    def sizes(self, **changed: int) -> dict[str, int]:
+        """A size for every dim: the example's, the given ones, and what follows from them."""
+        sizes = {dim.name: dim.example for dim in self.signature.dims} | changed
+        for name, expression in self.relations.items():
+            sizes[name] = evaluate(expression, sizes)
+        return sizes
+
+    def roomy(self) -> dict[str, int]:
+        """The example's sizes, with a batch of at least three where the leading dim may vary: one odd row needs neighbours."""
+        leading = {info.dims[0] for info in self.signature.inputs if info.dims and isinstance(info.dims[0], str)}
+        return self.sizes(**{d.name: max(d.example, 3 if (d.maximum or 3) >= 3 else d.maximum or 3) for d in self.free_dims if d.name in leading})
+
+    def shape(self, info: InputInfo, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """The shape of an input at these sizes."""
+        return tuple(sizes[d] if isinstance(d, str) else d for d in info.dims)
+
+    def fits(self, sizes: Mapping[str, int]) -> bool:
+        """True when no dim leaves its declared range and no input grows out of hand."""
+        for dim in self.signature.dims:
+            if sizes[dim.name] < dim.minimum or (dim.maximum is not None and sizes[dim.name] > dim.maximum):
+                return False
+        return all(_count(self.shape(s.info, sizes)) <= max(_LARGEST, s.example.size) for s in self.slots)
+
+    def values(self, name: str, sizes: Mapping[str, int], *, scale: float = 1.0) -> dict[str, Array]:
+        """Ordinary values for all inputs at these sizes."""
+        rng = self.rng(name)
+        return {slot.name: ordinary(slot, self.shape(slot.info, sizes), rng, sizes, scale=scale) for slot in self.slots}
+
+    def case(self, name: str, group: str, about: str, sizes: Mapping[str, int], *, replace: Mapping[str, Array] | None = None, scale: float = 1.0,
+             **flags: Any) -> Case:
+        """A case of ordinary values in which some inputs are replaced."""
+        inputs = self.values(name, sizes, scale=scale)
+        for key, array in (replace or {}).items():
+            inputs[key] = as_dtype(array, inputs[key].dtype)
+        return Case(name=name, group=group, about=about, inputs=inputs, sizes=dict(sizes), **flags)
+
+    def of_role(self, *roles: Role) -> list[Slot]:
+        """The inputs of these roles."""
+        return [slot for slot in self.slots if slot.role in roles]
+
+
+def as_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
+    """Convert without a warning for values that only the wider type holds."""
+    with np.errstate(all="ignore"):
+        return np.asarray(array).astype(dtype)
+
+
+def ordinary(slot: Slot, shape: tuple[int, ...], rng: np.random.Generator, sizes: Mapping[str, int], *, scale: float = 1.0) -> Array:
+    """Values like the example's: floats of its mean and spread, ids of its table, masks mostly set."""
+    if slot.role is Role.MASK:
+        return _mask(slot, shape, rng)
+    if slot.role is Role.IDS:
+        return rng.integers(0, max(1, upper(slot, sizes)), shape).astype(slot.dtype)
+    if slot.role is Role.INTEGER:
+        low, high = _integer_range(slot)
+        return rng.integers(low, high + 1, shape).astype(slot.dtype)
+    if slot.dtype.kind == "c":
+        return ((rng.standard_normal(shape) + 1j * rng.standard_normal(shape)) * scale).astype(slot.dtype)
+    mean, spread = _moments(slot.example)
+    return as_dtype((mean + spread * rng.standard_normal(shape)) * scale, slot.dtype)
+
+
+def upper(slot: Slot, sizes: Mapping[str, int]) -> int:
+    """One past the largest id that is valid at these sizes."""
+    bounds = [sizes[d] for d in slot.high_dims if d in sizes] + ([slot.high] if slot.high is not None else [])
+    return min(bounds) if bounds else int(slot.example.max(initial=0)) + 1
+
+
+def _mask(slot: Slot, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """Right-padded rows of random lengths, each with at least one true element."""
+    if not shape or 0 in shape:
+        return np.ones(shape, slot.dtype)
+    lengths = rng.integers(1, shape[-1] + 1, shape[:-1])
+    return (np.arange(shape[-1]) < lengths[..., None]).astype(slot.dtype)
+
+
+def _integer_range(slot: Slot) -> tuple[int, int]:
+    low, high = (int(slot.example.min()), int(slot.example.max())) if slot.example.size else (0, 1)
+    return min(low, 0), max(high, low + 1, 1)
+
+
+def _moments(example: Array) -> tuple[float, float]:
+    wide = example.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    if finite.size < 2 or float(finite.std()) == 0.0:
+        return 0.0, 1.0
+    return float(finite.mean()), float(finite.std())
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """True for every real float dtype."""
+    return dtype.kind == "f" or dtype == ml_dtypes.bfloat16
+
+
+def evaluate(expression: str, sizes: Mapping[str, int]) -> int:
+    """A sum, difference or product of dims: nothing else is ever read from a file.
+
+    >>> evaluate("past + seq", {"past": 6, "seq": 4})
+    10
+    """
+    total, sign = 0, 1
+    for token in re.findall(r"[+-]|[^+\-\s]+", expression):
+        if token in "+-":
+            sign = -1 if token == "-" else 1
+            continue
+        product = 1
+        for factor in token.split("*"):
+            product *= int(factor) if factor.isdigit() else sizes[factor]
+        total, sign = total + sign * product, 1
+    return total
+
+
+def _count(shape: Sequence[int]) -> int:
+    return int(np.prod(shape, dtype=np.int64)) if shape else 1

@@ -1,0 +1,1 @@
+"""Quantize without losing the answers: calibration that streams, recipes, tuning to a budget, and where every lost point went."""

@@ -1,0 +1,98 @@
+"""What tuning works on: the budget, what was tried, and the graph as it stands."""
+
+import math
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx
+
+from onnxproof.quantization.evaluation import Evaluator
+from onnxproof.quantization.paired_metric import CONFIDENCE, Metric, Outcome
+from onnxproof.quantization.workbench import Bench, Score
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """What may be lost, and how long it may take to find out."""
+
+    max_drop: float | None = None
+    """The task metric may fall by this much (0.005 is half a point)."""
+    max_latency: float | None = None
+    """Seconds of one pass on one thread."""
+    min_sqnr: float = 30.0
+    """Without a metric: output SQNR below this is worth a search."""
+    seconds: float = 120.0
+    confidence: float = CONFIDENCE
+    """Of the interval that must lie within `max_drop`; 0 takes the estimate, however few the samples."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One thing that was tried."""
+
+    name: str
+    what: str
+    before_db: float
+    after_db: float
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One quantized graph on the way: what it costs and what it keeps."""
+
+    name: str
+    sqnr_db: float
+    latency_s: float
+    size: int
+    metric: float | None = None
+    best: bool = False
+    """True when no other point is better in every respect."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tuning:
+    """Everything that was tried, and the bench as it stands."""
+
+    bench: Bench
+    evaluator: Evaluator | None
+    plain: onnx.ModelProto
+    budget: Budget
+    steps: list[Step] = field(default_factory=list)
+    points: list[tuple[str, onnx.ModelProto, float]] = field(default_factory=list)
+    metric: Metric | None = None
+    kept_float: tuple[str, ...] = ()
+
+    def outcome(self) -> Outcome:
+        """Whether the budget holds for the graph as it stands: by the metric where one may not drop, else by decibels."""
+        if self.evaluator is None or self.budget.max_drop is None:
+            return reached(self.bench.score, self.budget)
+        if self.metric is None:
+            self.metric = self.evaluator.compare(self.plain, self.bench.quantized)
+        return self.metric.outcome(self.budget.max_drop)
+
+    def take(self, quantized: onnx.ModelProto, score: Score, kept_float: tuple[str, ...] = ()) -> None:
+        """Go on with another quantized graph."""
+        self.bench.quantized, self.bench.score, self.metric, self.kept_float = quantized, score, None, kept_float
+
+
+def reached(score: Score, budget: Budget) -> Outcome:
+    """Whether a graph has the decibels that are aimed at where no metric is given."""
+    return Outcome.SHOWN if score.sqnr_db >= budget.min_sqnr else Outcome.BEYOND
+
+
+def one(bench: Bench) -> dict[str, Array]:
+    """The first kept sample, alone where the graph's batch may vary."""
+    batch = bench.samples[0][1]
+    port = next(iter(bench.model.graph.input)).type.tensor_type.shape.dim
+    varies = bool(port) and not port[0].HasField("dim_value")
+    return {name: array[:1] if varies and array.ndim else array for name, array in batch.items()}
+
+
+def deadline(seconds: float) -> float:
+    """So many seconds from now, on the monotonic clock."""
+    return time.monotonic() + seconds if math.isfinite(seconds) else math.inf

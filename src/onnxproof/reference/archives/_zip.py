@@ -1,0 +1,124 @@
+"""A zip archive that is what it says: no name twice, nothing hidden, nothing that unpacks to more than fits."""
+
+import stat
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from onnxproof.errors import SubjectError
+from onnxproof.system.user_files import regular, room
+
+_MOST_MEMBERS = 200_000
+"""A model with 100,000 tensors has as many members."""
+_BOMB = 100
+"""Times its packed size that a member may unpack to; deflated source code and JSON reach 20, deflate itself ends at 1,032."""
+_SMALL = 1 << 20
+_KNOWN_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+
+class Archive:
+    """The members of a checked archive by their names below its one folder."""
+
+    def __init__(self, path: Path, damaged: str) -> None:
+        """Open and check; `damaged` is the code of the error for what is no archive of this kind."""
+        self.path, self._damaged = regular(path, SubjectError), damaged
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, RecursionError) as why:
+            raise self.refused("it is no zip archive, or a damaged one", str(why), code=self._damaged) from why
+        try:
+            self._entries = self._checked()
+        except BaseException:
+            self._zip.close()
+            raise
+
+    def __enter__(self) -> "Archive":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._zip.close()
+
+    @property
+    def names(self) -> list[str]:
+        """Every member, in the archive's order."""
+        return list(self._entries)
+
+    def size(self, name: str) -> int:
+        """The bytes that a member says it unpacks to."""
+        return self._entries[name].file_size
+
+    def read(self, name: str) -> bytes:
+        """A member's content: never more than it says, and never less."""
+        entry = self._entries[name]
+        try:
+            with self._zip.open(entry) as stream:
+                content = stream.read(entry.file_size + 1)
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError) as why:
+            raise self.refused(f"its member `{name}` is damaged", str(why), code=self._damaged) from why
+        if len(content) != entry.file_size:
+            raise self.refused(f"its member `{name}` has {len(content):,} bytes and says {entry.file_size:,}", code=self._damaged)
+        return content
+
+    def refused(self, what: str, note: str = "", *, code: str = "archive-refused", help: str = "") -> SubjectError:
+        """The error that names this archive."""
+        return SubjectError(code, f"`{self.path.name}` is refused: {what}", where=str(self.path), notes=[note[:300]] if note else [], help=help)
+
+    def _checked(self) -> Mapping[str, zipfile.ZipInfo]:
+        entries = self._zip.infolist()
+        if len(entries) > _MOST_MEMBERS:
+            raise self.refused(f"it has {len(entries):,} members, and at most {_MOST_MEMBERS:,} are read", code="archive-too-large")
+        folders = {entry.filename.split("/", 1)[0] for entry in entries}
+        if len(folders) > 1:
+            raise self.refused("its members are not in one folder", ", ".join(sorted(folders)[:6]))
+        found: dict[str, zipfile.ZipInfo] = {}
+        for entry in entries:
+            if entry.is_dir() and entry.file_size == 0:
+                continue
+            name = entry.filename.partition("/")[2]
+            self._check_entry(entry, name)
+            if name in found:
+                raise self.refused(f"two of its members are named `{name}`", "one reader takes the first, and another the last")
+            found[name] = entry
+        self._check_sizes(found)
+        return found
+
+    def _check_entry(self, entry: zipfile.ZipInfo, name: str) -> None:
+        """One member by itself: a plain name, a regular file, a known way of packing."""
+        words = name.split("/")
+        if not name or any(word in ("", ".", "..") for word in words) or not all(c.isprintable() and c != "\\" for c in name):
+            raise self.refused(f"its member `{entry.filename}` has no plain name")
+        if entry.orig_filename != entry.filename:
+            raise self.refused(f"its member `{entry.filename}` has a second name")
+        mode = entry.external_attr >> 16
+        if mode and stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+            raise self.refused(f"its member `{name}` is no regular file")
+        if entry.flag_bits & 0x1 or entry.compress_type not in _KNOWN_METHODS:
+            raise self.refused(f"its member `{name}` is encrypted or packed in an unknown way")
+
+    def _check_sizes(self, found: Mapping[str, zipfile.ZipInfo]) -> None:
+        """Refuse before anything is unpacked: what is stored can't be more than the file, what is packed can't be a bomb, and all of it must fit."""
+        own = self.path.stat().st_size
+        stored = sum(entry.compress_size for entry in found.values())
+        if stored > own:
+            raise self.refused(f"its members say that they take {stored:,} bytes of a file of {own:,}", "members that overlap unpack to more than there is")
+        for name, entry in found.items():
+            packed = entry.compress_type == zipfile.ZIP_DEFLATED
+            if not packed and entry.file_size != entry.compress_size:
+                raise self.refused(f"its member `{name}` says two sizes")
+            if packed and entry.file_size > max(_SMALL, _BOMB * entry.compress_size):
+                raise self.refused(f"its member `{name}` would unpack from {entry.compress_size:,} to {entry.file_size:,} bytes", code="archive-too-large")
+        total, most = sum(entry.file_size for entry in found.values()), room()
+        if total > most:
+            raise self.refused(f"it unpacks to {total:,} bytes, and {most:,} fit into memory", code="archive-too-large")
+
+
+def write(stream: IO[bytes], members: Mapping[str, bytes | str], copied: Mapping[str, str], source: Archive) -> None:
+    """A new archive of the given contents, and of members that are copied from the source: `{new name: name there}`."""
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members.items():
+            archive.writestr(f"archive/{name}", content)
+        for name, there in copied.items():
+            archive.writestr(f"archive/{name}", source.read(there))
+    stream.seek(0)

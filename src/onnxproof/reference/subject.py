@@ -1,0 +1,242 @@
+"""Load a reference: a module in memory, `file.py:factory`, `package.module:factory`, .pt2, TorchScript, .onnx, a Hugging Face folder."""
+
+import importlib
+import importlib.util
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxproof.errors import SubjectError
+from onnxproof.preprocessing import compose
+from onnxproof.reference import archives, pretrained
+from onnxproof.system import user_files
+
+_FORMS = "an nn.Module, `file.py:factory`, `package.module:factory`, a .pt2, a TorchScript file, an .onnx, a Hugging Face folder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is to be proven: a module, how it is called, and which of its dims may vary. A factory may return one."""
+
+    module: Any = None
+    example_inputs: Any = None
+    dynamic_shapes: Any = None
+    data: Any = None
+    preprocess: Any = None
+    """Raw inputs to the module's own: `example_inputs` are raw then, and the file takes raw inputs too (a pipeline apart)."""
+    name: str = ""
+    onnx: Path | None = None
+    """Set instead of `module` when the reference is itself an ONNX file."""
+    origin: str = ""
+    """The words that load it again, for the line that replays a case; empty for a module in memory."""
+    raw: Any = field(default=None, repr=False)
+    """The raw example, where the preprocessing is verified beside the file instead of inside of it."""
+    args: tuple[Any, ...] = field(default=(), repr=False)
+    """How it is called, for a module that takes both: give `args` and `kwargs` instead of `example_inputs`."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    source: str | Path | None = None
+    """A path or a factory's name instead of a module, as `verify` takes it."""
+    trust_remote_code: bool = False
+    """Whether the code that a Hugging Face folder brings may be run; it is refused otherwise, and nobody is asked."""
+
+
+def load(source: Any, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None, require_example: bool = True,
+         inside: bool = True, otherwise: Callable[[], Any] | None = None) -> Subject:
+    """A subject from any of the forms; what the caller passes wins over what the factory returned.
+
+    `inside` says whether its preprocessing, if it has one, is a part of the module; `otherwise` makes an example for
+    TorchScript, which can't be handed one from the command line.
+    """
+    found = _load(source)
+    example = found.example_inputs if example_inputs is None else example_inputs
+    if example is None and otherwise is not None and type(found.module).__name__.endswith("ScriptModule"):
+        example = otherwise()
+    called = _called(found, example)
+    if found.onnx is None and called == ((), {}) and example is None and require_example:
+        raise SubjectError("no-example", f"`{found.name}` needs example inputs to be called with", where=found.origin,
+                           help="pass example_inputs, or let the factory return (module, example_inputs)")
+    module, raw = found.module, None
+    if found.preprocess is not None and inside:
+        module = found.module if called == ((), {}) else compose(found.module, found.preprocess)
+    elif found.preprocess is not None:
+        raw, example = example, found.preprocess(*called[0], **called[1])
+        called = arguments(example)
+    return replace(found, module=module, example_inputs=example, preprocess=None if inside else found.preprocess, raw=raw, args=called[0], kwargs=called[1],
+                   dynamic_shapes=found.dynamic_shapes if dynamic_shapes is None else dynamic_shapes, data=found.data if data is None else data)
+
+
+def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword inputs, with numpy arrays made tensors: a tuple, a dict of keywords, or one value."""
+    if example is None:
+        return (), {}
+    if isinstance(example, Mapping):
+        return (), {str(name): _tensors(value) for name, value in example.items()}
+    if isinstance(example, list | tuple):
+        return tuple(_tensors(value) for value in example), {}
+    return (_tensors(example),), {}
+
+
+def _called(found: Subject, example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The example as the arguments of a call; a subject without one may say them itself."""
+    if found.onnx is not None:
+        return _as_given(example)
+    return (arguments(found.args)[0], arguments(found.kwargs)[1]) if example is None else arguments(example)
+
+
+def _as_given(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Inputs of a graph stay arrays: torch may not be there."""
+    if example is None or isinstance(example, Mapping):
+        return (), dict(example or {})
+    return (tuple(example) if isinstance(example, list | tuple) else (example,)), {}
+
+
+def _tensors(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        from onnxproof.reference.torch_session import from_numpy
+
+        return from_numpy(value)
+    if isinstance(value, Mapping) and type(value) is dict:
+        return {name: _tensors(item) for name, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_tensors(item) for item in value)
+    return value
+
+
+def _from_source(given: Subject) -> Subject:
+    """What the source gives, with whatever else the subject says."""
+    found = _load(given.source, trust_remote_code=given.trust_remote_code)
+    said = {name: getattr(given, name) for name in ("example_inputs", "dynamic_shapes", "data", "preprocess", "name", "args", "kwargs")}
+    return replace(found, **{name: value for name, value in said.items() if value is not None and not _is_empty(value)})
+
+
+def _is_empty(value: Any) -> bool:
+    return isinstance(value, str | tuple | Mapping) and not value
+
+
+def _load(source: Any, *, trust_remote_code: bool = False) -> Subject:
+    if isinstance(source, Subject):
+        return source if source.source is None else _from_source(source)
+    if callable(source) and not isinstance(source, str | Path):
+        return Subject(module=source, name=type(source).__name__)
+    if not isinstance(source, str | Path):
+        raise SubjectError("unknown-subject", f"a {type(source).__name__} is not something onnxproof can load", help=f"give {_FORMS}")
+    text = str(source)
+    path = Path(text)
+    if path.suffix == ".onnx":
+        return Subject(onnx=path, name=path.name, origin=text)
+    if path.is_dir():
+        return _hugging_face(path, trust_remote_code=trust_remote_code)
+    if path.suffix == ".pt2":
+        return _exported_program(path)
+    if path.suffix in (".pt", ".pth", ".ts", ".torchscript", ".jit"):
+        return _torchscript(path)
+    if ":" in text:
+        return _factory(text)
+    raise SubjectError("unknown-subject", f"`{text}` is not something onnxproof can load", help=f"give {_FORMS}")
+
+
+def function(text: str) -> Any:
+    """What `file.py:name` or `package.module:name` names, not called."""
+    place, _, name = text.rpartition(":")
+    module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place, text)
+    found = getattr(module, name, None)
+    if found is None:
+        public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_") and getattr(v, "__module__", "") == module.__name__]
+        raise SubjectError("no-factory", f"`{place}` has no `{name}`", where=text, notes=[f"it defines {', '.join(public) or 'nothing callable'}"])
+    return found
+
+
+def _factory(text: str) -> Subject:
+    factory, name = function(text), text.rpartition(":")[2]
+    try:
+        built = factory() if callable(factory) and not _is_module(factory) else factory
+    except Exception as why:  # the user's own code: whatever it raises is told in its words
+        raise SubjectError("factory-raised", f"`{name}()` raised {type(why).__name__}: {why}", where=_raised_at(why, text),
+                           help="call it by itself to see the whole traceback, or add --debug") from why
+    return _from_factory(built, name, text)
+
+
+def _from_factory(built: Any, name: str, origin: str) -> Subject:
+    if isinstance(built, Subject):
+        return replace(built, name=built.name or name, origin=origin)
+    if isinstance(built, tuple) and len(built) == 2 and _is_module(built[0]):
+        return Subject(module=built[0], example_inputs=built[1], name=name, origin=origin)
+    if _is_module(built):
+        return Subject(module=built, name=name, origin=origin)
+    raise SubjectError("bad-factory", f"`{name}()` returned a {type(built).__name__}", where=origin,
+                       help="return a module, (module, example_inputs), or an onnxproof.Subject")
+
+
+def _import_file(path: Path) -> Any:
+    user_files.regular(path, SubjectError)
+    name = f"onnxproof_subject_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickling look a class's module up here
+    sys.path.insert(0, str(path.resolve().parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as why:  # the user's own code
+        raise SubjectError("file-raised", f"importing `{path}` raised {type(why).__name__}: {why}", where=_raised_at(why, str(path))) from why
+    finally:
+        sys.path.remove(str(path.resolve().parent))
+    return module
+
+
+def _import_module(place: str, text: str) -> Any:
+    try:
+        return importlib.import_module(place)
+    except Exception as why:  # the user's own code
+        raise SubjectError("no-module", f"`{place}` can't be imported: {why}", where=text, help="is it installed, and is its folder on PYTHONPATH?") from why
+
+
+def _raised_at(why: BaseException, default: str) -> str:
+    trace, place = why.__traceback__, default
+    while trace is not None:
+        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    return place
+
+
+def _is_module(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+def _exported_program(path: Path) -> Subject:
+    import torch
+
+    with archives.plain_program(path) as plain:
+        try:
+            program = torch.export.load(plain)
+            module = program.module()
+        except Exception as why:  # torch raises several classes for a damaged archive
+            raise SubjectError("bad-pt2", f"`{path.name}` can't be read as an exported program: {why}", where=str(path)) from why
+    args, kwargs = program.example_inputs or ((), {})
+    return Subject(module=module, args=tuple(args), kwargs=dict(kwargs), name=path.stem, origin=str(path))
+
+
+def _torchscript(path: Path) -> Subject:
+    import torch
+
+    if not zipfile.is_zipfile(user_files.regular(path, SubjectError)):
+        raise archives.no_code(path)
+    with archives.plain_script(path) as plain:
+        try:
+            module = torch.jit.load(plain, map_location="cpu")
+        except RuntimeError as why:
+            raise SubjectError("bad-torchscript", f"`{path.name}` can't be read as TorchScript: {why}", where=str(path)) from why
+    archives.check_operators(module, path)
+    return Subject(module=module, name=path.stem, origin=str(path))
+
+
+def _hugging_face(path: Path, *, trust_remote_code: bool) -> Subject:
+    found = pretrained.load(path, trust_remote_code=trust_remote_code)
+    origin = f"{path} --trust-remote-code" if trust_remote_code else str(path)
+    return Subject(module=found.module, example_inputs=found.example, dynamic_shapes=found.dims, name=path.name, origin=origin)

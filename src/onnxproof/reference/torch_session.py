@@ -1,0 +1,129 @@
+"""The reference: a PyTorch module in its own precision, left exactly as it was found."""
+
+import inspect
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+
+from onnxproof.reference import tree
+from onnxproof.reference.restore import Keeper
+
+
+def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """A numpy array of the tensor's own dtype; bfloat16 by way of its bits."""
+    tensor = tensor.detach().cpu().contiguous()
+    if tensor.dtype == torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.resolve_conj().resolve_neg().numpy()
+
+
+def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """A tensor that owns its memory, so that a module which writes into its input spoils nothing."""
+    if array.dtype == ml_dtypes.bfloat16:
+        return torch.from_numpy(np.array(array).view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array))
+
+
+def bind(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Inputs by the parameter names of `forward`, in the order of its signature.
+
+    A parameter `*xs` gives `xs.0`, `xs.1`; where the signature can't be read, positions serve as names.
+    """
+    try:
+        bound = inspect.signature(module.forward if hasattr(module, "forward") else module).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return {**{f"input{k}": value for k, value in enumerate(args)}, **kwargs}
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = bound.signature.parameters[name].kind
+        named.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
+    return named
+
+
+class TorchSession:
+    """Calls the module with arrays by leaf name; eval mode, no gradients, a fixed seed, and no trace left behind."""
+
+    def __init__(self, module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], written: Collection[str] | None = None) -> None:
+        self.module, self._args, self._kwargs = module, tuple(args), dict(kwargs)
+        self._names = bind(module, args, kwargs)
+        self.example = {path: leaf for path, leaf in tree.flatten(self._names) if isinstance(leaf, torch.Tensor)}
+        self.input_names: Sequence[str] = list(self.example)
+        self.output_names: Sequence[str] = []
+        self._keeper = Keeper(module, written)
+        self._gradients = False
+
+    def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
+        """The module's outputs for these arrays, flattened."""
+        return [to_numpy(value) for _, value in self.call({name: from_numpy(array) for name, array in inputs.items()})]
+
+    def call(self, tensors: Mapping[str, torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
+        """The same with tensors: named leaves of whatever `forward` returned."""
+        args, kwargs = self.arguments(tensors)
+        with self._keeper, torch.set_grad_enabled(self._gradients):
+            returned = self.module(*args, **kwargs)
+        leaves = [(path or "output", leaf) for path, leaf in tree.flatten(returned)]
+        outputs = [(path, leaf if isinstance(leaf, torch.Tensor) else torch.as_tensor(leaf)) for path, leaf in leaves
+                   if isinstance(leaf, torch.Tensor | int | float | bool)]
+        self.output_names = [path for path, _ in outputs]
+        return outputs
+
+    @property
+    def drew(self) -> bool:
+        """Whether a pass took random numbers from torch."""
+        return self._keeper.drew
+
+    @property
+    def written(self) -> Collection[str] | None:
+        """The parameters that a pass wrote into; None before the first."""
+        return self._keeper.written
+
+    @contextmanager
+    def otherwise(self, *, seed: int | None = None, gradients: bool = False) -> Iterator[None]:
+        """For passes with other random numbers, or in the mode of training code: with gradients, and so without fused fast paths."""
+        usual, fast = self._keeper.seed, torch.backends.mha.get_fastpath_enabled()
+        self._keeper.seed = usual if seed is None else seed
+        self._gradients = gradients
+        torch.backends.mha.set_fastpath_enabled(fast and not gradients)
+        try:
+            yield
+        finally:
+            self._keeper.seed, self._gradients = usual, False
+            torch.backends.mha.set_fastpath_enabled(fast)
+
+    @contextmanager
+    def thoroughly_kept(self) -> Iterator[None]:
+        """For passes in which calls are changed: whatever they write is found by its content, and put back."""
+        self._keeper.thorough = True
+        try:
+            yield
+        finally:
+            self._keeper.thorough = False
+
+    def arguments(self, tensors: Mapping[str, torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The example's containers around these tensors."""
+        named = tree.rebuild(self._names, tensors)
+        return bind_back(self.module, self._args, self._kwargs, named)
+
+    def close(self) -> None:
+        """Nothing is held that the caller does not own."""
+
+
+def bind_back(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Values by parameter name back to positional and keyword arguments, as the example had them."""
+    keywords = {name: named[name] for name in kwargs if name in named}
+    if not args:
+        return (), keywords
+    try:
+        parameters = inspect.signature(module.forward if hasattr(module, "forward") else module).parameters
+    except (TypeError, ValueError):
+        return tuple(named[f"input{k}"] for k in range(len(args))), keywords
+    positional: list[Any] = []
+    for name, parameter in parameters.items():
+        if name in keywords or name not in named or parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            continue
+        positional.extend(named[name] if parameter.kind is inspect.Parameter.VAR_POSITIONAL else [named[name]])
+    return tuple(positional) or tuple(named[f"input{k}"] for k in range(len(args))), keywords

@@ -1,0 +1,1 @@
+"""One file a writer: `write(proof, path)`; nothing is imported until it is chosen."""

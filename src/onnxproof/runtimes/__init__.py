@@ -1,0 +1,177 @@
+"""One file a runtime: the file's name is its key, and nothing is imported until it is chosen.
+
+A backend is a module (or an entry point of the group `onnxproof.backends`) with a function `open(model, option)` that
+returns a `Session`, and a function `describe()` that says whether it is installed. `ort:basic` passes `basic` as the
+option, `ort@1.23.2:basic` opens `ort-at` with all that stands behind the @. It runs in a process of its own unless it
+says `IN_PROCESS = True`. `onnxproof.testing.conformance` is the kit any backend must pass.
+"""
+
+import difflib
+import importlib
+import importlib.metadata
+import pkgutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from onnxproof import registry
+from onnxproof.errors import BackendError, BackendMissing, UsageError
+from onnxproof.options import Serving
+
+ENTRY_POINTS = "onnxproof.backends"
+_registered: dict[str, "BackendModule"] = {}
+"""Backends put here while a test runs, by `onnxproof.testing.fake_backend`."""
+_serving: ContextVar[Serving] = ContextVar("onnxproof-serving", default=Serving())  # noqa: B039 it is frozen
+
+
+@runtime_checkable
+class Session(Protocol):
+    """An opened model: give it arrays by name, and it answers with its outputs in order.
+
+    A session may also have `findings`, a sequence of `Finding`: what the user should know of how it was opened.
+    """
+
+    input_names: Sequence[str]
+    output_names: Sequence[str]
+
+    def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
+        """The outputs, in the order of `output_names`; None for an output that the model leaves out."""
+
+    def close(self) -> None:
+        """Let go of what the runtime holds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What `onnxproof backends` prints of one backend."""
+
+    name: str
+    about: str
+    installed: bool
+    version: str = ""
+    device: str = ""
+    install: str = ""
+    limits: str = ""
+
+
+def installed_version(package: str) -> str:
+    """The version of an installed package, without importing it; empty when it isn't there."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+class BackendModule(Protocol):
+    """What the file of a backend defines."""
+
+    def open(self, model: Path, option: str) -> Session: ...  # noqa: D102
+
+    def describe(self) -> Description: ...  # noqa: D102
+
+
+def names() -> list[str]:
+    """Every backend that can be asked for, ours first."""
+    ours = [info.name.replace("_", "-") for info in pkgutil.iter_modules(__path__) if not info.ispkg]
+    return ours + sorted(point.name for point in registry.points(ENTRY_POINTS))
+
+
+def parse(name: str) -> tuple[str, str]:
+    """The key and the option in a backend's name.
+
+    >>> parse("ort:basic"), parse("ort@1.23.2:basic"), parse("openvino")
+    (('ort', 'basic'), ('ort-at', '1.23.2:basic'), ('openvino', ''))
+    """
+    head = name.partition(":")[0]
+    key, at, _ = head.partition("@")
+    return (f"{key}-at", name.partition("@")[2]) if at else (key, name.partition(":")[2])
+
+
+def load(name: str) -> BackendModule:
+    """The module behind `ort`, `ort:basic` or an outsider's name; it is imported here and not before."""
+    key, _ = parse(name)
+    if key in _registered:
+        return _registered[key]
+    for point in registry.points(ENTRY_POINTS):
+        if point.name == key:
+            try:
+                return point.load()  # type: ignore[no-any-return]
+            except (Exception, SystemExit) as why:  # another package's code may raise anything
+                raise _broken(key, why) from why
+    if key not in names():
+        near = difflib.get_close_matches(key, names(), n=1)
+        raise UsageError("unknown-backend", f"there is no backend `{key}`", notes=[f"known are {', '.join(names())}"],
+                         help=f"did you mean `{near[0]}`?" if near else "`onnxproof backends` lists them; outsiders register one by an entry point")
+    try:
+        return importlib.import_module(f"{__name__}.{key.replace('-', '_')}")
+    except ImportError as why:
+        raise BackendMissing("backend-missing", f"the backend `{key}` needs a package that isn't installed: {why.name or why}",
+                             help=f"pip install 'onnxproof[{key}]'") from why
+
+
+def require(name: str) -> BackendModule:
+    """The backend's module, if what it needs is installed; otherwise an error with the command that installs it."""
+    module = load(name)
+    if not hasattr(module, "open"):
+        raise UsageError("not-a-runtime", f"`{name}` runs a Python module, not an ONNX file", help="it is the reference by itself; choose a runtime from `onnxproof backends`")
+    if not (described := describe(name)).installed:
+        raise BackendMissing("backend-missing", f"the backend `{described.name}` isn't installed", help=described.install)
+    return module
+
+
+def describe(name: str) -> Description:
+    """What the backend says of itself; one of another package that raises, or says something else, is told as broken."""
+    module = load(name)
+    try:
+        found = module.describe()
+    except BackendMissing:
+        raise
+    except (Exception, SystemExit) as why:
+        raise _broken(parse(name)[0], why) from why
+    if not isinstance(found, Description):
+        raise _broken(parse(name)[0], TypeError(f"`describe()` gave a {type(found).__name__} and no Description"))
+    return found
+
+
+def _broken(key: str, why: BaseException) -> BackendError:
+    return BackendError("backend-broken", f"the backend `{key}` is broken: {type(why).__name__}: {why}", help="mend it, or remove the package that registers it")
+
+
+def open_session(name: str, model: Path, serving: Serving | None = None) -> Session:
+    """Open `model` on a backend such as `ort:basic`, apart where it may crash, as `serving` (or the current one) says."""
+    wanted = serving or _serving.get()
+    module = require(name)
+    if is_apart(name, wanted):
+        from onnxproof.runtimes.isolation.session import ApartSession
+
+        return ApartSession(name, model, wanted)
+    with served(wanted):
+        return module.open(model, parse(name)[1])
+
+
+def is_apart(name: str, serving: Serving) -> bool:
+    """True when this backend gets a process of its own; a test's fake lives in this process only."""
+    if parse(name)[0] in _registered or serving.isolate is False:
+        return False
+    module = load(name)
+    return not getattr(module, "OWN_PROCESS", False) and (serving.isolate is True or not getattr(module, "IN_PROCESS", False))
+
+
+@contextmanager
+def served(serving: Serving | None) -> Iterator[None]:
+    """Make `serving` the current one for a while; None leaves it as it is."""
+    token = _serving.set(serving or _serving.get())
+    try:
+        yield
+    finally:
+        _serving.reset(token)
+
+
+def current() -> Serving:
+    """How the session that is being opened shall be run: an adapter asks for threads and for forgiveness here."""
+    return _serving.get()

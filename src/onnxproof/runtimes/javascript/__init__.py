@@ -1,0 +1,1 @@
+"""Runtimes in JavaScript: in Node and in a browser."""

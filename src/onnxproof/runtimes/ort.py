@@ -1,0 +1,254 @@
+"""ONNX Runtime: any optimisation level (`ort:disabled`, `ort:basic`, `ort:extended`, `ort:all`) and any provider with its options (`ort:cuda,device_id=1`)."""
+
+import glob
+import mmap
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import onnxruntime
+
+from onnxproof.errors import BackendMissing, Crashed, ModelError, Refused, UsageError
+from onnxproof.results import Finding
+from onnxproof.runtimes import Description, current
+from onnxproof.runtimes.session import placement
+from onnxproof.runtimes.session.placement import CPU
+from onnxproof.system import guard
+
+_SCAN = b'"\x04Scan'
+"""The operator's name as the bytes of a node: field 4, four letters."""
+_LEVELS = {
+    "disabled": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+_ONNX_BFLOAT16 = 16
+_OPENING_S, _BYTES_A_SECOND = 2.0, 2e7
+"""Seconds beside those of a forward pass that opening a file may take, and what is read of it in each: a tenth of what a slow disk gives."""
+_NO_MEMORY = ("Failed to allocate memory", "bad allocation", "std::bad_alloc", "bad_alloc")
+_BUILDS = {"cuda": "onnxruntime-gpu", "tensorrt": "onnxruntime-gpu", "openvino": "onnxruntime-openvino", "dml": "onnxruntime-directml", "qnn": "onnxruntime-qnn",
+           "migraphx": "onnxruntime-migraphx", "cann": "onnxruntime-cann"}
+
+
+IN_PROCESS = True
+
+
+def describe() -> Description:
+    """What `onnxproof backends` prints."""
+    providers = ", ".join(p.removesuffix("ExecutionProvider") for p in onnxruntime.get_available_providers())
+    return Description(name="ort", about="ONNX Runtime, the runtime that most models are served on", installed=True,
+                       version=onnxruntime.__version__, device=providers, install="pip install 'onnxproof[ort]'",
+                       limits="ort:disabled, ort:basic, ort:extended, ort:all; any provider with its options: ort:openvino,device_type=GPU")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What stands behind `ort:`."""
+
+    level: str = "all"
+    provider: str = CPU
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse(option: str) -> Wanted:
+    """A level, a provider and its options, in any order and set apart by commas.
+
+    >>> parse("basic").level, parse("openvino,device_type=GPU").options
+    ('basic', {'device_type': 'GPU'})
+    """
+    words = [word.strip() for word in option.split(",") if word.strip()]
+    named = [word for word in words if "=" not in word]
+    levels = [word for word in named if word in _LEVELS]
+    providers = [word for word in named if word not in _LEVELS]
+    options = dict(word.split("=", 1) for word in words if "=" in word)
+    if len(levels) > 1 or len(providers) > 1 or (options and not providers):
+        raise UsageError("bad-option", f"`ort:{option}` can't be understood", help="write a level, or a provider with its options: `ort:openvino,device_type=GPU`")
+    return Wanted(level=levels[0] if levels else "all", provider=_provider(providers[0]) if providers else CPU, options=options)
+
+
+def open(model: Path | bytes, option: str = "", *, disabled_optimizers: Sequence[str] = (), outputs: Sequence[str] | None = None) -> "OrtSession":
+    """Open a file (or a serialized model) at a level or on a provider; where its nodes run is proven, not assumed."""
+    wanted, forgiven = parse(option), current().allow_fallback
+    findings: list[Finding] = []
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.graph_optimization_level = _LEVELS[wanted.level]
+    options.intra_op_num_threads = current().threads or 0
+    providers: list[Any] = [CPU]
+    if wanted.provider != CPU:
+        if wanted.provider not in onnxruntime.get_available_providers():
+            findings.append(_missing(wanted.provider, forgiven=forgiven))
+        else:
+            providers = _proven(options, wanted, forgiven=forgiven)
+    try:
+        session = native(model, options, providers=providers, disabled_optimizers=disabled_optimizers)
+    except Crashed:
+        raise
+    except Exception as why:  # onnxruntime raises a dozen unrelated classes; each becomes one of ours with its words
+        raise _explain(model, str(why)) from why
+    session.disable_fallback()  # or a provider that fails in a run is replaced by the CPU, and the run is repeated
+    if providers != [CPU]:
+        findings += placement.judge(session, wanted.provider, _count(model), forgiven=forgiven)
+    return OrtSession(session, outputs, findings, model)
+
+
+def native(model: Path | bytes, options: onnxruntime.SessionOptions, *, providers: Sequence[Any] = (CPU,),
+           disabled_optimizers: Sequence[str] = ()) -> onnxruntime.InferenceSession:
+    """onnxruntime's own session, opened under the guard: constant folding and inlining take what a file makes them take."""
+    source, size = (model, len(model)) if isinstance(model, bytes) else (str(model), _bytes_of(model))
+    limit_s = min(current().time_s + _OPENING_S + size / _BYTES_A_SECOND, max(current().open_s, current().time_s))
+    cancel = getattr(options, "set_load_cancellation_flag", None)  # since onnxruntime 1.21
+    return guard.run(lambda: onnxruntime.InferenceSession(source, options, providers=list(providers), disabled_optimizers=list(disabled_optimizers) or None),
+                     limit_s=limit_s, what="opening the model in onnxruntime", stop=None if cancel is None else lambda: cancel(True),
+                     memory_gb=current().memory_gb)
+
+
+def _bytes_of(path: Path) -> int:
+    """Of the file and of all that lies beside it under its name: external data."""
+    try:
+        return sum(file.stat().st_size for file in path.parent.glob(f"{glob.escape(path.stem)}*") if file.is_file())
+    except OSError:
+        return 0
+
+
+def _proven(options: onnxruntime.SessionOptions, wanted: Wanted, *, forgiven: bool) -> list[Any]:
+    """Providers and settings under which the runtime records where each node goes, or at least refuses to fall back."""
+    asked = (wanted.provider, dict(wanted.options))
+    if hasattr(onnxruntime.InferenceSession, "get_provider_graph_assignment_info"):
+        options.add_session_config_entry(placement.RECORD, "1")
+        return [asked, CPU]
+    if not forgiven:
+        options.add_session_config_entry(placement.STRICT, "1")
+        return [asked]
+    return [asked, CPU]
+
+
+def _count(model: Path | bytes) -> int:
+    try:
+        import onnx
+    except ImportError:  # the virtual environment of another version has only what it needs
+        return 0
+    loaded = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model, load_external_data=False)
+    return sum(node.op_type != "Constant" for node in loaded.graph.node)
+
+
+def _scans(model: Path | bytes) -> bool:
+    """Whether a Scan is among the operators: the bytes of its name as a node's type."""
+    if isinstance(model, bytes):
+        return _SCAN in model
+    with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(_SCAN) >= 0
+
+
+class OrtSession:
+    """An InferenceSession that answers by name and refuses in one way."""
+
+    def __init__(self, session: onnxruntime.InferenceSession, outputs: Sequence[str] | None = None, findings: Sequence[Finding] = (), model: Path | bytes = b"") -> None:
+        self._session, self.findings, self._model = session, findings, model
+        self._serving = current()
+        self._hung: Crashed | None = None
+        self.seconds = 0.0
+        """The runtime's own time for the last run, without the guard around it."""
+        self.input_names: Sequence[str] = [i.name for i in session.get_inputs()]
+        self.output_names: Sequence[str] = list(outputs or (o.name for o in session.get_outputs()))
+
+    def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
+        """The outputs for these arrays; bfloat16 goes in and out by its bits."""
+        if any(a.size == 0 for a in inputs.values()) and _scans(self._model):
+            raise Refused("refused", "onnxruntime divides by zero in a Scan over an empty input, which ends the whole process; it is not asked")
+        if self._hung is not None:  # its thread may still be at work inside
+            raise self._hung
+        options = onnxruntime.RunOptions()
+        try:
+            return guard.run(lambda: self._answer(inputs, options), limit_s=self._serving.time_s, what="`ort`", stop=lambda: setattr(options, "terminate", True),
+                             memory_gb=self._serving.memory_gb)
+        except Crashed as why:
+            self._hung = why if why.notes else None
+            raise
+        except Exception as why:  # see open()
+            raise _refusal(str(why)) from why
+
+    def _answer(self, inputs: Mapping[str, np.ndarray[Any, Any]], options: onnxruntime.RunOptions) -> list[np.ndarray[Any, Any] | None]:
+        if any(a.dtype == ml_dtypes.bfloat16 for a in inputs.values()) or self._has_bfloat16():
+            return self._run_by_value(inputs, options)
+        start = time.perf_counter()
+        found = self._session.run(list(self.output_names), dict(inputs), options)
+        self.seconds = time.perf_counter() - start
+        return [np.asarray(value) if value is not None else None for value in found]
+
+    def close(self) -> None:
+        """Let the native session go."""
+        del self._session
+
+    def _has_bfloat16(self) -> bool:
+        return any("bfloat16" in o.type for o in self._session.get_outputs())
+
+    def _run_by_value(self, inputs: Mapping[str, np.ndarray[Any, Any]], options: onnxruntime.RunOptions) -> list[np.ndarray[Any, Any] | None]:
+        values = {}
+        for name, array in inputs.items():
+            if array.dtype == ml_dtypes.bfloat16:
+                values[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(array).view(np.uint16), _ONNX_BFLOAT16)
+            else:
+                values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+        start = time.perf_counter()
+        found = self._session.run_with_ort_values(list(self.output_names), values, options)
+        self.seconds = time.perf_counter() - start
+        return [_from_value(value) for value in found]
+
+
+def _from_value(value: onnxruntime.OrtValue) -> np.ndarray[Any, Any]:
+    if "bfloat16" not in value.data_type():
+        return np.asarray(value.numpy())
+    import torch  # numpy has no bfloat16, and dlpack is the one way out of an OrtValue for it
+
+    tensor = torch.utils.dlpack.from_dlpack(value._ortvalue.to_dlpack())
+    return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+
+
+def _provider(option: str) -> str:
+    wanted = option.lower().replace("-", "").replace("_", "")
+    known = {p.removesuffix("ExecutionProvider").lower(): p for p in onnxruntime.get_all_providers()}
+    if wanted not in known:
+        raise UsageError("unknown-provider", f"`ort:{option}` is neither a level nor a provider of onnxruntime",
+                         notes=[f"levels are {', '.join(_LEVELS)}", f"providers are {', '.join(sorted(known))}"],
+                         help="`ort` alone is the CPU with all optimisations, as most models are served")
+    return str(known[wanted])
+
+
+def _missing(provider: str, *, forgiven: bool) -> Finding:
+    short = provider.removesuffix("ExecutionProvider")
+    build = _BUILDS.get(short.lower())
+    if not forgiven:
+        raise BackendMissing("provider-missing", f"onnxruntime {onnxruntime.__version__} here has no {provider}",
+                             notes=[f"it has {', '.join(onnxruntime.get_available_providers())}"],
+                             help=f"`--backend 'ort@{build}:{short.lower()}'` makes a virtual environment with {build}, which has it" if build
+                             else "install the onnxruntime build that carries it")
+    return placement.fallback(f"onnxruntime {onnxruntime.__version__} here has no {short}: everything ran on the CPU", forgiven=True)
+
+
+def _explain(model: Path | bytes, why: str) -> ModelError:
+    where = "" if isinstance(model, bytes) else str(model)
+    text = _short(why)
+    if "Could not find an implementation" in why or "is not a registered function/op" in why or "No Op registered" in why:
+        return ModelError("missing-operator", f"onnxruntime {onnxruntime.__version__} lacks an operator of this model", where=where,
+                          notes=[text], help="export with another opset, or try `--backend reference`, or another version of the runtime")
+    if "opset" in why or "IR version" in why or "ir_version" in why:
+        return ModelError("opset-too-new", f"onnxruntime {onnxruntime.__version__} can't read a model this new", where=where, notes=[text],
+                          help="export with a lower opset_version, or install a newer onnxruntime")
+    return ModelError("model-refused", "onnxruntime can't open this model", where=where, notes=[text])
+
+
+def _refusal(why: str) -> Refused:
+    if any(words in why for words in _NO_MEMORY):
+        return Refused("out-of-memory", f"onnxruntime would need more memory than there is: {_short(why)}")
+    return Refused("refused", f"onnxruntime refuses this input: {_short(why)}")
+
+
+def _short(why: str) -> str:
+    text = " ".join(why.replace("[ONNXRuntimeError]", "").split())
+    return text if len(text) < 400 else text[:400] + " ..."

@@ -1,0 +1,40 @@
+"""ONNX Runtime as WebAssembly: `ort-web` in Node, `ort-web:chromium` in a browser without a window."""
+
+import json
+import sys
+from pathlib import Path
+
+from onnxproof.errors import BackendMissing, UsageError
+from onnxproof.runtimes import Description, current
+from onnxproof.runtimes.isolation.child import ChildSession
+from onnxproof.runtimes.javascript import node
+
+OWN_PROCESS = True
+_PACKAGE = "onnxruntime-web"
+_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+
+
+def browser() -> str:
+    """The browser that `ort-web:chromium` would use, or an empty string."""
+    return node.program(*_BROWSERS)
+
+
+def describe() -> Description:
+    """What `onnxproof backends` prints."""
+    places = [name for name, found in (("node", node.program("node", "nodejs")), ("chromium", browser())) if found]
+    version = node.version(_PACKAGE) if places else ""
+    return Description(name="ort-web", about="ONNX Runtime as WebAssembly: ort-web in Node, ort-web:chromium in a browser", installed=bool(version), version=version,
+                       device=", ".join(places), install=node.install(_PACKAGE), limits="WebAssembly holds at most 4 GB; no bfloat16; apart")
+
+
+def open(model: Path, option: str = "") -> ChildSession:
+    """Open a file in Node's WebAssembly, or in a browser's."""
+    if option in ("", "node"):
+        return node.open_in_node("ort-web", _PACKAGE, model, provider="wasm")
+    if option != "chromium":
+        raise UsageError("unknown-option", f"`ort-web:{option}` is not a place where ort-web runs", help="use `ort-web` or `ort-web:chromium`")
+    if not browser():
+        raise BackendMissing("backend-missing", "the backend `ort-web:chromium` needs a browser",
+                             notes=[f"none of {', '.join(_BROWSERS)} is on the path"], help="apt-get install chromium, or Chrome from its own site")
+    settings = node.settings("ort-web", node.needed(_PACKAGE, "ort-web"), model, "wasm") | {"browser": browser()}
+    return ChildSession("ort-web:chromium", [sys.executable, "-I", str(Path(__file__).parent / "javascript" / "browser.py"), json.dumps(settings)], current())

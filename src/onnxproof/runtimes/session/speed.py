@@ -1,0 +1,186 @@
+"""What exporting bought: latency and throughput of each backend per batch size, with PyTorch's own forward pass beside them.
+
+All runtimes get the same inputs and the same number of threads, and take turns run by run, so that whatever else the
+machine does falls on all of them alike. A runtime in a process of its own is timed there, without the way to it.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxproof.errors import BackendError, BackendMissing, InputError, ModelError, OnnxproofError
+from onnxproof.onnxmodel import onnx_file
+from onnxproof.options import Serving
+from onnxproof.reference import graph
+from onnxproof.reference.subject import Subject
+from onnxproof.runtimes import current, open_session, require, served
+from onnxproof.runtimes.session import observed_run
+
+Array = np.ndarray[Any, Any]
+Timer = Callable[[Mapping[str, Array]], float]
+Report = Callable[[str], None]
+PYTORCH = "pytorch"
+_WARM = 2
+_LEAST = 5
+_MOST = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """One backend at one batch size."""
+
+    backend: str
+    batch: int
+    runs: int
+    median_s: float
+    p10_s: float
+    p90_s: float
+    ratio: float
+    """How many times faster than the baseline at this batch size: PyTorch, or the first backend."""
+
+    @property
+    def per_second(self) -> float:
+        """Rows a second."""
+        return self.batch / self.median_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """Everything that was timed, and what could not be."""
+
+    model: str
+    baseline: str
+    threads: int | None
+    timings: tuple[Timing, ...]
+    failed: tuple[tuple[str, int, str], ...] = ()
+    """Backend, batch (0: could not be opened) and why."""
+
+
+def bench(path: Path, backends: Sequence[str], *, reference: Subject | None = None, batches: Sequence[int] = (), seconds: float = 2.0,
+          serving: Serving | None = None, report: Report | None = None) -> Bench:
+    """Time every backend for about `seconds` a batch size; one that fails is told of, and the others are timed."""
+    for backend in backends:
+        require(backend)
+    serving = serving or current()
+    rows = _Rows(path, reference)
+    failed: list[tuple[str, int, str]] = []
+    timings: list[Timing] = []
+    with ExitStack() as opened, served(serving):
+        timers = dict(_pytorch(reference, serving.threads, opened)) if reference is not None else {}
+        for backend in backends:
+            try:
+                timers[backend] = _session(backend, path, opened)
+            except BackendMissing:
+                raise
+            except (BackendError, ModelError) as why:
+                failed.append((backend, 0, why.what))
+        baseline = PYTORCH if reference is not None else next(iter(timers), "")
+        for batch in rows.batches(batches):
+            if report:
+                report(f"batch {batch}")
+            taken, refused = _turns(timers, rows.inputs(batch), seconds)
+            failed += [(name, batch, why) for name, why in refused.items()]
+            timings += _timings(taken, batch, baseline)
+    return Bench(model=str(path), baseline=baseline, threads=serving.threads, timings=tuple(timings), failed=tuple(failed))
+
+
+def _turns(timers: Mapping[str, Timer], inputs: Mapping[str, Array], seconds: float) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Run by run in turn; what a runtime refuses is left out from then on."""
+    taken: dict[str, list[float]] = {name: [] for name in timers}
+    refused: dict[str, str] = {}
+    until = time.perf_counter() + seconds * len(timers)
+    for turn in range(_MOST + _WARM):
+        if turn >= _LEAST + _WARM and time.perf_counter() > until:
+            break
+        for name, timer in timers.items():
+            if name in refused:
+                continue
+            try:
+                spent = timer(inputs)
+            except OnnxproofError as why:
+                refused[name] = why.what
+                continue
+            if turn >= _WARM:
+                taken[name].append(spent)
+    return {name: spent for name, spent in taken.items() if name not in refused and spent}, refused
+
+
+def _timings(taken: Mapping[str, Sequence[float]], batch: int, baseline: str) -> Iterator[Timing]:
+    base = statistics.median(taken[baseline]) if baseline in taken else 0.0
+    for name, spent in taken.items():
+        ordered, median = sorted(spent), statistics.median(spent)
+        yield Timing(backend=name, batch=batch, runs=len(spent), median_s=median, p10_s=ordered[len(ordered) // 10], p90_s=ordered[-1 - len(ordered) // 10],
+                     ratio=base / median if base else 0.0)
+
+
+def _session(backend: str, path: Path, opened: ExitStack) -> Timer:
+    session = open_session(backend, path)
+    opened.callback(session.close)
+    return lambda inputs: observed_run.run(session, {name: inputs[name] for name in session.input_names}).seconds
+
+
+def _pytorch(reference: Subject, threads: int | None, opened: ExitStack) -> Iterator[tuple[str, Timer]]:
+    """The module's forward pass, in eval mode and without gradients; its inputs are tensors already."""
+    import torch
+
+    from onnxproof.reference.torch_session import TorchSession, from_numpy
+
+    session = TorchSession(reference.module, reference.args, reference.kwargs)
+    if threads:
+        opened.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(threads)
+
+    def forward(inputs: Mapping[str, Array]) -> float:
+        given = list(inputs.values())
+        by_name = {name: inputs.get(name, given[min(place, len(given) - 1)]) for place, name in enumerate(session.input_names)}
+        args, kwargs = session.arguments({name: from_numpy(array) for name, array in by_name.items()})
+        with session._keeper, torch.no_grad():
+            start = time.perf_counter()
+            session.module(*args, **kwargs)
+            return time.perf_counter() - start
+
+    yield PYTORCH, forward
+
+
+class _Rows:
+    """Inputs at any batch size: the example's rows again and again."""
+
+    def __init__(self, path: Path, reference: Subject | None) -> None:
+        file = onnx_file.read(path)
+        self._ports = file.inputs
+        example = _example(reference) if reference is not None else []
+        fits = len(example) == len(file.inputs) and all(port.dtype in ("unknown", array.dtype.name) for port, array in zip(file.inputs, example, strict=True))
+        self._example = dict(zip([port.name for port in file.inputs], example, strict=True)) if fits else graph._made(file)
+        names = [port.dims[0] for port in file.inputs if port.dims]
+        self._batch = next((name for name in names if isinstance(name, str)), None)
+        self._fixed = next((int(name) for name in names if isinstance(name, int)), 1)
+
+    def batches(self, wanted: Sequence[int]) -> Sequence[int]:
+        """The sizes that the file allows."""
+        if self._batch is not None:
+            return wanted or (1, 8, 32)
+        if any(batch != self._fixed for batch in wanted):
+            raise InputError("fixed-batch", f"the file takes batches of {self._fixed} only", help="leave `--batch` out, or export it with a batch that may vary")
+        return (self._fixed,)
+
+    def inputs(self, batch: int) -> dict[str, Array]:
+        """The example with this many rows."""
+        made = {}
+        for port in self._ports:
+            array = self._example[port.name]
+            varies = port.dims and port.dims[0] == self._batch and array.ndim
+            made[port.name] = np.ascontiguousarray(np.resize(array, (batch, *array.shape[1:]))) if varies else array
+        return made
+
+
+def _example(reference: Subject) -> list[Array]:
+    from onnxproof.reference.torch_session import TorchSession, to_numpy
+
+    return [np.array(to_numpy(tensor)) for tensor in TorchSession(reference.module, reference.args, reference.kwargs).example.values()]
+
