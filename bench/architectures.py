@@ -38,12 +38,19 @@ class ConvNet(nn.Module):
     """Residual conv blocks with a chosen norm and activation, then a pooled linear head."""
 
     def __init__(
-        self, norm: str = "batch", activation: Activation = nn.ReLU, *, width: int = 16, depth: int = 3, classes: int = 10
+        self,
+        norm: str = "batch",
+        activation: Activation = nn.ReLU,
+        *,
+        width: int = 16,
+        depth: int = 3,
+        classes: int = 10,
     ) -> None:
         super().__init__()
         self.stem = nn.Conv2d(3, width, 3, stride=2, padding=1)
         self.blocks = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(width, width, 3, padding=1), NORMS[norm](width), activation()) for _ in range(depth)
+            nn.Sequential(nn.Conv2d(width, width, 3, padding=1), NORMS[norm](width), activation())
+            for _ in range(depth)
         )
         self.head = nn.Linear(width, classes)
 
@@ -65,7 +72,11 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         batch, length, width = x.shape
-        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(x)
+            .view(batch, length, 3, self.heads, width // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         scores = q @ k.transpose(-2, -1) / math.sqrt(width // self.heads)
         if mask is not None:
             scores = scores.masked_fill(~mask[:, None, None, :], -1e4)
@@ -82,20 +93,35 @@ class SdpaAttention(SelfAttention):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         batch, length, width = x.shape
-        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(x)
+            .view(batch, length, 3, self.heads, width // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         seen = None if mask is None else mask[:, None, None, :]
-        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=self.causal)
+        mixed = functional.scaled_dot_product_attention(
+            q, k, v, attn_mask=seen, is_causal=self.causal
+        )
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
 
 
 class TransformerBlock(nn.Module):
     """Attention and a feed-forward part, normalised before (pre-LN) or after (post-LN) each."""
 
-    def __init__(self, width: int, attention: nn.Module, *, pre_norm: bool = True, activation: Activation = nn.GELU) -> None:
+    def __init__(
+        self,
+        width: int,
+        attention: nn.Module,
+        *,
+        pre_norm: bool = True,
+        activation: Activation = nn.GELU,
+    ) -> None:
         super().__init__()
         self.pre_norm = pre_norm
         self.attention = attention
-        self.feed = nn.Sequential(nn.Linear(width, 2 * width), activation(), nn.Linear(2 * width, width))
+        self.feed = nn.Sequential(
+            nn.Linear(width, 2 * width), activation(), nn.Linear(2 * width, width)
+        )
         self.norm1 = nn.LayerNorm(width)
         self.norm2 = nn.LayerNorm(width)
 
@@ -111,11 +137,20 @@ class TransformerStack(nn.Module):
     """`depth` blocks over ready-made features."""
 
     def __init__(
-        self, depth: int, *, width: int = 32, heads: int = 4, pre_norm: bool = True, activation: Activation = nn.GELU
+        self,
+        depth: int,
+        *,
+        width: int = 32,
+        heads: int = 4,
+        pre_norm: bool = True,
+        activation: Activation = nn.GELU,
     ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(
-            TransformerBlock(width, SelfAttention(width, heads), pre_norm=pre_norm, activation=activation) for _ in range(depth)
+            TransformerBlock(
+                width, SelfAttention(width, heads), pre_norm=pre_norm, activation=activation
+            )
+            for _ in range(depth)
         )
         self.norm = nn.LayerNorm(width)
 
@@ -128,11 +163,22 @@ class TransformerStack(nn.Module):
 class TextEncoder(nn.Module):
     """Token ids and a mask in, one mean-pooled vector a text out: the sentence-embedding shape."""
 
-    def __init__(self, depth: int, *, vocabulary: int = 97, width: int = 32, heads: int = 4, pre_norm: bool = True) -> None:
+    def __init__(
+        self,
+        depth: int,
+        *,
+        vocabulary: int = 97,
+        width: int = 32,
+        heads: int = 4,
+        pre_norm: bool = True,
+    ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(vocabulary, width)
         self.positions = nn.Embedding(128, width)
-        self.blocks = nn.ModuleList(TransformerBlock(width, SelfAttention(width, heads), pre_norm=pre_norm) for _ in range(depth))
+        self.blocks = nn.ModuleList(
+            TransformerBlock(width, SelfAttention(width, heads), pre_norm=pre_norm)
+            for _ in range(depth)
+        )
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
         x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1], device=ids.device))
@@ -174,14 +220,22 @@ class RotaryBlock(nn.Module):
         self.up = nn.Linear(width, 2 * width, bias=False)
         self.down = nn.Linear(2 * width, width, bias=False)
         size = width // heads
-        self.register_buffer("rates", 10000.0 ** (-torch.arange(0, size, 2) / size), persistent=False)
+        self.register_buffer(
+            "rates", 10000.0 ** (-torch.arange(0, size, 2) / size), persistent=False
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.norm1(x))
+            .view(batch, length, 3, self.heads, width // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         angles = torch.arange(length, device=x.device).to(x.dtype)[:, None] * self.rates
         causal = torch.ones(length, length, dtype=torch.bool, device=x.device).tril()
-        scores = rotate(q, angles) @ rotate(k, angles).transpose(-2, -1) / math.sqrt(width // self.heads)
+        scores = (
+            rotate(q, angles) @ rotate(k, angles).transpose(-2, -1) / math.sqrt(width // self.heads)
+        )
         mixed = scores.masked_fill(~causal, -1e4).softmax(-1) @ v
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         hidden = self.norm2(x)
@@ -191,7 +245,9 @@ class RotaryBlock(nn.Module):
 class CachedCausalLM(nn.Module):
     """One decoding step: new ids and the keys and values so far in, logits and the grown cache out."""
 
-    def __init__(self, *, vocabulary: int = 61, width: int = 32, heads: int = 4, layers: int = 2) -> None:
+    def __init__(
+        self, *, vocabulary: int = 61, width: int = 32, heads: int = 4, layers: int = 2
+    ) -> None:
         super().__init__()
         self.heads = heads
         self.tokens = nn.Embedding(vocabulary, width)
@@ -209,7 +265,11 @@ class CachedCausalLM(nn.Module):
         x = self.tokens(ids) + self.positions(position)
         cache = []
         for layer, (qkv, out) in enumerate(zip(self.qkv, self.out, strict=True)):
-            q, k, v = qkv(self.norms[layer](x)).view(batch, length, 3, self.heads, past.shape[-1]).permute(2, 0, 3, 1, 4)
+            q, k, v = (
+                qkv(self.norms[layer](x))
+                .view(batch, length, 3, self.heads, past.shape[-1])
+                .permute(2, 0, 3, 1, 4)
+            )
             k, v = torch.cat([past[layer, 0], k], 2), torch.cat([past[layer, 1], v], 2)
             scores = (q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])).masked_fill(~causal, -1e4)
             x = x + out((scores.softmax(-1) @ v).transpose(1, 2).reshape(x.shape))
@@ -220,7 +280,9 @@ class CachedCausalLM(nn.Module):
 class VisionTransformer(nn.Module):
     """Patches by a strided conv, a class token, learned positions."""
 
-    def __init__(self, depth: int = 4, *, image: int = 32, patch: int = 8, width: int = 32, classes: int = 10) -> None:
+    def __init__(
+        self, depth: int = 4, *, image: int = 32, patch: int = 8, width: int = 32, classes: int = 10
+    ) -> None:
         super().__init__()
         self.patches = nn.Conv2d(3, width, patch, stride=patch)
         self.token = nn.Parameter(torch.randn(1, 1, width))
@@ -237,19 +299,34 @@ class VisionTransformer(nn.Module):
 class UNet(nn.Module):
     """Two levels down by pooling, two up by `interpolate`, with skips; height and width must divide by four."""
 
-    def __init__(self, mode: str = "bilinear", *, align_corners: bool | None = None, width: int = 8, norm: str = "batch") -> None:
+    def __init__(
+        self,
+        mode: str = "bilinear",
+        *,
+        align_corners: bool | None = None,
+        width: int = 8,
+        norm: str = "batch",
+    ) -> None:
         super().__init__()
         self.mode, self.align_corners = mode, align_corners
 
         def stage(before: int, after: int) -> nn.Sequential:
-            return nn.Sequential(nn.Conv2d(before, after, 3, padding=1), NORMS[norm](after), nn.ReLU())
+            return nn.Sequential(
+                nn.Conv2d(before, after, 3, padding=1), NORMS[norm](after), nn.ReLU()
+            )
 
-        self.down1, self.down2, self.bottom = stage(3, width), stage(width, 2 * width), stage(2 * width, 4 * width)
+        self.down1, self.down2, self.bottom = (
+            stage(3, width),
+            stage(width, 2 * width),
+            stage(2 * width, 4 * width),
+        )
         self.up2, self.up1 = stage(6 * width, 2 * width), stage(3 * width, width)
         self.head = nn.Conv2d(width, 2, 1)
 
     def grow(self, x: Tensor) -> Tensor:
-        return functional.interpolate(x, scale_factor=2.0, mode=self.mode, align_corners=self.align_corners)
+        return functional.interpolate(
+            x, scale_factor=2.0, mode=self.mode, align_corners=self.align_corners
+        )
 
     def forward(self, image: Tensor) -> Tensor:
         first = self.down1(image)
@@ -263,11 +340,19 @@ class RecurrentTagger(nn.Module):
     """Embedding, a stack of LSTM, GRU or RNN layers, a label a token."""
 
     def __init__(
-        self, cell: type[nn.RNNBase], *, layers: int = 2, bidirectional: bool = True, hidden: int = 24, labels: int = 7
+        self,
+        cell: type[nn.RNNBase],
+        *,
+        layers: int = 2,
+        bidirectional: bool = True,
+        hidden: int = 24,
+        labels: int = 7,
     ) -> None:
         super().__init__()
         self.tokens = nn.Embedding(53, 16)
-        self.recurrent = cell(16, hidden, num_layers=layers, bidirectional=bidirectional, batch_first=True)
+        self.recurrent = cell(
+            16, hidden, num_layers=layers, bidirectional=bidirectional, batch_first=True
+        )
         self.head = nn.Linear(hidden * (2 if bidirectional else 1), labels)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -280,14 +365,18 @@ class Detector(nn.Module):
     def __init__(self, *, classes: int = 5, width: int = 12, keep: int = 10) -> None:
         super().__init__()
         self.classes, self.keep = classes, keep
-        self.backbone = nn.Sequential(nn.Conv2d(3, width, 3, 2, 1), nn.SiLU(), nn.Conv2d(width, width, 3, 2, 1), nn.SiLU())
+        self.backbone = nn.Sequential(
+            nn.Conv2d(3, width, 3, 2, 1), nn.SiLU(), nn.Conv2d(width, width, 3, 2, 1), nn.SiLU()
+        )
         self.scores = nn.Conv2d(width, classes, 1)
         self.boxes = nn.Conv2d(width, 4, 1)
 
     def dense(self, image: Tensor) -> tuple[Tensor, Tensor]:
         """Scores (batch, places, classes) and boxes (batch, places, 4) before anything is chosen."""
         x = self.backbone(image)
-        return self.scores(x).flatten(2).transpose(1, 2).sigmoid(), self.boxes(x).flatten(2).transpose(1, 2)
+        return self.scores(x).flatten(2).transpose(1, 2).sigmoid(), self.boxes(x).flatten(
+            2
+        ).transpose(1, 2)
 
     def forward(self, image: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         scores, boxes = self.dense(image)
@@ -304,14 +393,22 @@ class Spectrum(nn.Module):
         super().__init__()
         self.hop = hop
         time = torch.arange(window, dtype=torch.float64)
-        angles = 2 * math.pi * torch.arange(window // 2 + 1, dtype=torch.float64)[:, None] * time / window
+        angles = (
+            2
+            * math.pi
+            * torch.arange(window // 2 + 1, dtype=torch.float64)[:, None]
+            * time
+            / window
+        )
         taper = torch.hann_window(window, dtype=torch.float64)
         self.register_buffer("real", (angles.cos() * taper).float()[:, None])
         self.register_buffer("imaginary", (-angles.sin() * taper).float()[:, None])
 
     def forward(self, wave: Tensor) -> tuple[Tensor, Tensor]:
         wave = wave[:, None]
-        return functional.conv1d(wave, self.real, stride=self.hop), functional.conv1d(wave, self.imaginary, stride=self.hop)
+        return functional.conv1d(wave, self.real, stride=self.hop), functional.conv1d(
+            wave, self.imaginary, stride=self.hop
+        )
 
 
 class LogMel(nn.Module):
@@ -335,11 +432,18 @@ class LogMel(nn.Module):
 class Tabular(nn.Module):
     """Category embeddings beside normalised numbers, then an MLP."""
 
-    def __init__(self, sizes: tuple[int, ...] = (7, 12, 31), numbers: int = 6, *, outputs: int = 3) -> None:
+    def __init__(
+        self, sizes: tuple[int, ...] = (7, 12, 31), numbers: int = 6, *, outputs: int = 3
+    ) -> None:
         super().__init__()
         self.embeddings = nn.ModuleList(nn.Embedding(size, 8) for size in sizes)
         self.norm = nn.BatchNorm1d(numbers)
-        self.mlp = nn.Sequential(nn.Linear(8 * len(sizes) + numbers, 48), nn.ReLU(), nn.BatchNorm1d(48), nn.Linear(48, outputs))
+        self.mlp = nn.Sequential(
+            nn.Linear(8 * len(sizes) + numbers, 48),
+            nn.ReLU(),
+            nn.BatchNorm1d(48),
+            nn.Linear(48, outputs),
+        )
 
     def forward(self, categories: Tensor, numbers: Tensor) -> Tensor:
         embedded = [embedding(categories[:, k]) for k, embedding in enumerate(self.embeddings)]

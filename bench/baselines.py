@@ -24,12 +24,28 @@ def runs(name: str, folder: Path, budget_s: float) -> dict[str, baseline.Baselin
     built = importlib.import_module(f"bench.clean.{name}").build(folder)
 
     def one(seed: int, backend: str) -> baseline.Baseline:
-        proof = onnxproof.verify(built.model, built.correct, built.example_inputs, dynamic_shapes=built.dynamic_shapes, seed=seed, backends=(backend,), budget_s=budget_s,
-                                 explain=False, profile=True)
+        proof = onnxproof.verify(
+            built.model,
+            built.correct,
+            built.example_inputs,
+            dynamic_shapes=built.dynamic_shapes,
+            seed=seed,
+            backends=(backend,),
+            budget_s=budget_s,
+            explain=False,
+            profile=True,
+        )
         found = baseline.of(proof)
-        return replace(found, outputs={("any", output): ratio for (_, output), ratio in found.outputs.items()})
+        return replace(
+            found, outputs={("any", output): ratio for (_, output), ratio in found.outputs.items()}
+        )
 
-    return {"seed 0": one(0, "ort"), "seed 1": one(1, "ort"), "seed 2": one(2, "ort"), "unoptimised": one(0, "ort:disabled")}
+    return {
+        "seed 0": one(0, "ort"),
+        "seed 1": one(1, "ort"),
+        "seed 2": one(2, "ort"),
+        "unoptimised": one(0, "ort:disabled"),
+    }
 
 
 def growth(then: dict[object, float], now: dict[object, float]) -> float:
@@ -42,9 +58,16 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=5.0)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    names = [info.name for info in pkgutil.iter_modules(bench.clean.__path__) if not info.name.startswith("_")][:: options.every]
+    names = [
+        info.name
+        for info in pkgutil.iter_modules(bench.clean.__path__)
+        if not info.name.startswith("_")
+    ][:: options.every]
     seeds, runtimes, nodes = [], [], []
-    print("| model | outputs, other seed | outputs, unoptimised | nodes |\n| --- | ---: | ---: | ---: |", flush=True)
+    print(
+        "| model | outputs, other seed | outputs, unoptimised | nodes |\n| --- | ---: | ---: | ---: |",
+        flush=True,
+    )
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             try:
@@ -59,8 +82,15 @@ def main() -> None:
         runtimes.append(max(growth(dict(a.outputs), dict(b.outputs)) for a, b in same))
         nodes.append(max(growth(dict(a.nodes), dict(b.nodes)) for a, b in pairs + same))
         print(f"| {name} | {seeds[-1]:.2f} | {runtimes[-1]:.2f} | {nodes[-1]:.2f} |", flush=True)
-    for what, grew in (("outputs, other seed", seeds), ("outputs, same seed, unoptimised", runtimes), ("nodes", nodes)):
-        print(f"\n{what}: median {statistics.median(grew):.2f}, largest {max(grew):.2f} of {len(grew)} models", flush=True)
+    for what, grew in (
+        ("outputs, other seed", seeds),
+        ("outputs, same seed, unoptimised", runtimes),
+        ("nodes", nodes),
+    ):
+        print(
+            f"\n{what}: median {statistics.median(grew):.2f}, largest {max(grew):.2f} of {len(grew)} models",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -101,20 +101,47 @@ def export(
     """Call either exporter of torch without its chatter; `dynamic_shapes` is a tuple of {axis: name} for both."""
     path.parent.mkdir(parents=True, exist_ok=True)
     quiet = io.StringIO()
-    with warnings.catch_warnings(), contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), torch.no_grad():
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(quiet),
+        contextlib.redirect_stderr(quiet),
+        torch.no_grad(),
+    ):
         warnings.simplefilter("ignore")
         if dynamo:
-            torch.onnx.export(model, inputs, path, dynamo=True, dynamic_shapes=dynamic_shapes, external_data=False, verbose=False,
-                              opset_version=opset, input_names=input_names, output_names=output_names, **options)
+            torch.onnx.export(
+                model,
+                inputs,
+                path,
+                dynamo=True,
+                dynamic_shapes=dynamic_shapes,
+                external_data=False,
+                verbose=False,
+                opset_version=opset,
+                input_names=input_names,
+                output_names=output_names,
+                **options,
+            )
         else:
             names = list(input_names or (f"in{k}" for k in range(len(inputs))))
             axes = {n: dict(d) for n, d in zip(names, dynamic_shapes or (), strict=False) if d}
-            torch.onnx.export(model, inputs, str(path), dynamo=False, dynamic_axes=axes, input_names=names,
-                              output_names=output_names, opset_version=opset or 17, **options)
+            torch.onnx.export(
+                model,
+                inputs,
+                str(path),
+                dynamo=False,
+                dynamic_axes=axes,
+                input_names=names,
+                output_names=output_names,
+                opset_version=opset or 17,
+                **options,
+            )
     return path
 
 
-def edit(source: Path, target: Path, change: Callable[[onnx.GraphProto], Sequence[str]]) -> list[str]:
+def edit(
+    source: Path, target: Path, change: Callable[[onnx.GraphProto], Sequence[str]]
+) -> list[str]:
     """Write `source` with one change to `target`; the change returns the names of the nodes it made guilty."""
     model = onnx.load(source)
     guilty = list(change(model.graph))

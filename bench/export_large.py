@@ -41,15 +41,28 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "wide.onnx"
         start = time.perf_counter()
-        proof = onnxproof.export(module, (torch.randn(2, 4096),), path, budget_s=20, explain=False, options=ExportOptions())
+        proof = onnxproof.export(
+            module,
+            (torch.randn(2, 4096),),
+            path,
+            budget_s=20,
+            explain=False,
+            options=ExportOptions(),
+        )
         seconds = time.perf_counter() - start
         files = {file.name: file.stat().st_size for file in sorted(Path(folder).iterdir())}
-        print(f"{weight / 1e9:.2f} GB of weights: {proof.verdict.value}, {len({gap.case for gap in proof.gaps})} cases; "
-              f"exported in {proof.export.seconds:.0f} s, verified after {seconds:.0f} s, peak {peak_kb() / 2**20:.1f} GB; files {files}")
+        print(
+            f"{weight / 1e9:.2f} GB of weights: {proof.verdict.value}, {len({gap.case for gap in proof.gaps})} cases; "
+            f"exported in {proof.export.seconds:.0f} s, verified after {seconds:.0f} s, peak {peak_kb() / 2**20:.1f} GB; files {files}"
+        )
         onnx.checker.check_model(str(path))
         seen = inspection.inspect(path)
         print("inspect:", ", ".join(f"{check.name} {check.rating}" for check in seen.checks))
-        good = proof.verdict.value == "faithful" and proof.export.choices["external data"] == "yes" and files["wide.onnx.data"] > 2**31
+        good = (
+            proof.verdict.value == "faithful"
+            and proof.export.choices["external data"] == "yes"
+            and files["wide.onnx.data"] > 2**31
+        )
     print("met" if good else "MISSED")
     return 0 if good else 1
 

@@ -39,7 +39,9 @@ BAR = 1.25
 
 def mlp() -> tuple[nn.Module, Any]:
     """Three linear layers."""
-    return ready(nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))), (normal(2, 16),)
+    return ready(
+        nn.Sequential(nn.Linear(16, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 4))
+    ), (normal(2, 16),)
 
 
 class Middle(nn.Module):
@@ -79,17 +81,38 @@ def deep_conv() -> tuple[nn.Module, Any]:
     """As deep as MobileNet v2, with height and width open all the way: 52 convolutions, every fourth halves them."""
     layers: list[nn.Module] = [nn.Conv2d(3, 16, 3, padding=1)]
     for step in range(51):
-        layers += [nn.Conv2d(16, 16, 3, padding=1, groups=16 if step % 2 else 1, stride=2 if step in (4, 14, 28) else 1), nn.BatchNorm2d(16), nn.ReLU6()]
-    return ready(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 5))), (normal(2, 3, 64, 64),)
+        layers += [
+            nn.Conv2d(
+                16,
+                16,
+                3,
+                padding=1,
+                groups=16 if step % 2 else 1,
+                stride=2 if step in (4, 14, 28) else 1,
+            ),
+            nn.BatchNorm2d(16),
+            nn.ReLU6(),
+        ]
+    return ready(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 5))), (
+        normal(2, 3, 64, 64),
+    )
 
 
 KINDS: dict[str, tuple[str, Callable[[], tuple[nn.Module, Any]]]] = {
-    "mlp": ("small", mlp), "tabular": ("embeddings", ENTRIES["tabular"].build),
-    "conv_net": ("conv net", ENTRIES["conv_net"].build), "resnet": ("conv net", ENTRIES["resnet"].build), "unet_bilinear": ("conv net", ENTRIES["unet_bilinear"].build),
-    "deep_conv": ("deep conv net", deep_conv), "mobilenet_v2": ("deep; two dims stay fixed", ENTRIES["mobilenet_v2"].build),
-    "bert": ("transformer", ENTRIES["bert"].build), "vit": ("transformer; fixed dims", ENTRIES["vit"].build), "llama": ("decoder", ENTRIES["llama"].build),
-    "llama_with_cache": ("decoder with a cache", ENTRIES["llama_with_cache"].build), "lstm_tagger": ("LSTM", ENTRIES["lstm_tagger"].build),
-    "rnn_by_hand": ("another way: a loop is scripted", ENTRIES["rnn_by_hand"].build), "lacks_operator": ("another way: an operator", lacks_operator),
+    "mlp": ("small", mlp),
+    "tabular": ("embeddings", ENTRIES["tabular"].build),
+    "conv_net": ("conv net", ENTRIES["conv_net"].build),
+    "resnet": ("conv net", ENTRIES["resnet"].build),
+    "unet_bilinear": ("conv net", ENTRIES["unet_bilinear"].build),
+    "deep_conv": ("deep conv net", deep_conv),
+    "mobilenet_v2": ("deep; two dims stay fixed", ENTRIES["mobilenet_v2"].build),
+    "bert": ("transformer", ENTRIES["bert"].build),
+    "vit": ("transformer; fixed dims", ENTRIES["vit"].build),
+    "llama": ("decoder", ENTRIES["llama"].build),
+    "llama_with_cache": ("decoder with a cache", ENTRIES["llama_with_cache"].build),
+    "lstm_tagger": ("LSTM", ENTRIES["lstm_tagger"].build),
+    "rnn_by_hand": ("another way: a loop is scripted", ENTRIES["rnn_by_hand"].build),
+    "lacks_operator": ("another way: an operator", lacks_operator),
     "mixtral": ("another way: experts", ENTRIES["mixtral"].build),
 }
 
@@ -151,10 +174,16 @@ def measure(name: str, repeats: int, proofs: Proofs) -> Cost:
 
         theirs()
         rounds = [_round(theirs, ours, ours_first=bool(number % 2)) for number in range(repeats)]
-    return Cost(torch_s=statistics.median(row[0] for row in rounds), ratios=tuple(own / other for other, own in rounds), proofs_s=proofs.seconds)
+    return Cost(
+        torch_s=statistics.median(row[0] for row in rounds),
+        ratios=tuple(own / other for other, own in rounds),
+        proofs_s=proofs.seconds,
+    )
 
 
-def _round(theirs: Callable[[], object], ours: Callable[[], object], *, ours_first: bool) -> tuple[float, float]:
+def _round(
+    theirs: Callable[[], object], ours: Callable[[], object], *, ours_first: bool
+) -> tuple[float, float]:
     """Seconds of theirs and of ours."""
     if ours_first:
         own = _seconds(ours)
@@ -165,18 +194,32 @@ def _round(theirs: Callable[[], object], ours: Callable[[], object], *, ours_fir
 def _plain(found: Subject, path: Path, shapes: Any) -> None:
     """What everybody calls."""
     with quiet(), torch.no_grad():
-        torch.onnx.export(found.module, found.args, path, kwargs=dict(found.kwargs), dynamic_shapes=shapes, dynamo=True, verbose=False, external_data=False)
+        torch.onnx.export(
+            found.module,
+            found.args,
+            path,
+            kwargs=dict(found.kwargs),
+            dynamic_shapes=shapes,
+            dynamo=True,
+            verbose=False,
+            external_data=False,
+        )
 
 
 def _shapes(dims: Sequence[Any], found: Subject) -> Any:
     """The dims that ours left open, left to torch: under names of its own, since it refuses some of them by name."""
-    return {name: _axes(name, value, dims) for name, value in bind(found.module, found.args, found.kwargs).items()}
+    return {
+        name: _axes(name, value, dims)
+        for name, value in bind(found.module, found.args, found.kwargs).items()
+    }
 
 
 def _axes(path: str, value: Any, dims: Sequence[Any]) -> Any:
     """The same containers as the input's, with a dict of axes in the place of each tensor."""
     if isinstance(value, torch.Tensor):
-        return {dim.axis: torch.export.Dim.AUTO for dim in dims if dim.input == path and dim.name} or None
+        return {
+            dim.axis: torch.export.Dim.AUTO for dim in dims if dim.input == path and dim.name
+        } or None
     if isinstance(value, dict):
         return {key: _axes(f"{path}.{key}", item, dims) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -193,7 +236,9 @@ def _seconds(run: Callable[[], object]) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print one row a model; the exit code says whether every one keeps to the bar."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default=",".join(KINDS))
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args(arguments)
@@ -201,12 +246,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     proofs = Proofs()
     fallbacks._trial = proofs
     medians = {}
-    print("| model | kind | torch.onnx.export s | ours, times that | worst round | proofs s, left out |\n| --- | --- | ---: | ---: | ---: | ---: |")
+    print(
+        "| model | kind | torch.onnx.export s | ours, times that | worst round | proofs s, left out |\n| --- | --- | ---: | ---: | ---: | ---: |"
+    )
     for name in options.only.split(","):
         cost = measure(name, options.repeats, proofs)
         medians[name] = cost.ratio
-        print(f"| {name} | {KINDS[name][0]} | {cost.torch_s:.2f}{' (mended)' if name in MENDED else ''} | {cost.ratio:.2f} | {max(cost.ratios):.2f} | {cost.proofs_s:.1f} |", flush=True)
-    print(f"\nmedian of {len(medians)} models {statistics.median(medians.values()):.2f}, worst {max(medians.values()):.2f} ({max(medians, key=lambda name: medians[name])}); the bar is {BAR}")
+        print(
+            f"| {name} | {KINDS[name][0]} | {cost.torch_s:.2f}{' (mended)' if name in MENDED else ''} | {cost.ratio:.2f} | {max(cost.ratios):.2f} | {cost.proofs_s:.1f} |",
+            flush=True,
+        )
+    print(
+        f"\nmedian of {len(medians)} models {statistics.median(medians.values()):.2f}, worst {max(medians.values()):.2f} ({max(medians, key=lambda name: medians[name])}); the bar is {BAR}"
+    )
     return int(max(medians.values()) > BAR)
 
 

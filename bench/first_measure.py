@@ -24,14 +24,25 @@ def one(name: str) -> float:
     measured = Trial._confirmable
 
     def watch(trial, gap, base):  # type: ignore[no-untyped-def]
-        if not trial._decides and gap.domain is None and not base.confirmed and not within_tolerance(gap, trial._policy):
+        if (
+            not trial._decides
+            and gap.domain is None
+            and not base.confirmed
+            and not within_tolerance(gap, trial._policy)
+        ):
             largest[0] = max(largest[0], gap.noise_ratio / trial._policy.noise_limit)
         return measured(trial, gap, base)
 
     Trial._confirmable = watch  # type: ignore[method-assign]
     with tempfile.TemporaryDirectory() as folder:
         built = importlib.import_module(f"bench.clean.{name}").build(Path(folder))
-        onnxproof.verify(built.model, built.correct, built.example_inputs, dynamic_shapes=built.dynamic_shapes, explain=False)
+        onnxproof.verify(
+            built.model,
+            built.correct,
+            built.example_inputs,
+            dynamic_shapes=built.dynamic_shapes,
+            explain=False,
+        )
     return largest[0]
 
 
@@ -45,10 +56,19 @@ def main() -> None:
     if asked.child:
         print(f"RATIO {one(asked.child)}")
         return
-    names = [file.stem for file in sorted((Path(__file__).parent / "clean").glob("[a-z]*.py")) if asked.only in file.stem]
+    names = [
+        file.stem
+        for file in sorted((Path(__file__).parent / "clean").glob("[a-z]*.py"))
+        if asked.only in file.stem
+    ]
 
     def apart(name: str) -> tuple[str, float]:
-        done = subprocess.run([sys.executable, "-m", "bench.first_measure", "--child", name], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-m", "bench.first_measure", "--child", name],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         found = [line for line in done.stdout.splitlines() if line.startswith("RATIO ")]
         return name, float(found[0].split()[1]) if found else float("nan")
 

@@ -50,15 +50,74 @@ class Command:
 
 
 COMMANDS = (
-    Command(name="verify", words=("verify", "model.py:build", "good.onnx", "--budget", "2", "--isolate", "--json", "out/p.json", "--junit", "out/p.xml"),
-            outputs=("p.json", "p.xml")),
-    Command(name="export", words=("export", "model.py:build", "-o", "out/m.onnx", "--external-data", "--budget", "1", "--json", "out/p.json"),
-            outputs=("m.onnx", "m.onnx.data", "p.json")),
-    Command(name="quantize", words=("quantize", "good.onnx", "-o", "out/q.onnx", "--calibration", "data.npz", "--time", "3", "--json", "out/p.json", "--cache", "out/cache"),
-            outputs=("q.onnx", "p.json", "cache")),
-    Command(name="explain", words=("explain", "model.py:build", "bad.onnx", "--budget", "1", "--isolate", "--json", "out/p.json", "--repro", "out/repro"),
-            outputs=("p.json", "repro")),
-    Command(name="report", words=("report", "stored.json", "-o", "out/r.html"), outputs=("r.html",)),
+    Command(
+        name="verify",
+        words=(
+            "verify",
+            "model.py:build",
+            "good.onnx",
+            "--budget",
+            "2",
+            "--isolate",
+            "--json",
+            "out/p.json",
+            "--junit",
+            "out/p.xml",
+        ),
+        outputs=("p.json", "p.xml"),
+    ),
+    Command(
+        name="export",
+        words=(
+            "export",
+            "model.py:build",
+            "-o",
+            "out/m.onnx",
+            "--external-data",
+            "--budget",
+            "1",
+            "--json",
+            "out/p.json",
+        ),
+        outputs=("m.onnx", "m.onnx.data", "p.json"),
+    ),
+    Command(
+        name="quantize",
+        words=(
+            "quantize",
+            "good.onnx",
+            "-o",
+            "out/q.onnx",
+            "--calibration",
+            "data.npz",
+            "--time",
+            "3",
+            "--json",
+            "out/p.json",
+            "--cache",
+            "out/cache",
+        ),
+        outputs=("q.onnx", "p.json", "cache"),
+    ),
+    Command(
+        name="explain",
+        words=(
+            "explain",
+            "model.py:build",
+            "bad.onnx",
+            "--budget",
+            "1",
+            "--isolate",
+            "--json",
+            "out/p.json",
+            "--repro",
+            "out/repro",
+        ),
+        outputs=("p.json", "repro"),
+    ),
+    Command(
+        name="report", words=("report", "stored.json", "-o", "out/r.html"), outputs=("r.html",)
+    ),
 )
 
 
@@ -94,18 +153,35 @@ class Ground:
     def environment(self) -> Mapping[str, str]:
         """One thread, own temporary folder, these sources."""
         paths = os.pathsep.join([str(ROOT / "src"), *(p for p in sys.path if p)])
-        return {**os.environ, "TMPDIR": str(self.temporary), "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+        return {
+            **os.environ,
+            "TMPDIR": str(self.temporary),
+            "PYTHONPATH": paths,
+            "OMP_NUM_THREADS": "1",
+        }
 
     def start(self, words: Sequence[str]) -> "subprocess.Popen[bytes]":
         """Begin a run; what it says goes to a file."""
         with (self.folder / "said.txt").open("wb") as said:
-            return subprocess.Popen([self.python, "-m", "onnxproof.cli", *words], cwd=self.folder, env=dict(self.environment()), stdout=said, stderr=said)
+            return subprocess.Popen(
+                [self.python, "-m", "onnxproof.cli", *words],
+                cwd=self.folder,
+                env=dict(self.environment()),
+                stdout=said,
+                stderr=said,
+            )
 
     def prepare(self, commands: Sequence[Command]) -> None:
         """Models, data, and each command once to its end."""
         self.temporary.mkdir()
         (self.folder / "model.py").write_text(_MODEL)
-        subprocess.run([self.python, "-c", _MAKE], cwd=self.folder, env=dict(self.environment()), check=True, timeout=_LIMIT_S)
+        subprocess.run(
+            [self.python, "-c", _MAKE],
+            cwd=self.folder,
+            env=dict(self.environment()),
+            check=True,
+            timeout=_LIMIT_S,
+        )
         self.out.mkdir()
         self.run("verify", "good.onnx", "good.onnx", "--budget", "1", "--json", "stored.json")
         for command in commands:
@@ -122,10 +198,14 @@ class Ground:
         start = time.monotonic()
         code = self.start(words).wait(_LIMIT_S)
         if code not in (0, 1):
-            raise RuntimeError(f"onnxproof {' '.join(words)} ended with {code}: {(self.folder / 'said.txt').read_text()}")
+            raise RuntimeError(
+                f"onnxproof {' '.join(words)} ended with {code}: {(self.folder / 'said.txt').read_text()}"
+            )
         return time.monotonic() - start
 
-    def kill(self, command: Command, number: signal.Signals, after_s: float, *, over_old: bool) -> Kill:
+    def kill(
+        self, command: Command, number: signal.Signals, after_s: float, *, over_old: bool
+    ) -> Kill:
         """One kill, and all that is wrong afterwards."""
         shutil.rmtree(self.out, ignore_errors=True)
         if over_old:
@@ -141,19 +221,36 @@ class Ground:
         if number == signal.SIGKILL:
             self.run("report", "stored.json", "-o", "next.html")
         faults = [*self._left(process.pid), *self._broken(command)]
-        return Kill(command=command.name, signal=number.name, after_s=after_s, code=code, faults=tuple(faults))
+        return Kill(
+            command=command.name,
+            signal=number.name,
+            after_s=after_s,
+            code=code,
+            faults=tuple(faults),
+        )
 
     def _left(self, pid: int) -> Iterator[str]:
         """Temporary files, shared memory, drafts and processes of a run that is over."""
-        yield from (f"temporary: {path.name}" for path in self.temporary.iterdir() if path.name not in _CACHES)
-        yield from (f"shared memory: {path.name}" for path in Path("/dev/shm").glob(f"onnxproof-run-{pid}-*"))
+        yield from (
+            f"temporary: {path.name}"
+            for path in self.temporary.iterdir()
+            if path.name not in _CACHES
+        )
+        yield from (
+            f"shared memory: {path.name}"
+            for path in Path("/dev/shm").glob(f"onnxproof-run-{pid}-*")
+        )
         yield from (f"draft: {path}" for path in self.folder.rglob(".onnxproof-*"))
         yield from (f"draft: {path}" for path in self.folder.rglob("*.part*"))
         yield from (f"process: {words}" for words in _processes(self.temporary))
 
     def _broken(self, command: Command) -> Iterator[str]:
         """Outputs that nobody asked for, or that can't be read."""
-        yield from (f"unknown output: {path.name}" for path in self.out.iterdir() if path.name not in command.outputs)
+        yield from (
+            f"unknown output: {path.name}"
+            for path in self.out.iterdir()
+            if path.name not in command.outputs
+        )
         for path in sorted(self.out.rglob("*")):
             reader = _READERS.get(path.suffix)
             if path.is_file() and reader is not None:
@@ -163,7 +260,11 @@ class Ground:
                     yield f"half: {path.relative_to(self.out)}: {type(why).__name__}: {why}"
         script = self.out / "repro" / "repro.py"
         needed = ("model.onnx", "inputs.safetensors", "outputs.safetensors", "report.md")
-        yield from (f"half: repro lacks {name}" for name in needed if script.exists() and not script.with_name(name).exists())
+        yield from (
+            f"half: repro lacks {name}"
+            for name in needed
+            if script.exists() and not script.with_name(name).exists()
+        )
 
 
 def _read_json(path: Path) -> None:
@@ -201,8 +302,14 @@ def _read_safetensors(path: Path) -> None:
     assert load_file(path)
 
 
-_READERS: dict[str, Callable[[Path], None]] = {".json": _read_json, ".html": _read_html, ".xml": _read_xml, ".onnx": _read_onnx, ".npz": _read_npz,
-                                               ".safetensors": _read_safetensors}
+_READERS: dict[str, Callable[[Path], None]] = {
+    ".json": _read_json,
+    ".html": _read_html,
+    ".xml": _read_xml,
+    ".onnx": _read_onnx,
+    ".npz": _read_npz,
+    ".safetensors": _read_safetensors,
+}
 _MAKE = """
 import numpy as np, onnx
 from model import build
@@ -222,7 +329,11 @@ np.savez("data.npz", **{name: np.random.default_rng(0).standard_normal((64, 8)).
 def _processes(temporary: Path) -> list[str]:
     """Command lines of the processes whose folder for temporary files is this one or below it; they get a moment to end."""
     deadline = time.monotonic() + 5.0
-    while found := [_command_line(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit() and _is_below(entry, temporary)]:
+    while found := [
+        _command_line(entry)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdigit() and _is_below(entry, temporary)
+    ]:
         if time.monotonic() > deadline:
             break
         time.sleep(0.1)
@@ -239,24 +350,38 @@ def _is_below(process: Path, temporary: Path) -> bool:
 
 def _command_line(process: Path) -> str:
     try:
-        return f"{process.name} " + (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
+        return (
+            f"{process.name} "
+            + (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200]
+        )
     except OSError:
         return process.name
 
 
-def plan(seed: int, count: int, commands: Sequence[Command]) -> Iterator[tuple[Command, signal.Signals, float, bool]]:
+def plan(
+    seed: int, count: int, commands: Sequence[Command]
+) -> Iterator[tuple[Command, signal.Signals, float, bool]]:
     """Each command with each signal in turn; the share of its duration, and whether old outputs are in place."""
     rng = random.Random(seed)
     for place in range(count):
-        yield commands[place % len(commands)], SIGNALS[place // len(commands) % len(SIGNALS)], rng.random(), rng.random() < 0.5
+        yield (
+            commands[place % len(commands)],
+            SIGNALS[place // len(commands) % len(SIGNALS)],
+            rng.random(),
+            rng.random() < 0.5,
+        )
 
 
-def kills(seed: int, count: int, folder: Path, commands: Sequence[Command] = COMMANDS) -> Iterator[Kill]:
+def kills(
+    seed: int, count: int, folder: Path, commands: Sequence[Command] = COMMANDS
+) -> Iterator[Kill]:
     """Kill `count` times in a fresh folder."""
     ground = Ground(folder=folder)
     ground.prepare(commands)
     for command, number, share, over_old in plan(seed, count, commands):
-        yield ground.kill(command, number, share * ground.durations[command.name], over_old=over_old)
+        yield ground.kill(
+            command, number, share * ground.durations[command.name], over_old=over_old
+        )
 
 
 def main() -> int:
@@ -266,17 +391,25 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--only", default="", help="commands, with commas between them")
     options = parser.parse_args()
-    chosen = [command for command in COMMANDS if not options.only or command.name in options.only.split(",")]
+    chosen = [
+        command
+        for command in COMMANDS
+        if not options.only or command.name in options.only.split(",")
+    ]
     found = []
     with tempfile.TemporaryDirectory(prefix="kills-") as folder:
         for kill in kills(options.seed, options.count, Path(folder).resolve(), chosen):
             found.append(kill)
-            sys.stdout.write(f"{kill.command:<9}{kill.signal:<8}after {kill.after_s:6.2f} s: exit {kill.code:>3}  {'; '.join(kill.faults) or 'nothing left'}\n")
+            sys.stdout.write(
+                f"{kill.command:<9}{kill.signal:<8}after {kill.after_s:6.2f} s: exit {kill.code:>3}  {'; '.join(kill.faults) or 'nothing left'}\n"
+            )
             sys.stdout.flush()
     bad = [kill for kill in found if kill.faults]
     by_signal = Counter(kill.signal for kill in found)
     by_code = Counter(kill.code for kill in found)
-    sys.stdout.write(f"seed {options.seed}: {len(found)} kills ({dict(by_signal)}), exit codes {dict(by_code)}: {len(bad)} left something\n")
+    sys.stdout.write(
+        f"seed {options.seed}: {len(found)} kills ({dict(by_signal)}), exit codes {dict(by_code)}: {len(bad)} left something\n"
+    )
     return 1 if bad else 0
 
 

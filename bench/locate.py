@@ -52,7 +52,11 @@ def blocks() -> tuple[Any, tuple[Any, ...], Any]:
     import torch
 
     torch.manual_seed(7)
-    return transformer(blocks=12, width=256), (torch.randn(2, 32, 256),), ({0: "batch", 1: "length"},)
+    return (
+        transformer(blocks=12, width=256),
+        (torch.randn(2, 32, 256),),
+        ({0: "batch", 1: "length"},),
+    )
 
 
 def chain() -> tuple[Any, tuple[Any, ...], Any]:
@@ -61,7 +65,11 @@ def chain() -> tuple[Any, tuple[Any, ...], Any]:
     from torch import nn
 
     torch.manual_seed(8)
-    layers = [part for k in range(15) for part in (nn.Linear(64, 64), (nn.SiLU, nn.Tanh, nn.ReLU)[k % 3]())]
+    layers = [
+        part
+        for k in range(15)
+        for part in (nn.Linear(64, 64), (nn.SiLU, nn.Tanh, nn.ReLU)[k % 3]())
+    ]
     return nn.Sequential(*layers).eval(), (torch.randn(4, 64),), ({0: "batch"},)
 
 
@@ -71,7 +79,9 @@ def memory() -> tuple[Any, tuple[Any, ...], Any]:
     from torch import nn
 
     torch.manual_seed(9)
-    layers = [part for _ in range(32) for part in (nn.Conv2d(16, 16, 1, groups=16), nn.LeakyReLU(0.9))]
+    layers = [
+        part for _ in range(32) for part in (nn.Conv2d(16, 16, 1, groups=16), nn.LeakyReLU(0.9))
+    ]
     model = nn.Sequential(*layers).eval()
     with torch.no_grad():
         for weight in (p for name, p in model.named_parameters() if name.endswith("weight")):
@@ -79,7 +89,11 @@ def memory() -> tuple[Any, tuple[Any, ...], Any]:
     return model, (torch.randn(1, 16, 8, 8),), ({2: "height", 3: "width"},)
 
 
-MODELS: dict[str, Callable[[], tuple[Any, tuple[Any, ...], Any]]] = {"blocks": blocks, "chain": chain, "memory": memory}
+MODELS: dict[str, Callable[[], tuple[Any, tuple[Any, ...], Any]]] = {
+    "blocks": blocks,
+    "chain": chain,
+    "memory": memory,
+}
 
 
 def plant(graph: Any, what: str) -> list[str]:
@@ -148,7 +162,11 @@ def run_ours(what: str, path: Path, profile: bool) -> dict[str, Any]:
     try:
         proof = onnxproof.verify(model, path, inputs, dynamic_shapes=shapes)
     except _Enough as enough:
-        return result | {"nodes": list(enough.place.nodes), "compared": enough.place.compared, "verdict": "not judged"}
+        return result | {
+            "nodes": list(enough.place.nodes),
+            "compared": enough.place.compared,
+            "verdict": "not judged",
+        }
     result["wall"] = time.perf_counter() - start
     if profile:
         stats = pstats.Stats(watch, stream=sys.stderr)
@@ -156,8 +174,12 @@ def run_ours(what: str, path: Path, profile: bool) -> dict[str, Any]:
         stats.sort_stats("cumtime").print_stats("onnxproof", 50)
     place = proof.location
     result.setdefault("explain", float("inf"))  # it raised: the proof holds no location
-    return result | {"forward": sum(s for name, s in proof.seconds.items() if name != "total"), "verdict": proof.verdict.value,
-                     "nodes": list(place.nodes) if place else [], "compared": place.compared if place else 0}
+    return result | {
+        "forward": sum(s for name, s in proof.seconds.items() if name != "total"),
+        "verdict": proof.verdict.value,
+        "nodes": list(place.nodes) if place else [],
+        "compared": place.compared if place else 0,
+    }
 
 
 class _Enough(BaseException):
@@ -197,13 +219,22 @@ def run_torch(what: str) -> dict[str, Any]:
 
     model, inputs, shapes = MODELS[what]()
     with torch.no_grad():
-        program: Any = torch.onnx.export(model, inputs, dynamo=True, dynamic_shapes=shapes, verbose=False)
+        program: Any = torch.onnx.export(
+            model, inputs, dynamo=True, dynamic_shapes=shapes, verbose=False
+        )
     norm = [node for node in program.model.graph if node.op_type == "LayerNormalization"][2 * 6 + 1]
     norm.attributes["epsilon"] = onnx_ir.AttrFloat32("epsilon", 1e-3)
     start = time.perf_counter()
     infos = verification.verify_onnx_program(program, compare_intermediates=True)
-    first = next((info.name for info in infos if info.max_abs_diff > 0.01 or info.max_rel_diff > 0.1), "")
-    return {"seconds": time.perf_counter() - start, "values": len(infos), "first": first, "guilty": norm.outputs[0].name}
+    first = next(
+        (info.name for info in infos if info.max_abs_diff > 0.01 or info.max_rel_diff > 0.1), ""
+    )
+    return {
+        "seconds": time.perf_counter() - start,
+        "values": len(infos),
+        "first": first,
+        "guilty": norm.outputs[0].name,
+    }
 
 
 def forget_peak() -> None:
@@ -224,45 +255,89 @@ def against_torch(folder: Path, profile: bool) -> list[Bar]:
     path, guilty = write("blocks", folder)
     ours = _ours("blocks", path, profile)
     try:
-        theirs = apart("--child", "torch", "blocks", str(path), module="bench.locate", limit=LIMIT_S)
+        theirs = apart(
+            "--child", "torch", "blocks", str(path), module="bench.locate", limit=LIMIT_S
+        )
         words = f"{theirs['seconds']:.1f} s for {theirs['values']} values, first beyond its limits: {theirs['first'] or 'none'}"
         seconds = theirs["seconds"]
     except subprocess.TimeoutExpired:
         words, seconds = f"> {LIMIT_S:.0f} s", LIMIT_S
-    return [Bar(what="blocks: torch.onnx.verification / locating", measured=seconds / ours["locate"], bar=TORCH_BAR, at_least=True,
-                detail=f"{words} / {ours['locate']:.2f} s, {ours['compared']} nodes compared"), *_answers("blocks", ours, guilty)]
+    return [
+        Bar(
+            what="blocks: torch.onnx.verification / locating",
+            measured=seconds / ours["locate"],
+            bar=TORCH_BAR,
+            at_least=True,
+            detail=f"{words} / {ours['locate']:.2f} s, {ours['compared']} nodes compared",
+        ),
+        *_answers("blocks", ours, guilty),
+    ]
 
 
 def against_polygraphy(folder: Path, profile: bool) -> list[Bar]:
     path, guilty = write("chain", folder)
     ours = _ours("chain", path, profile)
     seconds, left = reduce(folder, path)
-    return [Bar(what="chain: polygraphy debug reduce / locating", measured=seconds / ours["locate"], bar=REDUCE_BAR, at_least=True,
-                detail=f"{seconds:.1f} s (left: {', '.join(left)}) / {ours['locate']:.2f} s"), *_answers("chain", ours, guilty)]
+    return [
+        Bar(
+            what="chain: polygraphy debug reduce / locating",
+            measured=seconds / ours["locate"],
+            bar=REDUCE_BAR,
+            at_least=True,
+            detail=f"{seconds:.1f} s (left: {', '.join(left)}) / {ours['locate']:.2f} s",
+        ),
+        *_answers("chain", ours, guilty),
+    ]
 
 
 def against_inference(folder: Path, profile: bool) -> list[Bar]:
     path, guilty = write("memory", folder)
     plain = apart("--child", "plain", "memory", str(path), module="bench.locate")
     ours = _ours("memory", path, profile)
-    return [Bar(what="memory: peak while locating above plain inference", measured=ours["peak"] - plain["peak"], bar=MEMORY_BAR_MB, unit="MB",
-                detail=f"{ours['peak']:.0f} MB ({ours['before']:.0f} MB when it began, {ours['locate']:.0f} s) / {plain['peak']:.0f} MB"),
-            _named("memory", ours, guilty)]
+    return [
+        Bar(
+            what="memory: peak while locating above plain inference",
+            measured=ours["peak"] - plain["peak"],
+            bar=MEMORY_BAR_MB,
+            unit="MB",
+            detail=f"{ours['peak']:.0f} MB ({ours['before']:.0f} MB when it began, {ours['locate']:.0f} s) / {plain['peak']:.0f} MB",
+        ),
+        _named("memory", ours, guilty),
+    ]
 
 
 def _ours(what: str, path: Path, profile: bool) -> dict[str, Any]:
-    return apart("--child", "ours", what, str(path), *(["--profile"] if profile else []), module="bench.locate")
+    return apart(
+        "--child",
+        "ours",
+        what,
+        str(path),
+        *(["--profile"] if profile else []),
+        module="bench.locate",
+    )
 
 
 def _answers(what: str, ours: dict[str, Any], guilty: Sequence[str]) -> list[Bar]:
-    return [_named(what, ours, guilty),
-            Bar(what=f"{what}: explanation / forward passes of one verification", measured=ours["explain"] / ours["forward"], bar=PASSES_BAR,
-                detail=f"{ours['explain']:.2f} s (locating {ours['locate']:.2f} s) / {ours['forward']:.2f} s, verify in all {ours['wall']:.1f} s")]
+    return [
+        _named(what, ours, guilty),
+        Bar(
+            what=f"{what}: explanation / forward passes of one verification",
+            measured=ours["explain"] / ours["forward"],
+            bar=PASSES_BAR,
+            detail=f"{ours['explain']:.2f} s (locating {ours['locate']:.2f} s) / {ours['forward']:.2f} s, verify in all {ours['wall']:.1f} s",
+        ),
+    ]
 
 
 def _named(what: str, ours: dict[str, Any], guilty: Sequence[str]) -> Bar:
-    return Bar(what=f"{what}: the guilty node is named first", measured=float(ours["nodes"][:1] == list(guilty)), bar=1, unit="", at_least=True,
-               detail=f"{ours['verdict']}, named {', '.join(ours['nodes'][:3]) or 'none'}; guilty {', '.join(guilty)}")
+    return Bar(
+        what=f"{what}: the guilty node is named first",
+        measured=float(ours["nodes"][:1] == list(guilty)),
+        bar=1,
+        unit="",
+        at_least=True,
+        detail=f"{ours['verdict']}, named {', '.join(ours['nodes'][:3]) or 'none'}; guilty {', '.join(guilty)}",
+    )
 
 
 def reduce(folder: Path, path: Path) -> tuple[float, list[str]]:
@@ -274,16 +349,32 @@ def reduce(folder: Path, path: Path) -> tuple[float, list[str]]:
     values = [output for node in model.graph.node for output in node.output]
     del model.graph.output[:]
     model.graph.output.extend(onnx.ValueInfoProto(name=value) for value in values)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
     x = MODELS["chain"]()[1][0].numpy()
     name = session.get_inputs()[0].name
-    np.savez(folder / "known.npz", **{name: x}, **dict(zip(values, session.run(values, {name: x}), strict=True)))
+    np.savez(
+        folder / "known.npz",
+        **{name: x},
+        **dict(zip(values, session.run(values, {name: x}), strict=True)),
+    )
     (folder / "check.py").write_text(_CHECK)
     tool = Path(sys.executable).parent / "polygraphy"
     shapes = f"{name}:[{','.join(map(str, x.shape))}]"
     start = time.perf_counter()
     check = ["--check", sys.executable, "check.py", "known.npz"]
-    command = [str(tool), "debug", "reduce", str(path), "-o", "reduced.onnx", "--model-input-shapes", shapes, *check]
+    command = [
+        str(tool),
+        "debug",
+        "reduce",
+        str(path),
+        "-o",
+        "reduced.onnx",
+        "--model-input-shapes",
+        shapes,
+        *check,
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT_S)
     seconds = time.perf_counter() - start
     reduced = folder / "reduced.onnx"
@@ -296,7 +387,9 @@ def reduce(folder: Path, path: Path) -> tuple[float, list[str]]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and say by the exit code whether every bar was met."""
     parts = {"blocks": against_torch, "chain": against_polygraphy, "memory": against_inference}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default=",".join(parts))
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
@@ -304,9 +397,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.child:
         import torch
 
-        torch.set_num_threads(1)  # for every tool alike: a shared machine makes more of them a lottery
+        torch.set_num_threads(
+            1
+        )  # for every tool alike: a shared machine makes more of them a lottery
         who, what, path = options.child
-        found = {"ours": lambda: run_ours(what, Path(path), options.profile), "plain": lambda: run_plain(Path(path)), "torch": lambda: run_torch(what)}[who]()
+        found = {
+            "ours": lambda: run_ours(what, Path(path), options.profile),
+            "plain": lambda: run_plain(Path(path)),
+            "torch": lambda: run_torch(what),
+        }[who]()
         print(json.dumps(found))
         return 0
     bars: list[Bar] = []

@@ -47,7 +47,9 @@ def show(bars: Sequence[Bar]) -> str:
     lines = [f"{'what':58s} {'measured':>12s} {'bar':>12s}  met  detail"]
     for b in bars:
         sign = ">=" if b.at_least else "<="
-        lines.append(f"{b.what:58s} {f'{b.measured:.4g} {b.unit}':>12s} {f'{sign} {b.bar:g} {b.unit}':>12s}  {'yes' if b.met else 'NO ':3s}  {b.detail}")
+        lines.append(
+            f"{b.what:58s} {f'{b.measured:.4g} {b.unit}':>12s} {f'{sign} {b.bar:g} {b.unit}':>12s}  {'yes' if b.met else 'NO ':3s}  {b.detail}"
+        )
     return "\n".join(lines)
 
 
@@ -72,7 +74,11 @@ def nodes500() -> tuple[Any, tuple[Any, ...], Any]:
     import torch
 
     torch.manual_seed(2)
-    return transformer(blocks=26, width=256), (torch.randn(2, 64, 256),), ({0: "batch", 1: "length"},)
+    return (
+        transformer(blocks=26, width=256),
+        (torch.randn(2, 64, 256),),
+        ({0: "batch", 1: "length"},),
+    )
 
 
 def external() -> tuple[Any, tuple[Any, ...], Any]:
@@ -82,7 +88,11 @@ def external() -> tuple[Any, tuple[Any, ...], Any]:
 
     torch.manual_seed(3)
     layers = [part for _ in range(3) for part in (nn.Linear(4096, 4096), nn.GELU())]
-    return nn.Sequential(*layers, nn.Linear(4096, 16)).eval(), (torch.randn(32, 4096),), ({0: "batch"},)
+    return (
+        nn.Sequential(*layers, nn.Linear(4096, 16)).eval(),
+        (torch.randn(32, 4096),),
+        ({0: "batch"},),
+    )
 
 
 def transformer(*, blocks: int, width: int, heads: int = 4) -> Any:
@@ -95,11 +105,18 @@ def transformer(*, blocks: int, width: int, heads: int = 4) -> Any:
             super().__init__()
             self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
             self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.up, self.down, self.act = nn.Linear(width, 4 * width), nn.Linear(4 * width, width), nn.GELU()
+            self.up, self.down, self.act = (
+                nn.Linear(width, 4 * width),
+                nn.Linear(4 * width, width),
+                nn.GELU(),
+            )
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             b, n, d = x.shape
-            q, k, v = (t.view(b, n, heads, d // heads).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, dim=-1))
+            q, k, v = (
+                t.view(b, n, heads, d // heads).transpose(1, 2)
+                for t in self.qkv(self.norm1(x)).chunk(3, dim=-1)
+            )
             scores = torch.softmax(q @ k.transpose(-1, -2) / (d // heads) ** 0.5, dim=-1)
             x = x + self.out((scores @ v).transpose(1, 2).reshape(b, n, d))
             return x + self.down(self.act(self.up(self.norm2(x))))
@@ -107,7 +124,11 @@ def transformer(*, blocks: int, width: int, heads: int = 4) -> Any:
     return nn.Sequential(*(Block() for _ in range(blocks)), nn.LayerNorm(width)).eval()
 
 
-MODELS: dict[str, Callable[[], tuple[Any, tuple[Any, ...], Any]]] = {"conv": conv, "nodes500": nodes500, "external": external}
+MODELS: dict[str, Callable[[], tuple[Any, tuple[Any, ...], Any]]] = {
+    "conv": conv,
+    "nodes500": nodes500,
+    "external": external,
+}
 
 
 def write(name: str, folder: Path) -> Path:
@@ -120,7 +141,15 @@ def write(name: str, folder: Path) -> Path:
     path = folder / f"{name}.onnx"
     if name == "external":
         with torch.no_grad():
-            torch.onnx.export(model, inputs, path, dynamo=True, dynamic_shapes=shapes, external_data=True, verbose=False)
+            torch.onnx.export(
+                model,
+                inputs,
+                path,
+                dynamo=True,
+                dynamic_shapes=shapes,
+                external_data=True,
+                verbose=False,
+            )
         return path
     return export(model, inputs, path, shapes)
 
@@ -140,7 +169,11 @@ def run_verify(name: str, path: Path, budget: float, profile: bool) -> dict[str,
         model(*inputs)
     one = time.perf_counter() - start
     largest: list[int] = []
-    model.register_forward_pre_hook(lambda _, args: largest.__setitem__(slice(None), max(largest, list(args[0].shape), key=_count)))
+    model.register_forward_pre_hook(
+        lambda _, args: largest.__setitem__(
+            slice(None), max(largest, list(args[0].shape), key=_count)
+        )
+    )
     watch = cProfile.Profile()
     start = time.perf_counter()
     import onnxproof
@@ -155,8 +188,18 @@ def run_verify(name: str, path: Path, budget: float, profile: bool) -> dict[str,
         stats.sort_stats("tottime").print_stats(45)
         stats.sort_stats("cumtime").print_stats("onnxproof", 60)
     spent = {key: seconds for key, seconds in proof.seconds.items() if key != "total"}
-    return {"wall": wall, "forward": sum(spent.values()), "one_ms": one * 1000, "spent": spent, "passes": dict(proof.passes), "rss": peak_mb(),
-            "verdict": proof.verdict.value, "largest": largest, "cases": len({gap.case for gap in proof.gaps}), "total": proof.seconds["total"]}
+    return {
+        "wall": wall,
+        "forward": sum(spent.values()),
+        "one_ms": one * 1000,
+        "spent": spent,
+        "passes": dict(proof.passes),
+        "rss": peak_mb(),
+        "verdict": proof.verdict.value,
+        "largest": largest,
+        "cases": len({gap.case for gap in proof.gaps}),
+        "total": proof.seconds["total"],
+    }
 
 
 def _count(shape: Sequence[int]) -> int:
@@ -192,8 +235,13 @@ def peak_mb() -> float:
 
 def apart(*words: str, module: str = "bench.overhead", limit: float = 900.0) -> dict[str, Any]:
     """Run this module in a new process and read the JSON that it prints last."""
-    done = subprocess.run([sys.executable, "-m", module, *words], stdout=subprocess.PIPE, stderr=None if "--profile" in words else subprocess.PIPE, text=True,
-                          timeout=limit)
+    done = subprocess.run(
+        [sys.executable, "-m", module, *words],
+        stdout=subprocess.PIPE,
+        stderr=None if "--profile" in words else subprocess.PIPE,
+        text=True,
+        timeout=limit,
+    )
     if done.returncode:
         raise SystemExit(f"{' '.join(words)} failed:\n{(done.stderr or '')[-3000:]}")
     found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -203,16 +251,44 @@ def apart(*words: str, module: str = "bench.overhead", limit: float = 900.0) -> 
 def measure(name: str, folder: Path, budget: float, profile: bool) -> list[Bar]:
     """Time and memory of one model."""
     path = write(name, folder)
-    ours = apart("--child", "verify", name, str(path), "--budget", str(budget), *(["--profile"] if profile else []))
-    plain = apart("--child", "plain", name, str(path), "--shape", ",".join(map(str, ours["largest"])))
+    ours = apart(
+        "--child",
+        "verify",
+        name,
+        str(path),
+        "--budget",
+        str(budget),
+        *(["--profile"] if profile else []),
+    )
+    plain = apart(
+        "--child", "plain", name, str(path), "--shape", ",".join(map(str, ours["largest"]))
+    )
     nodes = _nodes(path)
-    spent = ", ".join(f"{key} {seconds:.1f} s/{ours['passes'].get(key, 0)}" for key, seconds in ours["spent"].items())
+    spent = ", ".join(
+        f"{key} {seconds:.1f} s/{ours['passes'].get(key, 0)}"
+        for key, seconds in ours["spent"].items()
+    )
     return [
-        Bar(what=f"{name}: forward pass of one case ({nodes} nodes)", measured=ours["one_ms"], bar=SLOW_MS, unit="ms", at_least=True, detail=ours["verdict"]),
-        Bar(what=f"{name}: verify / its forward passes", measured=ours["wall"] / ours["forward"], bar=TIME_BAR,
-            detail=f"{ours['wall']:.1f} s / {ours['forward']:.1f} s, {ours['cases']} cases; {spent}"),
-        Bar(what=f"{name}: peak memory / plain script", measured=ours["rss"] / plain["rss"], bar=MEMORY_BAR,
-            detail=f"{ours['rss']:.0f} MB / {plain['rss']:.0f} MB at {ours['largest']}"),
+        Bar(
+            what=f"{name}: forward pass of one case ({nodes} nodes)",
+            measured=ours["one_ms"],
+            bar=SLOW_MS,
+            unit="ms",
+            at_least=True,
+            detail=ours["verdict"],
+        ),
+        Bar(
+            what=f"{name}: verify / its forward passes",
+            measured=ours["wall"] / ours["forward"],
+            bar=TIME_BAR,
+            detail=f"{ours['wall']:.1f} s / {ours['forward']:.1f} s, {ours['cases']} cases; {spent}",
+        ),
+        Bar(
+            what=f"{name}: peak memory / plain script",
+            measured=ours["rss"] / plain["rss"],
+            bar=MEMORY_BAR,
+            detail=f"{ours['rss']:.0f} MB / {plain['rss']:.0f} MB at {ours['largest']}",
+        ),
     ]
 
 
@@ -225,7 +301,11 @@ def _nodes(path: Path) -> int:
 def measure_help(runs: int = 15) -> Bar:
     """`onnxproof --help` against an empty Python, turn about."""
     script = Path(sys.executable).parent / "onnxproof"
-    ask = [str(script), "--help"] if script.exists() else [sys.executable, "-m", "onnxproof.cli", "--help"]
+    ask = (
+        [str(script), "--help"]
+        if script.exists()
+        else [sys.executable, "-m", "onnxproof.cli", "--help"]
+    )
     taken: Mapping[str, list[float]] = {"help": [], "pass": []}
     for _ in range(runs):
         for key, command in (("help", ask), ("pass", [sys.executable, "-c", "pass"])):
@@ -233,15 +313,25 @@ def measure_help(runs: int = 15) -> Bar:
             subprocess.run(command, capture_output=True, check=True)
             taken[key].append(time.perf_counter() - start)
     ours, empty = statistics.median(taken["help"]), statistics.median(taken["pass"])
-    return Bar(what="onnxproof --help / python -c pass", measured=ours / empty, bar=HELP_BAR,
-               detail=f"{ours * 1000:.0f} ms / {empty * 1000:.0f} ms, medians of {runs}")
+    return Bar(
+        what="onnxproof --help / python -c pass",
+        measured=ours / empty,
+        bar=HELP_BAR,
+        detail=f"{ours * 1000:.0f} ms / {empty * 1000:.0f} ms, medians of {runs}",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print, and say by the exit code whether every bar was met."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help=f"comma-separated: {', '.join([*MODELS, 'help'])}")
-    parser.add_argument("--budget", type=float, default=60.0, help="verify's budget_s; 60 is its default")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--only", default="", help=f"comma-separated: {', '.join([*MODELS, 'help'])}"
+    )
+    parser.add_argument(
+        "--budget", type=float, default=60.0, help="verify's budget_s; 60 is its default"
+    )
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--child", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--shape", default="", help=argparse.SUPPRESS)
@@ -249,9 +339,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.child:
         import torch
 
-        torch.set_num_threads(1)  # for both sides alike: a shared machine makes more of them a lottery
+        torch.set_num_threads(
+            1
+        )  # for both sides alike: a shared machine makes more of them a lottery
         what, name, path = options.child
-        found = run_verify(name, Path(path), options.budget, options.profile) if what == "verify" else run_plain(name, Path(path), _shape(options.shape))
+        found = (
+            run_verify(name, Path(path), options.budget, options.profile)
+            if what == "verify"
+            else run_plain(name, Path(path), _shape(options.shape))
+        )
         print(json.dumps(found))
         return 0
     chosen = options.only.split(",") if options.only else [*MODELS, "help"]

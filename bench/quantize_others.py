@@ -30,8 +30,14 @@ def ort_u8s8(source, calibration, target):
     import onnx
     from onnxruntime.quantization import QuantType, quantize_static
 
-    quantize_static(source, target, _reader(calibration, onnx.load(source).graph.input[0].name), per_channel=True, activation_type=QuantType.QUInt8,
-                    weight_type=QuantType.QInt8)
+    quantize_static(
+        source,
+        target,
+        _reader(calibration, onnx.load(source).graph.input[0].name),
+        per_channel=True,
+        activation_type=QuantType.QUInt8,
+        weight_type=QuantType.QInt8,
+    )
 
 
 def nncf(source, calibration, target):
@@ -41,7 +47,11 @@ def nncf(source, calibration, target):
 
     model = onnx.load(source)
     name, images = model.graph.input[0].name, np.load(calibration)["x"]
-    made = tool.quantize(model, tool.Dataset([{name: images[k : k + 1]} for k in range(len(images))]), subset_size=len(images))
+    made = tool.quantize(
+        model,
+        tool.Dataset([{name: images[k : k + 1]} for k in range(len(images))]),
+        subset_size=len(images),
+    )
     onnx.save(made, target)
 
 
@@ -52,7 +62,9 @@ def aimet(source, calibration, target):
 
     model = onnx.load(source)
     name, images = model.graph.input[0].name, np.load(calibration)["x"]
-    simulated = QuantizationSimModel(model, param_type="int8", activation_type="int8", quant_scheme="min_max")
+    simulated = QuantizationSimModel(
+        model, param_type="int8", activation_type="int8", quant_scheme="min_max"
+    )
     simulated.compute_encodings([{name: images[k : k + 1]} for k in range(len(images))])
     onnx.save(simulated.to_onnx_qdq(export_int32_bias=True, prequantize_constants=True), target)
 
@@ -64,8 +76,21 @@ def onnxsim(source, calibration, target):
 
     model = onnx.load(source)
     name, images = model.graph.input[0].name, np.load(calibration)["x"]
-    onnx.save(tool.quantize_static(model, method="auto", calibration_data=[{name: images[k : k + 1]} for k in range(len(images))]), target)
+    onnx.save(
+        tool.quantize_static(
+            model,
+            method="auto",
+            calibration_data=[{name: images[k : k + 1]} for k in range(len(images))],
+        ),
+        target,
+    )
 
 
 if __name__ == "__main__":
-    {"ort default": ort_default, "ort u8s8 per channel": ort_u8s8, "nncf": nncf, "aimet": aimet, "onnxsim": onnxsim}[sys.argv[1]](*sys.argv[2:5])
+    {
+        "ort default": ort_default,
+        "ort u8s8 per channel": ort_u8s8,
+        "nncf": nncf,
+        "aimet": aimet,
+        "onnxsim": onnxsim,
+    }[sys.argv[1]](*sys.argv[2:5])

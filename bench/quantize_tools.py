@@ -34,7 +34,19 @@ def _installed(tool: str) -> str:
     if not ready.is_file():
         print(f"  installing {APART[tool]} into {place.relative_to(ROOT)} ...", file=sys.stderr)
         _run([sys.executable, "-m", "venv", str(place)])
-        _run([str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--constraint", str(ROOT / "constraints.txt"), APART[tool]])
+        _run(
+            [
+                str(python),
+                "-m",
+                "pip",
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "--constraint",
+                str(ROOT / "constraints.txt"),
+                APART[tool],
+            ]
+        )
         ready.touch()
     return str(python)
 
@@ -51,13 +63,22 @@ def _run(words: list[str]) -> None:
 def last_line(text: str) -> str:
     """The last line that says something: an error's where there is one."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return next((line for line in reversed(lines) if line.startswith("ERROR")), lines[-1] if lines else "no reason given")[:200]
+    return next(
+        (line for line in reversed(lines) if line.startswith("ERROR")),
+        lines[-1] if lines else "no reason given",
+    )[:200]
 
 
 def make(tool: str, source: Path, calibration: Path, target: Path) -> None:
     """Let a tool quantize a model in a process of its own."""
     script = str(Path(__file__).with_name("quantize_others.py"))
-    done = subprocess.run([python_of(tool), script, tool, str(source), str(calibration), str(target)], capture_output=True, text=True, check=False, timeout=_LIMIT_S,
-                          env=os.environ | {"NNCF_CI": "1"})  # no telemetry
+    done = subprocess.run(
+        [python_of(tool), script, tool, str(source), str(calibration), str(target)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_LIMIT_S,
+        env=os.environ | {"NNCF_CI": "1"},
+    )  # no telemetry
     if done.returncode or not target.is_file():
         raise NotThere(f"failed: {last_line(done.stderr)}")

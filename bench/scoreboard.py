@@ -37,7 +37,12 @@ ROOT = Path(__file__).resolve().parent.parent
 MEASURE = "1"
 """Raised when a tool is called otherwise than before, so that cached rows are measured again."""
 _BATCH = 12
-TITLES = {"onnxproof": "onnxproof", "usual": "the usual script", "torch": "torch.onnx's verification", "polygraphy": "Polygraphy"}
+TITLES = {
+    "onnxproof": "onnxproof",
+    "usual": "the usual script",
+    "torch": "torch.onnx's verification",
+    "polygraphy": "Polygraphy",
+}
 HOW = {
     "onnxproof": "`onnxproof.verify` with its defaults",
     "usual": "random inputs of the example's kind at the example's shape and at two other sizes of each dynamic dim; `np.allclose(atol=1e-4, rtol=1e-3)`",
@@ -86,12 +91,29 @@ class Pair:
     @classmethod
     def of(cls, built: Any, path: Path) -> "Pair":
         keyword = isinstance(built.example_inputs, dict)
-        args, kwargs = ((), dict(built.example_inputs)) if keyword else (tuple(built.example_inputs), {})
+        args, kwargs = (
+            ((), dict(built.example_inputs)) if keyword else (tuple(built.example_inputs), {})
+        )
         bound = inspect.signature(built.model.forward).bind(*args, **kwargs).arguments
         shapes = built.dynamic_shapes
-        specs = [shapes.get(n) for n in bound] if isinstance(shapes, Mapping) else [*(shapes or ()), *[None] * len(bound)]
-        leaves = [leaf for (name, value), spec in zip(bound.items(), specs, strict=False) for leaf in _leaves(name, value, spec)]
-        return cls(model=built.model, path=path, args=args, kwargs=kwargs, dynamic_shapes=shapes, leaves=leaves)
+        specs = (
+            [shapes.get(n) for n in bound]
+            if isinstance(shapes, Mapping)
+            else [*(shapes or ()), *[None] * len(bound)]
+        )
+        leaves = [
+            leaf
+            for (name, value), spec in zip(bound.items(), specs, strict=False)
+            for leaf in _leaves(name, value, spec)
+        ]
+        return cls(
+            model=built.model,
+            path=path,
+            args=args,
+            kwargs=kwargs,
+            dynamic_shapes=shapes,
+            leaves=leaves,
+        )
 
     def call(self, tensors: Sequence[Any]) -> list[Any]:
         """The module's output tensors for these leaves; the module never sees the caller's own memory."""
@@ -102,7 +124,9 @@ class Pair:
             args, kwargs = _refill(self.args, queue), _refill(self.kwargs, queue)
             return list(_outputs(self.model(*args, **kwargs)))
 
-    def feed(self, wanted: Sequence[str], tensors: Sequence[Any]) -> dict[str, np.ndarray[Any, Any]]:
+    def feed(
+        self, wanted: Sequence[str], tensors: Sequence[Any]
+    ) -> dict[str, np.ndarray[Any, Any]]:
         """Arrays for the file's inputs: by name where it has the names, else by position."""
         from onnxproof.reference.torch_session import to_numpy
 
@@ -118,13 +142,27 @@ def _leaves(name: str, value: Any, spec: Any) -> Iterator[tuple[str, Any, dict[i
 
     if isinstance(value, torch.Tensor):
         axes = spec.items() if isinstance(spec, Mapping) else enumerate(spec or ())
-        yield name, value, {axis: getattr(dim, "__name__", str(dim)) for axis, dim in axes if isinstance(dim, str) or hasattr(dim, "__name__")}
+        yield (
+            name,
+            value,
+            {
+                axis: getattr(dim, "__name__", str(dim))
+                for axis, dim in axes
+                if isinstance(dim, str) or hasattr(dim, "__name__")
+            },
+        )
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _leaves(f"{name}.{key}", item, spec.get(key) if isinstance(spec, Mapping) else None)
+            yield from _leaves(
+                f"{name}.{key}", item, spec.get(key) if isinstance(spec, Mapping) else None
+            )
     elif isinstance(value, list | tuple):
         for place, item in enumerate(value):
-            yield from _leaves(f"{name}.{place}", item, spec[place] if isinstance(spec, list | tuple) and place < len(spec) else None)
+            yield from _leaves(
+                f"{name}.{place}",
+                item,
+                spec[place] if isinstance(spec, list | tuple) and place < len(spec) else None,
+            )
 
 
 def _refill(value: Any, queue: Iterator[Any]) -> Any:
@@ -171,9 +209,15 @@ def _random(pair: Pair, sizes: Mapping[str, int], seed: int) -> list[Any]:
         if example.dtype == torch.bool:
             made.append(torch.rand(shape, generator=generator) < 0.5)
         elif example.is_floating_point() or example.is_complex():
-            values = example.detach().to(torch.complex128 if example.is_complex() else torch.float64)
+            values = example.detach().to(
+                torch.complex128 if example.is_complex() else torch.float64
+            )
             spread, mean = (values.std(), values.mean()) if values.numel() > 1 else (1.0, 0.0)
-            made.append((torch.randn(shape, generator=generator, dtype=values.dtype) * spread + mean).to(example.dtype))
+            made.append(
+                (torch.randn(shape, generator=generator, dtype=values.dtype) * spread + mean).to(
+                    example.dtype
+                )
+            )
         else:
             low, high = (int(example.min()), int(example.max())) if example.numel() else (0, 1)
             made.append(torch.randint(low, high + 1, shape, generator=generator).to(example.dtype))
@@ -189,7 +233,9 @@ def usual(pair: Pair) -> str:
     from onnxproof.runtimes import ort
 
     session = ort.open(pair.path)
-    example = {name: leaf.shape[axis] for _, leaf, axes in pair.leaves for axis, name in axes.items()}
+    example = {
+        name: leaf.shape[axis] for _, leaf, axes in pair.leaves for axis, name in axes.items()
+    }
     trials = [{}, *({name: size} for name, n in example.items() for size in (n + 1, 2 * n))]
     for seed, sizes in enumerate(trials):
         tensors = _random(pair, sizes, seed)
@@ -203,7 +249,9 @@ def usual(pair: Pair) -> str:
         try:
             found = session.run(pair.feed(session.input_names, tensors))
             for want, got in zip(wanted, found, strict=False):
-                if not np.allclose(_plain(to_numpy(want)), _plain(got), atol=1e-4, rtol=1e-3, equal_nan=True):
+                if not np.allclose(
+                    _plain(to_numpy(want)), _plain(got), atol=1e-4, rtol=1e-3, equal_nan=True
+                ):
                     return f"allclose fails at {sizes or 'the shape of the example'}"
         except Exception as why:  # a refusal, or shapes that do not broadcast
             return f"at {sizes}: {type(why).__name__}: {why}"[:200]
@@ -212,7 +260,11 @@ def usual(pair: Pair) -> str:
 
 def _plain(array: Any) -> np.ndarray[Any, Any]:
     """An array that numpy can compare: bfloat16 becomes float32."""
-    return np.asarray(array).astype(np.float32) if np.asarray(array).dtype.kind == "V" or "bfloat16" in str(np.asarray(array).dtype) else np.asarray(array)
+    return (
+        np.asarray(array).astype(np.float32)
+        if np.asarray(array).dtype.kind == "V" or "bfloat16" in str(np.asarray(array).dtype)
+        else np.asarray(array)
+    )
 
 
 def torch_verification(pair: Pair) -> tuple[str, float]:
@@ -223,7 +275,9 @@ def torch_verification(pair: Pair) -> tuple[str, float]:
 
     program: Any = None
     try:
-        exported = torch.export.export(pair.model, pair.args, pair.kwargs, dynamic_shapes=pair.dynamic_shapes)
+        exported = torch.export.export(
+            pair.model, pair.args, pair.kwargs, dynamic_shapes=pair.dynamic_shapes
+        )
         program = ONNXProgram(onnx_ir.load(pair.path), exported)
         fits = len(program.model.graph.inputs) == len(pair.leaves)
     except Exception:  # a file of the legacy exporter, whose module torch.export does not take: the same rule on the module itself
@@ -231,9 +285,15 @@ def torch_verification(pair: Pair) -> tuple[str, float]:
     start = time.perf_counter()
     try:
         infos = verification.verify_onnx_program(program) if fits else _rule_on_module(pair)
-    except Exception as why:  # torch.onnx.export(verify=True) reports it as a failure of the runtime
+    except (
+        Exception
+    ) as why:  # torch.onnx.export(verify=True) reports it as a failure of the runtime
         return f"{type(why).__name__}: {why}"[:200] or "raised", time.perf_counter() - start
-    bad = [f"{i.name}: max abs {i.max_abs_diff:.3g}, max rel {i.max_rel_diff:.3g}" for i in infos if i.max_abs_diff >= 5e-3 or i.max_rel_diff >= 1e-1]
+    bad = [
+        f"{i.name}: max abs {i.max_abs_diff:.3g}, max rel {i.max_rel_diff:.3g}"
+        for i in infos
+        if i.max_abs_diff >= 5e-3 or i.max_rel_diff >= 1e-1
+    ]
     return "; ".join(bad)[:200], time.perf_counter() - start
 
 
@@ -248,7 +308,10 @@ def _rule_on_module(pair: Pair) -> list[Any]:
     tensors = [leaf for _, leaf, _ in pair.leaves]
     found = session.run(pair.feed(session.input_names, tensors))
     names_ = session.output_names
-    return [VerificationInfo.from_tensors(n, w, torch.from_numpy(_plain(f))) for n, w, f in zip(names_, pair.call(tensors), found, strict=False)]
+    return [
+        VerificationInfo.from_tensors(n, w, torch.from_numpy(_plain(f)))
+        for n, w, f in zip(names_, pair.call(tensors), found, strict=False)
+    ]
 
 
 def polygraphy(pair: Pair) -> str:
@@ -263,12 +326,19 @@ def polygraphy(pair: Pair) -> str:
     G_LOGGER.module_severity = G_LOGGER.CRITICAL
     with OnnxrtRunner(SessionFromOnnx(str(pair.path))) as runner:
         inputs = runner.get_input_metadata(use_numpy_dtypes=False)
-    shapes, example = TensorMetadata(), pair.feed(list(inputs), [leaf for _, leaf, _ in pair.leaves])
+    shapes, example = (
+        TensorMetadata(),
+        pair.feed(list(inputs), [leaf for _, leaf, _ in pair.leaves]),
+    )
     for name, array in example.items():
         shapes.add(name, array.dtype, array.shape)
     own = DataLoader()
     own.input_metadata = inputs
-    feeds: list[Callable[[], Any]] = [lambda: own[0], lambda: _loaded(DataLoader(input_metadata=shapes)), lambda: example]
+    feeds: list[Callable[[], Any]] = [
+        lambda: own[0],
+        lambda: _loaded(DataLoader(input_metadata=shapes)),
+        lambda: example,
+    ]
     for make in feeds:  # its defaults; then with the shapes of the example, as its warning advises; then the example itself
         try:
             feed = make()
@@ -279,7 +349,9 @@ def polygraphy(pair: Pair) -> str:
         (name, iterations) = found[0]
         outputs = list(iterations[0].keys())
         golden = {key: to_numpy(value) for key, value in zip(outputs, wanted, strict=False)}
-        both = RunResults([("torch", [IterationResult(golden, runner_name="torch")]), (name, iterations)])
+        both = RunResults(
+            [("torch", [IterationResult(golden, runner_name="torch")]), (name, iterations)]
+        )
         return "" if bool(Comparator.compare_accuracy(both)) else "compare_accuracy fails"
     raise ValueError("the module refuses every feed")
 
@@ -296,8 +368,17 @@ def _back(pair: Pair, wanted: Sequence[str], feed: Mapping[str, Any]) -> list[An
     from onnxproof.reference.torch_session import from_numpy
 
     own = [name for name, _, _ in pair.leaves]
-    arrays = dict(feed) if set(wanted) <= set(own) else dict(zip(own, (feed[name] for name in wanted), strict=False))
-    return [(a if isinstance(a, torch.Tensor) else from_numpy(np.asarray(a))) if (a := arrays.get(name)) is not None else leaf for name, leaf, _ in pair.leaves]
+    arrays = (
+        dict(feed)
+        if set(wanted) <= set(own)
+        else dict(zip(own, (feed[name] for name in wanted), strict=False))
+    )
+    return [
+        (a if isinstance(a, torch.Tensor) else from_numpy(np.asarray(a)))
+        if (a := arrays.get(name)) is not None
+        else leaf
+        for name, leaf, _ in pair.leaves
+    ]
 
 
 # One process builds a case; every call of a tool is a fork of it.
@@ -313,8 +394,22 @@ def judge(tool: str, pair: Pair) -> Mark:
             why = {"usual": usual, "polygraphy": polygraphy}[tool](pair)
             seconds = time.perf_counter() - start
     except Exception as wrong:  # the file or the tool; either way the user has no pass
-        return Mark(tool=tool, case="", twin="", outcome="error", why=f"{type(wrong).__name__}: {wrong}"[:300], seconds=time.perf_counter() - start)
-    return Mark(tool=tool, case="", twin="", outcome="flagged" if why else "passed", why=why, seconds=round(seconds, 3))
+        return Mark(
+            tool=tool,
+            case="",
+            twin="",
+            outcome="error",
+            why=f"{type(wrong).__name__}: {wrong}"[:300],
+            seconds=time.perf_counter() - start,
+        )
+    return Mark(
+        tool=tool,
+        case="",
+        twin="",
+        outcome="flagged" if why else "passed",
+        why=why,
+        seconds=round(seconds, 3),
+    )
 
 
 def _forked(tool: str, pair: Pair, limit: float) -> Mark:
@@ -325,10 +420,16 @@ def _forked(tool: str, pair: Pair, limit: float) -> Mark:
     process.start()
     send.close()
     try:
-        return receive.recv() if receive.poll(limit) else Mark(tool=tool, case="", twin="", outcome="timeout", seconds=limit)
+        return (
+            receive.recv()
+            if receive.poll(limit)
+            else Mark(tool=tool, case="", twin="", outcome="timeout", seconds=limit)
+        )
     except EOFError:
         process.join()
-        return Mark(tool=tool, case="", twin="", outcome="crash", why=f"exit code {process.exitcode}")
+        return Mark(
+            tool=tool, case="", twin="", outcome="crash", why=f"exit code {process.exitcode}"
+        )
     finally:
         process.kill()
         process.join()
@@ -338,9 +439,16 @@ def _case(name: str, tools: Sequence[str], limit: float) -> None:
     """Build a case once and print a row for every tool and twin."""
     with tempfile.TemporaryDirectory() as folder:
         built = importlib.import_module(name).build(Path(folder))
-        for twin, path in (("faulty", built.faulty), ("healthy" if ".clean." in name else "correct", built.correct)):
+        for twin, path in (
+            ("faulty", built.faulty),
+            ("healthy" if ".clean." in name else "correct", built.correct),
+        ):
             for tool in tools if path is not None else ():
-                mark = dataclasses.replace(_forked(tool, Pair.of(built, path), limit), case=name.rpartition(".")[2], twin=twin)
+                mark = dataclasses.replace(
+                    _forked(tool, Pair.of(built, path), limit),
+                    case=name.rpartition(".")[2],
+                    twin=twin,
+                )
                 print("MARK " + json.dumps([name, dataclasses.asdict(mark)]), flush=True)
 
 
@@ -365,11 +473,24 @@ def _child(todo: Sequence[str], tools: Sequence[str], limit: float) -> None:
         process.join()
 
 
-def alternatives(todo: Sequence[str], tools: Sequence[str], limit: float) -> Iterator[tuple[str, list[Mark]]]:
+def alternatives(
+    todo: Sequence[str], tools: Sequence[str], limit: float
+) -> Iterator[tuple[str, list[Mark]]]:
     """All rows of some cases, case by case, as they come."""
-    command = [sys.executable, "-m", "bench.scoreboard", "--child", ",".join(todo), ",".join(tools), "--limit", str(limit)]
+    command = [
+        sys.executable,
+        "-m",
+        "bench.scoreboard",
+        "--child",
+        ",".join(todo),
+        ",".join(tools),
+        "--limit",
+        str(limit),
+    ]
     rows: dict[str, list[Mark]] = {}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         for line in process.stdout or ():
             if line.startswith("MARK "):
                 name, mark = json.loads(line[5:])
@@ -384,7 +505,10 @@ def alternatives(todo: Sequence[str], tools: Sequence[str], limit: float) -> Ite
 
 def proof_marks(name: str, limit: float) -> list[Mark]:
     """onnxproof on both files of a case, as bench.runner calls it."""
-    rows = [child(name, twin, limit) for twin in (("correct",) if ".clean." in name else ("faulty", "correct"))]
+    rows = [
+        child(name, twin, limit)
+        for twin in (("correct",) if ".clean." in name else ("faulty", "correct"))
+    ]
     return [_of_row(row, name) for row in rows if row is not None]
 
 
@@ -392,12 +516,24 @@ def _of_row(row: Row, name: str) -> Mark:
     """A fault that lives only in an odd domain is caught by a note, too; any other must be flagged."""
     twin = "healthy" if ".clean." in name else row.twin
     noted = twin == "faulty" and bool(row.domain) and bool(row.notes)
-    outcome = "flagged" if noted or row.verdict not in ("faithful", "crash", "timeout") else {"faithful": "passed"}.get(row.verdict, row.verdict)
+    outcome = (
+        "flagged"
+        if noted or row.verdict not in ("faithful", "crash", "timeout")
+        else {"faithful": "passed"}.get(row.verdict, row.verdict)
+    )
     if twin == "faulty" and row.verdict in ("crash", "timeout", "vacuous"):
         outcome = "passed"  # no answer is no catch
     right = (row.cause, *importlib.import_module(name).META.also)
-    return Mark(tool="onnxproof", case=row.case, twin=twin, outcome=outcome, why=f"{row.verdict} {','.join(row.notes)} {row.why}".strip(), seconds=row.seconds,
-                first=row.rank == 1, proven=bool(row.causes) and bool(row.causes[0][1]) and row.causes[0][0] in right)
+    return Mark(
+        tool="onnxproof",
+        case=row.case,
+        twin=twin,
+        outcome=outcome,
+        why=f"{row.verdict} {','.join(row.notes)} {row.why}".strip(),
+        seconds=row.seconds,
+        first=row.rank == 1,
+        proven=bool(row.causes) and bool(row.causes[0][1]) and row.causes[0][0] in right,
+    )
 
 
 # The cache, the run, the table.
@@ -405,9 +541,17 @@ def _of_row(row: Row, name: str) -> Mark:
 
 @functools.cache
 def _sources(which: str) -> str:
-    files = [*(ROOT / "bench").glob("*/_*.py"), ROOT / "bench/corpus.py", ROOT / "bench/architectures.py"]
+    files = [
+        *(ROOT / "bench").glob("*/_*.py"),
+        ROOT / "bench/corpus.py",
+        ROOT / "bench/architectures.py",
+    ]
     if which == "onnxproof":
-        files += [f for f in (ROOT / "src/onnxproof").rglob("*.py") if f.parent.name not in ("cli", "report")]
+        files += [
+            f
+            for f in (ROOT / "src/onnxproof").rglob("*.py")
+            if f.parent.name not in ("cli", "report")
+        ]
     digest = hashlib.sha256(MEASURE.encode())
     for file in sorted(files):
         digest.update(file.read_bytes())
@@ -416,9 +560,20 @@ def _sources(which: str) -> str:
 
 def stamp(name: str, tool: str) -> str:
     """What a row depends on: the case, what it is built from, and the versions; for onnxproof its source, too."""
-    versions = [f"{p}={metadata.version(p)}" for p in ("torch", "onnx", "onnxruntime", *(["polygraphy"] if tool == "polygraphy" else []))]
+    versions = [
+        f"{p}={metadata.version(p)}"
+        for p in ("torch", "onnx", "onnxruntime", *(["polygraphy"] if tool == "polygraphy" else []))
+    ]
     case = (ROOT / (name.replace(".", "/") + ".py")).read_bytes()
-    return hashlib.sha256(b"\0".join([case, _sources("onnxproof" if tool == "onnxproof" else "").encode(), *(v.encode() for v in versions)])).hexdigest()[:24]
+    return hashlib.sha256(
+        b"\0".join(
+            [
+                case,
+                _sources("onnxproof" if tool == "onnxproof" else "").encode(),
+                *(v.encode() for v in versions),
+            ]
+        )
+    ).hexdigest()[:24]
 
 
 class Cache:
@@ -432,19 +587,28 @@ class Cache:
         if path is None or not path.exists():
             return None
         stored = json.loads(path.read_text())
-        return [Mark(**m) for m in stored["marks"]] if stored["stamp"] == stamp(name, tool) else None
+        return (
+            [Mark(**m) for m in stored["marks"]] if stored["stamp"] == stamp(name, tool) else None
+        )
 
     def write(self, name: str, tool: str, marks: Sequence[Mark]) -> None:
         path = self._path(name, tool)
         if path is not None and marks:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps({"stamp": stamp(name, tool), "marks": [dataclasses.asdict(m) for m in marks]}, indent=1))
+            path.write_text(
+                json.dumps(
+                    {"stamp": stamp(name, tool), "marks": [dataclasses.asdict(m) for m in marks]},
+                    indent=1,
+                )
+            )
 
     def _path(self, name: str, tool: str) -> Path | None:
         return self._folder / tool / f"{name}.json" if self._folder else None
 
 
-def run_all(todo: Sequence[str], tools: Sequence[str], cache: Cache, limit: float, jobs: int) -> list[Mark]:
+def run_all(
+    todo: Sequence[str], tools: Sequence[str], cache: Cache, limit: float, jobs: int
+) -> list[Mark]:
     """Every tool on every case: from the cache, or measured now, a few cases to a process."""
     marks: list[Mark] = []
     missing: dict[tuple[str, ...], list[str]] = {}
@@ -457,7 +621,10 @@ def run_all(todo: Sequence[str], tools: Sequence[str], cache: Cache, limit: floa
         for tool in {mark.tool for mark in fresh}:
             cache.write(name, tool, [mark for mark in fresh if mark.tool == tool])
         for mark in fresh:
-            print(f"{mark.case:44s} {mark.twin:8s} {mark.tool:11s} {mark.outcome:8s} {mark.seconds:7.2f}s {mark.why[:90]}", flush=True)
+            print(
+                f"{mark.case:44s} {mark.twin:8s} {mark.tool:11s} {mark.outcome:8s} {mark.seconds:7.2f}s {mark.why[:90]}",
+                flush=True,
+            )
         marks.extend(fresh)
 
     def go(item: tuple[tuple[str, ...], Sequence[str]]) -> None:
@@ -468,7 +635,12 @@ def run_all(todo: Sequence[str], tools: Sequence[str], cache: Cache, limit: floa
         for name in those if "onnxproof" in lacking else ():
             keep(name, proof_marks(name, limit))
 
-    batches = [(lacking, those[k : k + _BATCH]) for lacking, those in missing.items() if lacking for k in range(0, len(those), _BATCH)]
+    batches = [
+        (lacking, those[k : k + _BATCH])
+        for lacking, those in missing.items()
+        if lacking
+        for k in range(0, len(those), _BATCH)
+    ]
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         list(pool.map(go, batches))
     return marks
@@ -481,14 +653,33 @@ def _share(marks: Sequence[Mark], twin: str, test: Callable[[Mark], bool]) -> st
 
 def table(marks: Sequence[Mark], tools: Sequence[str]) -> str:
     """The one table, as Markdown."""
-    heads = ["tool", "faults caught", "false alarms: correct twins", "false alarms: healthy models", "guilty node named first", "cause proven", "median s"]
+    heads = [
+        "tool",
+        "faults caught",
+        "false alarms: correct twins",
+        "false alarms: healthy models",
+        "guilty node named first",
+        "cause proven",
+        "median s",
+    ]
     lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
     for tool in tools:
         own = [m for m in marks if m.tool == tool]
         speaks = tool == "onnxproof"
-        cells = [f"{TITLES[tool]} {metadata.version('polygraphy')}" if tool == "polygraphy" else TITLES[tool]]
-        cells += [_share(own, "faulty", lambda m: m.flagged), _share(own, "correct", lambda m: m.flagged), _share(own, "healthy", lambda m: m.flagged)]
-        cells += [_share(own, "faulty", lambda m: m.first) if speaks else "–", _share(own, "faulty", lambda m: m.proven) if speaks else "–"]
+        cells = [
+            f"{TITLES[tool]} {metadata.version('polygraphy')}"
+            if tool == "polygraphy"
+            else TITLES[tool]
+        ]
+        cells += [
+            _share(own, "faulty", lambda m: m.flagged),
+            _share(own, "correct", lambda m: m.flagged),
+            _share(own, "healthy", lambda m: m.flagged),
+        ]
+        cells += [
+            _share(own, "faulty", lambda m: m.first) if speaks else "–",
+            _share(own, "faulty", lambda m: m.proven) if speaks else "–",
+        ]
         cells += [f"{statistics.median(m.seconds for m in own):.2f}" if own else "–"]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -497,14 +688,32 @@ def table(marks: Sequence[Mark], tools: Sequence[str]) -> str:
 def page(marks: Sequence[Mark], tools: Sequence[str]) -> str:
     """docs/scoreboard.md: the table, how each tool was called, and what it could not run."""
     versions = ", ".join(f"{p} {metadata.version(p)}" for p in ("torch", "onnx", "onnxruntime"))
-    lines = ["# Scoreboard", "", f"Made by `python -m bench.scoreboard` over `bench/faults` and `bench/clean`, with {versions}.", "", table(marks, tools), "",
-             "How each was called:", "", *(f"- {TITLES[tool]}: {HOW[tool]}." for tool in tools), ""]
+    lines = [
+        "# Scoreboard",
+        "",
+        f"Made by `python -m bench.scoreboard` over `bench/faults` and `bench/clean`, with {versions}.",
+        "",
+        table(marks, tools),
+        "",
+        "How each was called:",
+        "",
+        *(f"- {TITLES[tool]}: {HOW[tool]}." for tool in tools),
+        "",
+    ]
     for tool in tools:
         failed = [m for m in marks if m.tool == tool and m.outcome in ("error", "timeout", "crash")]
         if failed:
-            lines += [f"{TITLES[tool]} gave no answer, which counts as flagged: " + ", ".join(f"`{m.case}` ({m.twin}, {m.outcome})" for m in failed) + ".", ""]
-    lines += ["Median seconds are of the tool's call alone: imports and building the case are not counted, nor is `torch.export` for torch.onnx's measure.",
-              "`–`: the tool does not name nodes or causes here.", ""]
+            lines += [
+                f"{TITLES[tool]} gave no answer, which counts as flagged: "
+                + ", ".join(f"`{m.case}` ({m.twin}, {m.outcome})" for m in failed)
+                + ".",
+                "",
+            ]
+    lines += [
+        "Median seconds are of the tool's call alone: imports and building the case are not counted, nor is `torch.export` for torch.onnx's measure.",
+        "`–`: the tool does not name nodes or causes here.",
+        "",
+    ]
     return "\n".join(lines)
 
 
@@ -520,14 +729,26 @@ def put_into_readme(text: str, readme: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse, measure or read, print, write."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", default="", help="comma-separated parts of case names")
     parser.add_argument("--tools", default=",".join(TITLES))
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=240.0, help="seconds for one call of one tool")
-    parser.add_argument("--cache", type=Path, help="folder of rows as JSON: measured rows are kept there, and valid ones are read")
-    parser.add_argument("--onnxproof-json", type=Path, help="rows of `python -m bench.runner --json FILE`")
-    parser.add_argument("--readme", action="store_true", help="put the table between the markers of README.md, too")
+    parser.add_argument(
+        "--limit", type=float, default=240.0, help="seconds for one call of one tool"
+    )
+    parser.add_argument(
+        "--cache",
+        type=Path,
+        help="folder of rows as JSON: measured rows are kept there, and valid ones are read",
+    )
+    parser.add_argument(
+        "--onnxproof-json", type=Path, help="rows of `python -m bench.runner --json FILE`"
+    )
+    parser.add_argument(
+        "--readme", action="store_true", help="put the table between the markers of README.md, too"
+    )
     parser.add_argument("--page", type=Path, default=ROOT / "docs/scoreboard.md")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -540,7 +761,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     marks = run_all(todo, run, Cache(options.cache), options.limit, options.jobs)
     if "onnxproof" in tools and options.onnxproof_json:
         full = {name.rpartition(".")[2]: name for name in todo}
-        marks += [_of_row(row, full[row.case]) for row in (Row(**r) for r in json.loads(options.onnxproof_json.read_text())) if row.case in full]
+        marks += [
+            _of_row(row, full[row.case])
+            for row in (Row(**r) for r in json.loads(options.onnxproof_json.read_text()))
+            if row.case in full
+        ]
     print("\n" + table(marks, tools))
     if not options.only:
         options.page.write_text(page(marks, tools))

@@ -32,8 +32,15 @@ _kept: Path | None = None
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Two options."""
     group = parser.getgroup("onnxproof")
-    group.addoption("--onnxproof-html", metavar="PATH", default=None, help="write one HTML report of all proofs of this run")
-    group.addoption("--onnxproof-strict", action="store_true", help="a proof with drift fails its test")
+    group.addoption(
+        "--onnxproof-html",
+        metavar="PATH",
+        default=None,
+        help="write one HTML report of all proofs of this run",
+    )
+    group.addoption(
+        "--onnxproof-strict", action="store_true", help="a proof with drift fails its test"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -43,8 +50,12 @@ def pytest_configure(config: pytest.Config) -> None:
     _strict = bool(config.getoption("--onnxproof-strict"))
     if path := config.getoption("--onnxproof-html"):
         _check(path)
-        given = getattr(config, "workerinput", {}).get("onnxproof")  # a worker of pytest-xdist writes where the first process looks
-        if given is not None or _kept is None:  # named by `-p` as well as by its entry point, it is configured twice
+        given = getattr(config, "workerinput", {}).get(
+            "onnxproof"
+        )  # a worker of pytest-xdist writes where the first process looks
+        if (
+            given is not None or _kept is None
+        ):  # named by `-p` as well as by its entry point, it is configured twice
             _kept = Path(given or _own_folder())
 
 
@@ -67,7 +78,9 @@ def _check(path: str) -> None:
     except OnnxproofError as why:
         raise pytest.UsageError(str(why)) from why
     if not Path(path).absolute().parent.is_dir():
-        raise pytest.UsageError(f"--onnxproof-html {path}: there is no folder `{Path(path).parent}`")
+        raise pytest.UsageError(
+            f"--onnxproof-html {path}: there is no folder `{Path(path).parent}`"
+        )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -80,7 +93,9 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """Write the report of all proofs and say where it is."""
     path = config.getoption("--onnxproof-html")
-    if _kept is None or not path or hasattr(config, "workerinput"):  # a worker leaves it to the first process
+    if (
+        _kept is None or not path or hasattr(config, "workerinput")
+    ):  # a worker leaves it to the first process
         return
     files = sorted(_kept.glob("*.json"))
     if not files:
@@ -107,8 +122,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("onnxproof")
     if marker is None or "onnxproof" not in metafunc.fixturenames:
         return
-    if unknown := sorted(set(marker.kwargs) - {"backends", "opsets", "strict", "budget_s"}) or list(marker.args):
-        raise pytest.UsageError(f"{metafunc.definition.nodeid}: the marker `onnxproof` has no `{unknown[0]}`; it is {_MARKER.partition(':')[0]}")
+    if unknown := sorted(set(marker.kwargs) - {"backends", "opsets", "strict", "budget_s"}) or list(
+        marker.args
+    ):
+        raise pytest.UsageError(
+            f"{metafunc.definition.nodeid}: the marker `onnxproof` has no `{unknown[0]}`; it is {_MARKER.partition(':')[0]}"
+        )
     backends = _several(marker.kwargs.get("backends", ("ort",)))
     opsets = _several(marker.kwargs.get("opsets", ())) or (None,)
     pairs = list(itertools.product(backends, opsets))
@@ -123,21 +142,43 @@ def _several(value: Any) -> tuple[Any, ...]:
 class Onnxproof:
     """What the fixture gives: proofs with the backend and the opset of this test."""
 
-    def __init__(self, folder: Path, name: str, backend: str, opset: int | None, options: dict[str, Any]) -> None:
-        self.folder, self.name, self.backend, self.opset, self._options = folder, name, backend, opset, options
+    def __init__(
+        self, folder: Path, name: str, backend: str, opset: int | None, options: dict[str, Any]
+    ) -> None:
+        self.folder, self.name, self.backend, self.opset, self._options = (
+            folder,
+            name,
+            backend,
+            opset,
+            options,
+        )
 
-    def assert_faithful(self, model: Any, onnx: str | Path, inputs: Any = None, **options: Any) -> "Proof":
+    def assert_faithful(
+        self, model: Any, onnx: str | Path, inputs: Any = None, **options: Any
+    ) -> "Proof":
         """As the function of that name, on the backend of this test."""
         __tracebackhide__ = True
-        return assert_faithful(model, onnx, inputs, name=self.name, **{"backends": (self.backend,), **self._options, **options})
+        return assert_faithful(
+            model,
+            onnx,
+            inputs,
+            name=self.name,
+            **{"backends": (self.backend,), **self._options, **options},
+        )
 
-    def assert_exports(self, model: Any, inputs: Any = None, path: str | Path | None = None, **options: Any) -> "Proof":
+    def assert_exports(
+        self, model: Any, inputs: Any = None, path: str | Path | None = None, **options: Any
+    ) -> "Proof":
         """Export with the opset of this test, then prove; the file goes to the test's own folder unless a path is given."""
         __tracebackhide__ = True
         from onnxproof.exporter.export import export
 
-        settings = _settings({"backends": (self.backend,), "opset": self.opset, **self._options, **options})
-        return _checked(export(model, inputs, path or self.folder / "model.onnx", **settings), self.name)
+        settings = _settings(
+            {"backends": (self.backend,), "opset": self.opset, **self._options, **options}
+        )
+        return _checked(
+            export(model, inputs, path or self.folder / "model.onnx", **settings), self.name
+        )
 
 
 @pytest.fixture
@@ -145,11 +186,23 @@ def onnxproof(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Onnxpr
     """Proofs for this test; the marker `onnxproof` chooses backends and opsets."""
     backend, opset = getattr(request, "param", ("ort", None))
     marker = request.node.get_closest_marker("onnxproof")
-    given = {key: value for key, value in (marker.kwargs if marker else {}).items() if key in ("strict", "budget_s") and value is not None}
+    given = {
+        key: value
+        for key, value in (marker.kwargs if marker else {}).items()
+        if key in ("strict", "budget_s") and value is not None
+    }
     yield Onnxproof(tmp_path, request.node.nodeid, backend, opset, given)
 
 
-def assert_faithful(model: Any, onnx: str | Path, inputs: Any = None, *, strict: bool | None = None, name: str = "", **options: Any) -> "Proof":
+def assert_faithful(
+    model: Any,
+    onnx: str | Path,
+    inputs: Any = None,
+    *,
+    strict: bool | None = None,
+    name: str = "",
+    **options: Any,
+) -> "Proof":
     """Verify and fail the test unless the proof passes; gives the proof. Other options are those of `onnxproof.verify`."""
     __tracebackhide__ = True
     from onnxproof.verification.run import verify
@@ -165,7 +218,11 @@ def _settings(options: dict[str, Any]) -> dict[str, Any]:
 
     strict = options.pop("strict", None)
     policy = options.pop("policy", None) or Policy()
-    return {"budget_s": _BUDGET_S, "policy": replace(policy, strict=policy.strict or _strict if strict is None else strict), **options}
+    return {
+        "budget_s": _BUDGET_S,
+        "policy": replace(policy, strict=policy.strict or _strict if strict is None else strict),
+        **options,
+    }
 
 
 def _checked(proof: "Proof", name: str) -> "Proof":

@@ -9,7 +9,13 @@ from bench.corpus import Built, export
 
 
 def healthy(
-    path: Path, model: torch.nn.Module, inputs: Any, dynamic_shapes: Any = None, *, dynamo: bool, **options: Any
+    path: Path,
+    model: torch.nn.Module,
+    inputs: Any,
+    dynamic_shapes: Any = None,
+    *,
+    dynamo: bool,
+    **options: Any,
 ) -> Built:
     """Export `model` to `path` as it stands. `inputs` is a tuple, or a dict of keyword inputs."""
     keyword = isinstance(inputs, dict)
@@ -17,7 +23,11 @@ def healthy(
         options["kwargs"] = inputs
         if not dynamo:
             options.setdefault("input_names", list(inputs))
-    axes = tuple(dynamic_shapes.values()) if keyword and dynamic_shapes and not dynamo else dynamic_shapes
+    axes = (
+        tuple(dynamic_shapes.values())
+        if keyword and dynamic_shapes and not dynamo
+        else dynamic_shapes
+    )
     export(model, () if keyword else inputs, path, axes, dynamo=dynamo, **options)
     return Built(model=model, example_inputs=inputs, dynamic_shapes=dynamic_shapes, correct=path)
 

@@ -28,4 +28,10 @@ class Cepstrum(nn.Module):
 
 def build(folder: Path) -> Built:
     axes = ({0: "batch", 1: "samples"},)
-    return healthy(folder / "audio_cepstrum.onnx", Cepstrum().eval(), (normal(2, 600, scale=0.1),), axes, dynamo=False)
+    return healthy(
+        folder / "audio_cepstrum.onnx",
+        Cepstrum().eval(),
+        (normal(2, 600, scale=0.1),),
+        axes,
+        dynamo=False,
+    )

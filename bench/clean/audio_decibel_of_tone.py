@@ -10,7 +10,9 @@ from bench.architectures import Spectrum
 from bench.clean._healthy import healthy
 from bench.corpus import Built, Meta
 
-META = Meta(kind="audio", about="10 log10(power + 1e-20) of empty bins: both runtimes print their own noise")
+META = Meta(
+    kind="audio", about="10 log10(power + 1e-20) of empty bins: both runtimes print their own noise"
+)
 
 
 class Decibels(nn.Module):
@@ -24,5 +26,13 @@ class Decibels(nn.Module):
 
 
 def build(folder: Path) -> Built:
-    tone = torch.sin(2 * math.pi * 8 / 64 * torch.arange(512))[None].repeat(2, 1) * torch.tensor([[0.7], [0.01]])
-    return healthy(folder / "audio_decibel_of_tone.onnx", Decibels().eval(), (tone,), ({0: "batch", 1: "samples"},), dynamo=False)
+    tone = torch.sin(2 * math.pi * 8 / 64 * torch.arange(512))[None].repeat(2, 1) * torch.tensor(
+        [[0.7], [0.01]]
+    )
+    return healthy(
+        folder / "audio_decibel_of_tone.onnx",
+        Decibels().eval(),
+        (tone,),
+        ({0: "batch", 1: "samples"},),
+        dynamo=False,
+    )

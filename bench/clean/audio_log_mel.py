@@ -11,4 +11,10 @@ META = Meta(kind="audio", about="STFT by convolution, mel filters, log with a fl
 
 def build(folder: Path) -> Built:
     axes = ({0: "batch", 1: "samples"},)
-    return healthy(folder / "audio_log_mel.onnx", LogMel().eval(), (normal(2, 400, scale=0.1),), axes, dynamo=False)
+    return healthy(
+        folder / "audio_log_mel.onnx",
+        LogMel().eval(),
+        (normal(2, 400, scale=0.1),),
+        axes,
+        dynamo=False,
+    )

@@ -8,7 +8,10 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="causal-lm", about="argmax over pairs of nearly equal logits: an integer output with float noise")
+META = Meta(
+    kind="causal-lm",
+    about="argmax over pairs of nearly equal logits: an integer output with float noise",
+)
 
 
 class GreedyHead(nn.Module):
@@ -26,4 +29,6 @@ def build(folder: Path) -> Built:
     model = give_weights(GreedyHead(), 43)
     with torch.no_grad():
         model.words.weight[1::2] = model.words.weight[0::2] + normal(200, 256, seed=4, scale=3e-8)
-    return healthy(folder / "causal_lm_greedy.onnx", model, (normal(64, 256),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "causal_lm_greedy.onnx", model, (normal(64, 256),), ({0: "batch"},), dynamo=False
+    )

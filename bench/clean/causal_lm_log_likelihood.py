@@ -28,5 +28,9 @@ class Scorer(nn.Module):
 def build(folder: Path) -> Built:
     axes = ({0: "batch", 1: "length"},)
     return healthy(
-        folder / "causal_lm_log_likelihood.onnx", give_weights(Scorer(), 44), (integers(50, 4, 30),), axes, dynamo=False
+        folder / "causal_lm_log_likelihood.onnx",
+        give_weights(Scorer(), 44),
+        (integers(50, 4, 30),),
+        axes,
+        dynamo=False,
     )

@@ -11,4 +11,10 @@ META = Meta(kind="conv", about="residual conv net, BatchNorm folded into the con
 
 def build(folder: Path) -> Built:
     model = give_weights(ConvNet("batch", depth=4), 11)
-    return healthy(folder / "conv_batchnorm_relu.onnx", model, (normal(2, 3, 24, 24),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "conv_batchnorm_relu.onnx",
+        model,
+        (normal(2, 3, 24, 24),),
+        ({0: "batch"},),
+        dynamo=False,
+    )

@@ -8,7 +8,10 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="conv", about="mean over 25,000 equal values: healthy, and yet hundreds of times the reference's noise")
+META = Meta(
+    kind="conv",
+    about="mean over 25,000 equal values: healthy, and yet hundreds of times the reference's noise",
+)
 
 
 class PageFeatures(nn.Module):
@@ -23,4 +26,10 @@ class PageFeatures(nn.Module):
 def build(folder: Path) -> Built:
     page = torch.tensor([0.98, 0.37])[:, None, None, None].expand(2, 1, 160, 162).contiguous()
     axes = ({0: "batch", 2: "height", 3: "width"},)
-    return healthy(folder / "conv_blank_page.onnx", give_weights(PageFeatures(), 133), (page,), axes, dynamo=False)
+    return healthy(
+        folder / "conv_blank_page.onnx",
+        give_weights(PageFeatures(), 133),
+        (page,),
+        axes,
+        dynamo=False,
+    )

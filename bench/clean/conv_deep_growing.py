@@ -8,7 +8,9 @@ from bench.architectures import ConvNet
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="conv", about="32 un-normalised residual blocks; the logits reach the hundred thousands")
+META = Meta(
+    kind="conv", about="32 un-normalised residual blocks; the logits reach the hundred thousands"
+)
 
 
 def build(folder: Path) -> Built:
@@ -16,4 +18,10 @@ def build(folder: Path) -> Built:
     with torch.no_grad():
         for block in model.blocks:
             block[0].weight.mul_(1.2)
-    return healthy(folder / "conv_deep_growing.onnx", model, (normal(2, 3, 16, 16),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "conv_deep_growing.onnx",
+        model,
+        (normal(2, 3, 16, 16),),
+        ({0: "batch"},),
+        dynamo=True,
+    )

@@ -12,7 +12,18 @@ META = Meta(kind="conv", about="ELU body and a softplus head that must stay posi
 
 def build(folder: Path) -> Built:
     model = nn.Sequential(
-        nn.Conv2d(1, 12, 3, padding=1), nn.ELU(), nn.Conv2d(12, 12, 3, padding=1), nn.ELU(0.5), nn.Conv2d(12, 1, 1), nn.Softplus()
+        nn.Conv2d(1, 12, 3, padding=1),
+        nn.ELU(),
+        nn.Conv2d(12, 12, 3, padding=1),
+        nn.ELU(0.5),
+        nn.Conv2d(12, 1, 1),
+        nn.Softplus(),
     )
     axes = ({0: "batch", 2: "height", 3: "width"},)
-    return healthy(folder / "conv_elu_softplus.onnx", give_weights(model, 18), (normal(2, 1, 20, 20),), axes, dynamo=False)
+    return healthy(
+        folder / "conv_elu_softplus.onnx",
+        give_weights(model, 18),
+        (normal(2, 1, 20, 20),),
+        axes,
+        dynamo=False,
+    )

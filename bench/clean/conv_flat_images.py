@@ -8,7 +8,10 @@ from torch import nn
 from bench.clean._healthy import healthy
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="conv", about="constant 0-255 images through 1x1 convolutions and InstanceNorm: the ratio of two noises")
+META = Meta(
+    kind="conv",
+    about="constant 0-255 images through 1x1 convolutions and InstanceNorm: the ratio of two noises",
+)
 
 
 def build(folder: Path) -> Built:
@@ -18,4 +21,6 @@ def build(folder: Path) -> Built:
     )  # fmt: skip
     image = torch.tensor([200.0, 255.0])[:, None, None, None].expand(2, 3, 17, 19).contiguous()
     axes = ({0: "batch", 2: "height", 3: "width"},)
-    return healthy(folder / "conv_flat_images.onnx", give_weights(model, 123), (image,), axes, dynamo=False)
+    return healthy(
+        folder / "conv_flat_images.onnx", give_weights(model, 123), (image,), axes, dynamo=False
+    )

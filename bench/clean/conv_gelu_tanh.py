@@ -13,4 +13,6 @@ META = Meta(kind="conv", about="BatchNorm and GELU (tanh form)")
 
 def build(folder: Path) -> Built:
     model = give_weights(ConvNet("batch", lambda: nn.GELU(approximate="tanh"), depth=4), 17)
-    return healthy(folder / "conv_gelu_tanh.onnx", model, (normal(2, 3, 24, 24),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "conv_gelu_tanh.onnx", model, (normal(2, 3, 24, 24),), ({0: "batch"},), dynamo=True
+    )

@@ -14,4 +14,6 @@ META = Meta(kind="conv", about="conv net with GroupNorm and SiLU, any image size
 def build(folder: Path) -> Built:
     model = give_weights(ConvNet("group", nn.SiLU), 13)
     axes = ({0: "batch", 2: "height", 3: "width"},)
-    return healthy(folder / "conv_groupnorm_silu.onnx", model, (normal(2, 3, 20, 28),), axes, dynamo=True)
+    return healthy(
+        folder / "conv_groupnorm_silu.onnx", model, (normal(2, 3, 20, 28),), axes, dynamo=True
+    )

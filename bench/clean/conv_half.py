@@ -11,4 +11,10 @@ META = Meta(kind="conv", about="model.half(): three digits of rounding in both r
 
 def build(folder: Path) -> Built:
     model = give_weights(ConvNet("batch", depth=3), 26).half()
-    return healthy(folder / "conv_half.onnx", model, (normal(2, 3, 16, 16).half(),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "conv_half.onnx",
+        model,
+        (normal(2, 3, 16, 16).half(),),
+        ({0: "batch"},),
+        dynamo=True,
+    )

@@ -15,7 +15,9 @@ class SqueezeExcite(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(width, width, 3, padding=1)
         self.norm = nn.BatchNorm2d(width)
-        self.gate = nn.Sequential(nn.Conv2d(width, 4, 1), nn.ReLU(), nn.Conv2d(4, width, 1), nn.Hardsigmoid())
+        self.gate = nn.Sequential(
+            nn.Conv2d(width, 4, 1), nn.ReLU(), nn.Conv2d(4, width, 1), nn.Hardsigmoid()
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = nn.functional.hardswish(self.norm(self.conv(x)))
@@ -23,7 +25,17 @@ class SqueezeExcite(nn.Module):
 
 
 def build(folder: Path) -> Built:
-    model = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), SqueezeExcite(16), SqueezeExcite(16), nn.Flatten(), nn.Linear(16 * 144, 10))
+    model = nn.Sequential(
+        nn.Conv2d(3, 16, 3, 2, 1),
+        SqueezeExcite(16),
+        SqueezeExcite(16),
+        nn.Flatten(),
+        nn.Linear(16 * 144, 10),
+    )
     return healthy(
-        folder / "conv_hardswish_squeeze.onnx", give_weights(model, 20), (normal(2, 3, 24, 24),), ({0: "batch"},), dynamo=False
+        folder / "conv_hardswish_squeeze.onnx",
+        give_weights(model, 20),
+        (normal(2, 3, 24, 24),),
+        ({0: "batch"},),
+        dynamo=False,
     )

@@ -14,4 +14,6 @@ META = Meta(kind="conv", about="InstanceNorm and LeakyReLU on low-contrast image
 def build(folder: Path) -> Built:
     model = give_weights(ConvNet("instance", lambda: nn.LeakyReLU(0.2)), 14)
     image = normal(2, 3, 24, 24, scale=0.05, shift=0.5)
-    return healthy(folder / "conv_instancenorm_leakyrelu.onnx", model, (image,), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "conv_instancenorm_leakyrelu.onnx", model, (image,), ({0: "batch"},), dynamo=False
+    )

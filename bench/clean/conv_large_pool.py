@@ -8,7 +8,9 @@ from torch import nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="conv", about="ReLU features of a 192x192 image, pooled by mean: long positive sums")
+META = Meta(
+    kind="conv", about="ReLU features of a 192x192 image, pooled by mean: long positive sums"
+)
 
 
 class PooledFeatures(nn.Module):
@@ -24,4 +26,10 @@ class PooledFeatures(nn.Module):
 
 def build(folder: Path) -> Built:
     model = give_weights(PooledFeatures(), 124)
-    return healthy(folder / "conv_large_pool.onnx", model, (normal(1, 3, 192, 192),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "conv_large_pool.onnx",
+        model,
+        (normal(1, 3, 192, 192),),
+        ({0: "batch"},),
+        dynamo=True,
+    )

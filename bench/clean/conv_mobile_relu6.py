@@ -25,8 +25,15 @@ class InvertedResidual(nn.Module):
 
 def build(folder: Path) -> Built:
     model = nn.Sequential(
-        nn.Conv2d(3, 8, 3, 2, 1), *(InvertedResidual(8) for _ in range(4)), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+        nn.Conv2d(3, 8, 3, 2, 1),
+        *(InvertedResidual(8) for _ in range(4)),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
     )
     return healthy(
-        folder / "conv_mobile_relu6.onnx", give_weights(model, 12), (normal(2, 3, 32, 32, scale=3),), ({0: "batch"},), dynamo=True
+        folder / "conv_mobile_relu6.onnx",
+        give_weights(model, 12),
+        (normal(2, 3, 32, 32, scale=3),),
+        ({0: "batch"},),
+        dynamo=True,
     )

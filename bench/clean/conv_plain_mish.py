@@ -13,4 +13,10 @@ META = Meta(kind="conv", about="conv net without norm, Mish decomposed by the ex
 
 def build(folder: Path) -> Built:
     model = give_weights(ConvNet("none", nn.Mish, depth=6), 16)
-    return healthy(folder / "conv_plain_mish.onnx", model, (normal(3, 3, 16, 16),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "conv_plain_mish.onnx",
+        model,
+        (normal(3, 3, 16, 16),),
+        ({0: "batch"},),
+        dynamo=False,
+    )

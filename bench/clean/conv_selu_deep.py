@@ -14,5 +14,9 @@ def build(folder: Path) -> Built:
     layers = [layer for _ in range(20) for layer in (nn.Conv1d(16, 16, 3, padding=1), nn.SELU())]
     axes = ({0: "batch", 2: "time"},)
     return healthy(
-        folder / "conv_selu_deep.onnx", give_weights(nn.Sequential(*layers), 19), (normal(2, 16, 40),), axes, dynamo=True
+        folder / "conv_selu_deep.onnx",
+        give_weights(nn.Sequential(*layers), 19),
+        (normal(2, 16, 40),),
+        axes,
+        dynamo=True,
     )

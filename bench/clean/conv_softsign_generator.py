@@ -17,5 +17,9 @@ def build(folder: Path) -> Built:
         nn.ConvTranspose2d(12, 3, 3, 2, 1, output_padding=1), nn.Tanh(),
     )  # fmt: skip
     return healthy(
-        folder / "conv_softsign_generator.onnx", give_weights(model, 23), (normal(3, 16),), ({0: "batch"},), dynamo=True
+        folder / "conv_softsign_generator.onnx",
+        give_weights(model, 23),
+        (normal(3, 16),),
+        ({0: "batch"},),
+        dynamo=True,
     )

@@ -15,4 +15,10 @@ def build(folder: Path) -> Built:
         nn.Conv3d(3, 8, 3, padding=1), nn.BatchNorm3d(8), nn.ReLU(), nn.AvgPool3d(3, 2, 1, count_include_pad=False),
         nn.Conv3d(8, 8, (1, 3, 3)), nn.ReLU(), nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(8, 5),
     )  # fmt: skip
-    return healthy(folder / "conv_video.onnx", give_weights(model, 24), (normal(2, 3, 6, 12, 12),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "conv_video.onnx",
+        give_weights(model, 24),
+        (normal(2, 3, 6, 12, 12),),
+        ({0: "batch"},),
+        dynamo=False,
+    )

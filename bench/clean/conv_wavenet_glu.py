@@ -26,4 +26,10 @@ class CausalGlu(nn.Module):
 
 def build(folder: Path) -> Built:
     model = give_weights(CausalGlu(), 22)
-    return healthy(folder / "conv_wavenet_glu.onnx", model, (normal(2, 100),), ({0: "batch", 1: "samples"},), dynamo=False)
+    return healthy(
+        folder / "conv_wavenet_glu.onnx",
+        model,
+        (normal(2, 100),),
+        ({0: "batch", 1: "samples"},),
+        dynamo=False,
+    )

@@ -8,7 +8,9 @@ from torch.nn.utils import parametrizations
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="audio", about="weight-normalised 1-D convolutions and LeakyReLU, a vocoder's body")
+META = Meta(
+    kind="audio", about="weight-normalised 1-D convolutions and LeakyReLU, a vocoder's body"
+)
 
 
 def build(folder: Path) -> Built:
@@ -18,4 +20,10 @@ def build(folder: Path) -> Built:
         nn.Conv1d(8, 1, 3, padding=1), nn.Tanh(),
     )  # fmt: skip
     axes = ({0: "batch", 2: "frames"},)
-    return healthy(folder / "conv_weight_norm.onnx", give_weights(model, 122), (normal(2, 8, 20),), axes, dynamo=False)
+    return healthy(
+        folder / "conv_weight_norm.onnx",
+        give_weights(model, 122),
+        (normal(2, 8, 20),),
+        axes,
+        dynamo=False,
+    )

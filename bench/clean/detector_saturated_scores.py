@@ -22,4 +22,10 @@ def build(folder: Path) -> Built:
     with torch.no_grad():
         model.scores.bias.fill_(-18.0)
     axes = ({0: "batch", 2: "height", 3: "width"},)
-    return healthy(folder / "detector_saturated_scores.onnx", model, (normal(2, 3, 32, 32),), axes, dynamo=False)
+    return healthy(
+        folder / "detector_saturated_scores.onnx",
+        model,
+        (normal(2, 3, 32, 32),),
+        axes,
+        dynamo=False,
+    )

@@ -11,4 +11,6 @@ META = Meta(kind="detector", about="top-k, gather and clamp: boxes, scores, labe
 
 def build(folder: Path) -> Built:
     model = give_weights(Detector(), 61)
-    return healthy(folder / "detector_topk.onnx", model, (normal(2, 3, 32, 32),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "detector_topk.onnx", model, (normal(2, 3, 32, 32),), ({0: "batch"},), dynamo=True
+    )

@@ -16,7 +16,9 @@ class VectorQuantized(nn.Module):
         super().__init__()
         self.encode = nn.Sequential(nn.Conv2d(3, 12, 4, 2, 1), nn.ReLU(), nn.Conv2d(12, 6, 4, 2, 1))
         self.codes = nn.Embedding(48, 6)
-        self.decode = nn.Sequential(nn.ConvTranspose2d(6, 12, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(12, 3, 4, 2, 1))
+        self.decode = nn.Sequential(
+            nn.ConvTranspose2d(6, 12, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(12, 3, 4, 2, 1)
+        )
 
     def forward(self, image: Tensor) -> tuple[Tensor, Tensor]:
         x = self.encode(image).permute(0, 2, 3, 1)
@@ -27,4 +29,10 @@ class VectorQuantized(nn.Module):
 
 def build(folder: Path) -> Built:
     model = give_weights(VectorQuantized(), 104)
-    return healthy(folder / "discrete_codebook.onnx", model, (normal(2, 3, 24, 24),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "discrete_codebook.onnx",
+        model,
+        (normal(2, 3, 24, 24),),
+        ({0: "batch"},),
+        dynamo=True,
+    )

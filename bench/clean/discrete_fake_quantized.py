@@ -26,5 +26,9 @@ def build(folder: Path) -> Built:
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(12, 10),
     )  # fmt: skip
     return healthy(
-        folder / "discrete_fake_quantized.onnx", give_weights(model, 105), (normal(2, 3, 20, 20),), ({0: "batch"},), dynamo=False
+        folder / "discrete_fake_quantized.onnx",
+        give_weights(model, 105),
+        (normal(2, 3, 20, 20),),
+        ({0: "batch"},),
+        dynamo=False,
     )

@@ -28,5 +28,9 @@ class Cells(nn.Module):
 
 def build(folder: Path) -> Built:
     return healthy(
-        folder / "discrete_floor_and_wrap.onnx", give_weights(Cells(), 102), (normal(8, 6),), ({0: "batch"},), dynamo=False
+        folder / "discrete_floor_and_wrap.onnx",
+        give_weights(Cells(), 102),
+        (normal(8, 6),),
+        ({0: "batch"},),
+        dynamo=False,
     )

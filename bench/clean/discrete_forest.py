@@ -28,4 +28,10 @@ class Forest(nn.Module):
 
 
 def build(folder: Path) -> Built:
-    return healthy(folder / "discrete_forest.onnx", Forest().eval(), (normal(6, 8),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "discrete_forest.onnx",
+        Forest().eval(),
+        (normal(6, 8),),
+        ({0: "batch"},),
+        dynamo=False,
+    )

@@ -22,4 +22,10 @@ class Hashing(nn.Module):
 
 def build(folder: Path) -> Built:
     axes = ({0: "batch", 1: "length"},)
-    return healthy(folder / "discrete_integer_features.onnx", Hashing().eval(), (integers(1000, 3, 8),), axes, dynamo=True)
+    return healthy(
+        folder / "discrete_integer_features.onnx",
+        Hashing().eval(),
+        (integers(1000, 3, 8),),
+        axes,
+        dynamo=True,
+    )

@@ -23,5 +23,9 @@ class Rounded(nn.Module):
 
 def build(folder: Path) -> Built:
     return healthy(
-        folder / "discrete_rounded_scores.onnx", give_weights(Rounded(), 101), (normal(40, 16),), ({0: "batch"},), dynamo=True
+        folder / "discrete_rounded_scores.onnx",
+        give_weights(Rounded(), 101),
+        (normal(40, 16),),
+        ({0: "batch"},),
+        dynamo=True,
     )

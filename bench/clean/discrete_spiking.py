@@ -14,11 +14,19 @@ META = Meta(kind="rnn", about="twenty steps of leaky integrate-and-fire, mean fi
 class Spiking(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.enter, self.recur, self.leave = nn.Linear(8, 64), nn.Linear(64, 64, bias=False), nn.Linear(64, 4)
+        self.enter, self.recur, self.leave = (
+            nn.Linear(8, 64),
+            nn.Linear(64, 64, bias=False),
+            nn.Linear(64, 4),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         drive = self.enter(x)
-        voltage, spikes, total = torch.zeros_like(drive), torch.zeros_like(drive), torch.zeros_like(drive)
+        voltage, spikes, total = (
+            torch.zeros_like(drive),
+            torch.zeros_like(drive),
+            torch.zeros_like(drive),
+        )
         for _ in range(20):
             voltage = 0.9 * voltage * (1 - spikes) + drive + self.recur(spikes)
             spikes = (voltage > 1).to(x.dtype)
@@ -27,4 +35,10 @@ class Spiking(nn.Module):
 
 
 def build(folder: Path) -> Built:
-    return healthy(folder / "discrete_spiking.onnx", give_weights(Spiking(), 106), (normal(4, 8),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "discrete_spiking.onnx",
+        give_weights(Spiking(), 106),
+        (normal(4, 8),),
+        ({0: "batch"},),
+        dynamo=False,
+    )

@@ -23,5 +23,9 @@ class Alarm(nn.Module):
 
 def build(folder: Path) -> Built:
     return healthy(
-        folder / "discrete_thresholds.onnx", give_weights(Alarm(), 103), (normal(12, 10),), ({0: "batch"},), dynamo=True
+        folder / "discrete_thresholds.onnx",
+        give_weights(Alarm(), 103),
+        (normal(12, 10),),
+        ({0: "batch"},),
+        dynamo=True,
     )

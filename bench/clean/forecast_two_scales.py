@@ -8,7 +8,10 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="tabular", about="outputs near 1e8 and near 1e-8; in the joined tensor only the large one is visible to an rms")
+META = Meta(
+    kind="tabular",
+    about="outputs near 1e8 and near 1e-8; in the joined tensor only the large one is visible to an rms",
+)
 
 
 class TwoScales(nn.Module):
@@ -25,5 +28,9 @@ class TwoScales(nn.Module):
 
 def build(folder: Path) -> Built:
     return healthy(
-        folder / "forecast_two_scales.onnx", give_weights(TwoScales(), 74), (normal(4, 8),), ({0: "batch"},), dynamo=False
+        folder / "forecast_two_scales.onnx",
+        give_weights(TwoScales(), 74),
+        (normal(4, 8),),
+        ({0: "batch"},),
+        dynamo=False,
     )

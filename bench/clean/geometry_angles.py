@@ -18,7 +18,10 @@ class Angles(nn.Module):
         self.project = nn.Linear(10, 16)
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        a, b = functional.normalize(self.project(first), dim=-1), functional.normalize(self.project(second), dim=-1)
+        a, b = (
+            functional.normalize(self.project(first), dim=-1),
+            functional.normalize(self.project(second), dim=-1),
+        )
         return torch.acos((a * b).sum(-1).clamp(-0.9999999, 0.9999999))
 
 
@@ -26,4 +29,6 @@ def build(folder: Path) -> Built:
     first = normal(16, 10)
     inputs = (first, first + normal(16, 10, seed=2, scale=2e-3))
     axes = ({0: "batch"}, {0: "batch"})
-    return healthy(folder / "geometry_angles.onnx", give_weights(Angles(), 111), inputs, axes, dynamo=False)
+    return healthy(
+        folder / "geometry_angles.onnx", give_weights(Angles(), 111), inputs, axes, dynamo=False
+    )

@@ -26,11 +26,19 @@ class GraphAttention(nn.Module):
         highest = none.scatter_reduce(0, target, score, "amax", include_self=True)
         weight = (score - highest[target]).exp()
         total = torch.zeros_like(none).scatter_add(0, target, weight)
-        spread = torch.zeros_like(x).scatter_add(0, target[:, None].expand_as(x[source]), weight[:, None] * x[source])
+        spread = torch.zeros_like(x).scatter_add(
+            0, target[:, None].expand_as(x[source]), weight[:, None] * x[source]
+        )
         return spread / total.clamp(min=1e-6)[:, None]
 
 
 def build(folder: Path) -> Built:
     inputs = (normal(10, 16), integers(10, 2, 60))
     axes = ({0: "nodes"}, {1: "edges"})
-    return healthy(folder / "graph_attention.onnx", give_weights(GraphAttention(), 72), inputs, axes, dynamo=True)
+    return healthy(
+        folder / "graph_attention.onnx",
+        give_weights(GraphAttention(), 72),
+        inputs,
+        axes,
+        dynamo=True,
+    )

@@ -12,4 +12,10 @@ META = Meta(kind="graph", about="three rounds of scatter_add with many duplicate
 def build(folder: Path) -> Built:
     inputs = (normal(12, 16), integers(12, 2, 80))
     axes = ({0: "nodes"}, {1: "edges"})
-    return healthy(folder / "graph_scatter_add.onnx", give_weights(MessagePassing(), 70), inputs, axes, dynamo=False)
+    return healthy(
+        folder / "graph_scatter_add.onnx",
+        give_weights(MessagePassing(), 70),
+        inputs,
+        axes,
+        dynamo=False,
+    )

@@ -20,11 +20,19 @@ def build(folder: Path) -> Built:
         intermediate_size=48,
         max_position_embeddings=64,
     )
-    config._attn_implementation = "eager"  # SDPA exports a wrong answer for rows whose mask is all false
+    config._attn_implementation = (
+        "eager"  # SDPA exports a wrong answer for rows whose mask is all false
+    )
     inputs = {
         "input_ids": integers(99, 2, 10),
         "attention_mask": lengths_mask([10, 6], 10).long(),
         "token_type_ids": torch.tensor([[0] * 5 + [1] * 5] * 2),
     }
     axes = {name: {0: "batch", 1: "length"} for name in inputs}
-    return healthy(folder / "huggingface_bert.onnx", give_weights(BertModel(config), 130), inputs, axes, dynamo=True)
+    return healthy(
+        folder / "huggingface_bert.onnx",
+        give_weights(BertModel(config), 130),
+        inputs,
+        axes,
+        dynamo=True,
+    )

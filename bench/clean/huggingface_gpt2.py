@@ -15,7 +15,14 @@ class Logits(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         config = GPT2Config(
-            vocab_size=83, n_positions=64, n_embd=32, n_layer=2, n_head=4, use_cache=False, bos_token_id=0, eos_token_id=0
+            vocab_size=83,
+            n_positions=64,
+            n_embd=32,
+            n_layer=2,
+            n_head=4,
+            use_cache=False,
+            bos_token_id=0,
+            eos_token_id=0,
         )
         config._attn_implementation = "eager"
         self.model = GPT2LMHeadModel(config)
@@ -27,4 +34,6 @@ class Logits(nn.Module):
 def build(folder: Path) -> Built:
     inputs = (integers(83, 2, 9), lengths_mask([9, 5], 9).long())
     axes = ({0: "batch", 1: "length"}, {0: "batch", 1: "length"})
-    return healthy(folder / "huggingface_gpt2.onnx", give_weights(Logits(), 134), inputs, axes, dynamo=True)
+    return healthy(
+        folder / "huggingface_gpt2.onnx", give_weights(Logits(), 134), inputs, axes, dynamo=True
+    )

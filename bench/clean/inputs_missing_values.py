@@ -25,4 +25,10 @@ class Imputer(nn.Module):
 def build(folder: Path) -> Built:
     x = normal(6, 7)
     x[0, 2] = x[3, 5] = x[4, 0] = float("nan")
-    return healthy(folder / "inputs_missing_values.onnx", give_weights(Imputer(), 116), (x,), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "inputs_missing_values.onnx",
+        give_weights(Imputer(), 116),
+        (x,),
+        ({0: "batch"},),
+        dynamo=True,
+    )

@@ -24,4 +24,6 @@ class MixerBlock(nn.Module):
 
 def build(folder: Path) -> Built:
     model = give_weights(nn.Sequential(*(MixerBlock(16, 24) for _ in range(8))), 129)
-    return healthy(folder / "mixer_deep.onnx", model, (normal(2, 16, 24),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "mixer_deep.onnx", model, (normal(2, 16, 24),), ({0: "batch"},), dynamo=False
+    )

@@ -8,7 +8,10 @@ from torch.nn import functional
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta
 
-META = Meta(kind="operator", about="integral-image box filter: a relative error of 1e-5 from a step that looks harmless")
+META = Meta(
+    kind="operator",
+    about="integral-image box filter: a relative error of 1e-5 from a step that looks harmless",
+)
 
 
 class BoxFilter(nn.Module):
@@ -23,4 +26,10 @@ class BoxFilter(nn.Module):
 
 def build(folder: Path) -> Built:
     axes = ({0: "batch", 1: "samples"},)
-    return healthy(folder / "numeric_box_filter.onnx", BoxFilter().eval(), (normal(2, 3000, shift=2.0),), axes, dynamo=False)
+    return healthy(
+        folder / "numeric_box_filter.onnx",
+        BoxFilter().eval(),
+        (normal(2, 3000, shift=2.0),),
+        axes,
+        dynamo=False,
+    )

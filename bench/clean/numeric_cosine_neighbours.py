@@ -25,4 +25,10 @@ def build(folder: Path) -> Built:
     first = normal(8, 16)
     inputs = (first, first + normal(8, 16, seed=2, scale=1e-4))
     axes = ({0: "batch"}, {0: "batch"})
-    return healthy(folder / "numeric_cosine_neighbours.onnx", give_weights(Similarity(), 92), inputs, axes, dynamo=True)
+    return healthy(
+        folder / "numeric_cosine_neighbours.onnx",
+        give_weights(Similarity(), 92),
+        inputs,
+        axes,
+        dynamo=True,
+    )

@@ -18,10 +18,14 @@ class Loss(nn.Module):
         self.body = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 11))
 
     def forward(self, x: Tensor, label: Tensor) -> Tensor:
-        return functional.cross_entropy(self.body(x), label, weight=torch.linspace(0.5, 1.5, 11).to(x))
+        return functional.cross_entropy(
+            self.body(x), label, weight=torch.linspace(0.5, 1.5, 11).to(x)
+        )
 
 
 def build(folder: Path) -> Built:
     inputs = (normal(16, 20), integers(11, 16))
     axes = ({0: "batch"}, {0: "batch"})
-    return healthy(folder / "numeric_cross_entropy.onnx", give_weights(Loss(), 82), inputs, axes, dynamo=False)
+    return healthy(
+        folder / "numeric_cross_entropy.onnx", give_weights(Loss(), 82), inputs, axes, dynamo=False
+    )

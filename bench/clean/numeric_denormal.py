@@ -21,5 +21,9 @@ class Underflow(nn.Module):
 
 def build(folder: Path) -> Built:
     return healthy(
-        folder / "numeric_denormal.onnx", give_weights(Underflow(), 128), (normal(6, 6),), ({0: "batch"},), dynamo=False
+        folder / "numeric_denormal.onnx",
+        give_weights(Underflow(), 128),
+        (normal(6, 6),),
+        ({0: "batch"},),
+        dynamo=False,
     )

@@ -8,7 +8,10 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="operator", about="distances to a codebook whose entries lie close to the inputs; nearest entry's index")
+META = Meta(
+    kind="operator",
+    about="distances to a codebook whose entries lie close to the inputs; nearest entry's index",
+)
 
 
 class Codebook(nn.Module):
@@ -17,7 +20,9 @@ class Codebook(nn.Module):
         self.codes = nn.Parameter(torch.zeros(20, 8))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        squared = x.square().sum(-1, keepdim=True) + self.codes.square().sum(-1) - 2 * x @ self.codes.T
+        squared = (
+            x.square().sum(-1, keepdim=True) + self.codes.square().sum(-1) - 2 * x @ self.codes.T
+        )
         return squared.clamp(min=0).sqrt(), squared.argmin(-1)
 
 

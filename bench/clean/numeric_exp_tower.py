@@ -8,7 +8,10 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="operator", about="hazard model exp(exp(.)): outputs from 1 to 1e20 in one tensor, the largest decides any rms")
+META = Meta(
+    kind="operator",
+    about="hazard model exp(exp(.)): outputs from 1 to 1e20 in one tensor, the largest decides any rms",
+)
 
 
 class Tower(nn.Module):
@@ -21,4 +24,10 @@ class Tower(nn.Module):
 
 
 def build(folder: Path) -> Built:
-    return healthy(folder / "numeric_exp_tower.onnx", give_weights(Tower(), 89), (normal(6, 5),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "numeric_exp_tower.onnx",
+        give_weights(Tower(), 89),
+        (normal(6, 5),),
+        ({0: "batch"},),
+        dynamo=True,
+    )

@@ -13,7 +13,9 @@ META = Meta(kind="operator", about="(f(x + h) - f(x - h)) / 2h of a small networ
 class Slope(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.net = nn.Sequential(nn.Linear(5, 48), nn.Tanh(), nn.Linear(48, 48), nn.Tanh(), nn.Linear(48, 3))
+        self.net = nn.Sequential(
+            nn.Linear(5, 48), nn.Tanh(), nn.Linear(48, 48), nn.Tanh(), nn.Linear(48, 3)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return (self.net(x + 1e-3) - self.net(x - 1e-3)) / 2e-3
@@ -21,5 +23,9 @@ class Slope(nn.Module):
 
 def build(folder: Path) -> Built:
     return healthy(
-        folder / "numeric_finite_difference.onnx", give_weights(Slope(), 88), (normal(4, 5),), ({0: "batch"},), dynamo=False
+        folder / "numeric_finite_difference.onnx",
+        give_weights(Slope(), 88),
+        (normal(4, 5),),
+        ({0: "batch"},),
+        dynamo=False,
     )

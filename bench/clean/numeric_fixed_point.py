@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="operator", about="forty contracting iterations; the residual at the end is pure rounding")
+META = Meta(
+    kind="operator", about="forty contracting iterations; the residual at the end is pure rounding"
+)
 
 
 class Equilibrium(nn.Module):
@@ -30,4 +32,6 @@ class Equilibrium(nn.Module):
 
 def build(folder: Path) -> Built:
     model = give_weights(Equilibrium(), 86)
-    return healthy(folder / "numeric_fixed_point.onnx", model, (normal(3, 10),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "numeric_fixed_point.onnx", model, (normal(3, 10),), ({0: "batch"},), dynamo=False
+    )

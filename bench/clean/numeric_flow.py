@@ -8,13 +8,18 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="operator", about="eight affine couplings: log-likelihood relative to the batch mean, and the latent")
+META = Meta(
+    kind="operator",
+    about="eight affine couplings: log-likelihood relative to the batch mean, and the latent",
+)
 
 
 class Flow(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.nets = nn.ModuleList(nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 12)) for _ in range(8))
+        self.nets = nn.ModuleList(
+            nn.Sequential(nn.Linear(6, 32), nn.Tanh(), nn.Linear(32, 12)) for _ in range(8)
+        )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         determinant = torch.zeros_like(x[:, 0])
@@ -30,5 +35,9 @@ class Flow(nn.Module):
 
 def build(folder: Path) -> Built:
     return healthy(
-        folder / "numeric_flow.onnx", give_weights(Flow(), 84), (normal(16, 12, scale=5),), ({0: "batch"},), dynamo=False
+        folder / "numeric_flow.onnx",
+        give_weights(Flow(), 84),
+        (normal(16, 12, scale=5),),
+        ({0: "batch"},),
+        dynamo=False,
     )

@@ -24,4 +24,10 @@ class Likelihood(nn.Module):
 def build(folder: Path) -> Built:
     inputs = (normal(200, 6), normal(200, seed=2))
     axes = ({0: "batch"}, {0: "batch"})
-    return healthy(folder / "numeric_gaussian_likelihood.onnx", give_weights(Likelihood(), 83), inputs, axes, dynamo=True)
+    return healthy(
+        folder / "numeric_gaussian_likelihood.onnx",
+        give_weights(Likelihood(), 83),
+        inputs,
+        axes,
+        dynamo=True,
+    )

@@ -8,7 +8,10 @@ from torch.nn import functional
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="operator", about="activations of dead units as outputs, beside live ones of the same layer")
+META = Meta(
+    kind="operator",
+    about="activations of dead units as outputs, beside live ones of the same layer",
+)
 
 
 class DeadUnits(nn.Module):
@@ -18,7 +21,11 @@ class DeadUnits(nn.Module):
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x = bounded(x)
-        return functional.gelu(self.live(x)), functional.gelu(self.dead(x) - 6), functional.silu(self.dead(x) - 20)
+        return (
+            functional.gelu(self.live(x)),
+            functional.gelu(self.dead(x) - 6),
+            functional.silu(self.dead(x) - 20),
+        )
 
 
 def bounded(x: Tensor) -> Tensor:
@@ -28,5 +35,9 @@ def bounded(x: Tensor) -> Tensor:
 
 def build(folder: Path) -> Built:
     return healthy(
-        folder / "numeric_gelu_tail.onnx", give_weights(DeadUnits(), 127), (normal(6, 8),), ({0: "batch"},), dynamo=True
+        folder / "numeric_gelu_tail.onnx",
+        give_weights(DeadUnits(), 127),
+        (normal(6, 8),),
+        ({0: "batch"},),
+        dynamo=True,
     )

@@ -7,7 +7,9 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="operator", about="outputs near 1e8, and a remainder of them which is mostly rounding")
+META = Meta(
+    kind="operator", about="outputs near 1e8, and a remainder of them which is mostly rounding"
+)
 
 
 class Huge(nn.Module):
@@ -21,4 +23,10 @@ class Huge(nn.Module):
 
 
 def build(folder: Path) -> Built:
-    return healthy(folder / "numeric_huge_scale.onnx", give_weights(Huge(), 95), (normal(4, 8),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "numeric_huge_scale.onnx",
+        give_weights(Huge(), 95),
+        (normal(4, 8),),
+        ({0: "batch"},),
+        dynamo=False,
+    )

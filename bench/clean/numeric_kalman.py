@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta
 
-META = Meta(kind="operator", about="predict and update with a 2x2 inverse by hand, state and covariance out")
+META = Meta(
+    kind="operator", about="predict and update with a 2x2 inverse by hand, state and covariance out"
+)
 
 
 class Kalman(nn.Module):
@@ -26,7 +28,10 @@ class Kalman(nn.Module):
             cover = self.step @ cover @ self.step.T + self.drift
             total = cover + self.noise
             determinant = total[0, 0] * total[1, 1] - total[0, 1] * total[1, 0]
-            inverse = torch.stack([total[1, 1], -total[0, 1], -total[1, 0], total[0, 0]]).view(2, 2) / determinant
+            inverse = (
+                torch.stack([total[1, 1], -total[0, 1], -total[1, 0], total[0, 0]]).view(2, 2)
+                / determinant
+            )
             gain = cover @ inverse
             state = state + (measured[:, k] - state) @ gain.T
             cover = cover - gain @ cover
@@ -34,4 +39,10 @@ class Kalman(nn.Module):
 
 
 def build(folder: Path) -> Built:
-    return healthy(folder / "numeric_kalman.onnx", Kalman().eval(), (normal(3, 40, 2),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "numeric_kalman.onnx",
+        Kalman().eval(),
+        (normal(3, 40, 2),),
+        ({0: "batch"},),
+        dynamo=False,
+    )

@@ -24,5 +24,9 @@ class LogisticMap(nn.Module):
 
 def build(folder: Path) -> Built:
     return healthy(
-        folder / "numeric_logistic_map.onnx", give_weights(LogisticMap(), 87), (normal(8, 4),), ({0: "batch"},), dynamo=True
+        folder / "numeric_logistic_map.onnx",
+        give_weights(LogisticMap(), 87),
+        (normal(8, 4),),
+        ({0: "batch"},),
+        dynamo=True,
     )

@@ -7,7 +7,9 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta
 
-META = Meta(kind="operator", about="trajectory from velocities by cumsum: a healthy ratio far above one")
+META = Meta(
+    kind="operator", about="trajectory from velocities by cumsum: a healthy ratio far above one"
+)
 
 
 class Trajectory(nn.Module):
@@ -18,4 +20,6 @@ class Trajectory(nn.Module):
 def build(folder: Path) -> Built:
     inputs = (normal(2, 4000, 3, shift=0.5), normal(2, 3, seed=2))
     axes = ({0: "batch", 1: "length"}, {0: "batch"})
-    return healthy(folder / "numeric_long_cumsum.onnx", Trajectory().eval(), inputs, axes, dynamo=True)
+    return healthy(
+        folder / "numeric_long_cumsum.onnx", Trajectory().eval(), inputs, axes, dynamo=True
+    )

@@ -7,7 +7,10 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta
 
-META = Meta(kind="operator", about="plain mean and sum of 60,000 positive values: a healthy ratio far above one")
+META = Meta(
+    kind="operator",
+    about="plain mean and sum of 60,000 positive values: a healthy ratio far above one",
+)
 
 
 class LongMean(nn.Module):
@@ -17,4 +20,10 @@ class LongMean(nn.Module):
 
 def build(folder: Path) -> Built:
     x = normal(2, 60000).abs()
-    return healthy(folder / "numeric_long_mean.onnx", LongMean().eval(), (x,), ({0: "batch", 1: "length"},), dynamo=False)
+    return healthy(
+        folder / "numeric_long_mean.onnx",
+        LongMean().eval(),
+        (x,),
+        ({0: "batch", 1: "length"},),
+        dynamo=False,
+    )

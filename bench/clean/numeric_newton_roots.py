@@ -21,4 +21,10 @@ class Newton(nn.Module):
 
 
 def build(folder: Path) -> Built:
-    return healthy(folder / "numeric_newton_roots.onnx", Newton().eval(), (normal(4, 20),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "numeric_newton_roots.onnx",
+        Newton().eval(),
+        (normal(4, 20),),
+        ({0: "batch"},),
+        dynamo=False,
+    )

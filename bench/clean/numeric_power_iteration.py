@@ -23,4 +23,10 @@ class PowerIteration(nn.Module):
 
 def build(folder: Path) -> Built:
     axes = ({0: "batch", 1: "rows"},)
-    return healthy(folder / "numeric_power_iteration.onnx", PowerIteration().eval(), (normal(3, 20, 8),), axes, dynamo=True)
+    return healthy(
+        folder / "numeric_power_iteration.onnx",
+        PowerIteration().eval(),
+        (normal(3, 20, 8),),
+        axes,
+        dynamo=True,
+    )

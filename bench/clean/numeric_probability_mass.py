@@ -7,7 +7,10 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="operator", about="sum of a softmax, its complement of the top class, and the entropy of a near one-hot")
+META = Meta(
+    kind="operator",
+    about="sum of a softmax, its complement of the top class, and the entropy of a near one-hot",
+)
 
 
 class Mass(nn.Module):

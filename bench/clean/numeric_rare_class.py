@@ -22,5 +22,9 @@ class RareClass(nn.Module):
 
 def build(folder: Path) -> Built:
     return healthy(
-        folder / "numeric_rare_class.onnx", give_weights(RareClass(), 126), (normal(6, 8),), ({0: "batch"},), dynamo=False
+        folder / "numeric_rare_class.onnx",
+        give_weights(RareClass(), 126),
+        (normal(6, 8),),
+        ({0: "batch"},),
+        dynamo=False,
     )

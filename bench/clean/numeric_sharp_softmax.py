@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="operator", about="hard-attention retrieval from a memory with near-duplicate keys")
+META = Meta(
+    kind="operator", about="hard-attention retrieval from a memory with near-duplicate keys"
+)
 
 
 class Memory(nn.Module):
@@ -24,4 +26,10 @@ def build(folder: Path) -> Built:
     model = give_weights(Memory(), 93)
     with torch.no_grad():
         model.keys[15:] = model.keys[:15] + normal(15, 12, scale=1e-4)
-    return healthy(folder / "numeric_sharp_softmax.onnx", model, (normal(6, 12),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "numeric_sharp_softmax.onnx",
+        model,
+        (normal(6, 12),),
+        ({0: "batch"},),
+        dynamo=False,
+    )

@@ -7,7 +7,9 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="operator", about="soft assignment by thirty rounds of row and column normalisation")
+META = Meta(
+    kind="operator", about="soft assignment by thirty rounds of row and column normalisation"
+)
 
 
 class Sinkhorn(nn.Module):
@@ -26,4 +28,6 @@ class Sinkhorn(nn.Module):
 def build(folder: Path) -> Built:
     inputs = (normal(2, 6, 8), normal(2, 6, 8, seed=2))
     axes = ({0: "batch"}, {0: "batch"})
-    return healthy(folder / "numeric_sinkhorn.onnx", give_weights(Sinkhorn(), 85), inputs, axes, dynamo=False)
+    return healthy(
+        folder / "numeric_sinkhorn.onnx", give_weights(Sinkhorn(), 85), inputs, axes, dynamo=False
+    )

@@ -21,5 +21,9 @@ class Quotient(nn.Module):
 
 def build(folder: Path) -> Built:
     return healthy(
-        folder / "numeric_small_divisor.onnx", give_weights(Quotient(), 90), (normal(32, 12),), ({0: "batch"},), dynamo=True
+        folder / "numeric_small_divisor.onnx",
+        give_weights(Quotient(), 90),
+        (normal(32, 12),),
+        ({0: "batch"},),
+        dynamo=True,
     )

@@ -21,4 +21,10 @@ class Tiny(nn.Module):
 
 def build(folder: Path) -> Built:
     model = give_weights(Tiny(), 94)
-    return healthy(folder / "numeric_tiny_scale.onnx", model, (normal(4, 8, scale=1e-8),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "numeric_tiny_scale.onnx",
+        model,
+        (normal(4, 8, scale=1e-8),),
+        ({0: "batch"},),
+        dynamo=True,
+    )

@@ -22,4 +22,10 @@ class TextbookVariance(nn.Module):
 def build(folder: Path) -> Built:
     model = give_weights(TextbookVariance(), 81)
     axes = ({0: "batch", 1: "length"},)
-    return healthy(folder / "numeric_variance_cancellation.onnx", model, (normal(3, 200, 6, shift=300.0),), axes, dynamo=True)
+    return healthy(
+        folder / "numeric_variance_cancellation.onnx",
+        model,
+        (normal(3, 200, 6, shift=300.0),),
+        axes,
+        dynamo=True,
+    )

@@ -18,7 +18,9 @@ class Prediction:
     embedding: Tensor
 
 
-torch.export.register_dataclass(Prediction, serialized_type_name="bench.clean.outputs_dataclass.Prediction")
+torch.export.register_dataclass(
+    Prediction, serialized_type_name="bench.clean.outputs_dataclass.Prediction"
+)
 
 
 class Classifier(nn.Module):
@@ -33,5 +35,9 @@ class Classifier(nn.Module):
 
 def build(folder: Path) -> Built:
     return healthy(
-        folder / "outputs_dataclass.onnx", give_weights(Classifier(), 113), (normal(3, 8),), ({0: "batch"},), dynamo=True
+        folder / "outputs_dataclass.onnx",
+        give_weights(Classifier(), 113),
+        (normal(3, 8),),
+        ({0: "batch"},),
+        dynamo=True,
     )

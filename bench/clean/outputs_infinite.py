@@ -23,4 +23,10 @@ def build(folder: Path) -> Built:
     allowed = integers(3, 5, 40) > 0
     allowed[:, 0] = True
     axes = ({0: "batch"}, {0: "batch"})
-    return healthy(folder / "outputs_infinite.onnx", give_weights(Banned(), 115), (normal(5, 16), allowed), axes, dynamo=False)
+    return healthy(
+        folder / "outputs_infinite.onnx",
+        give_weights(Banned(), 115),
+        (normal(5, 16), allowed),
+        axes,
+        dynamo=False,
+    )

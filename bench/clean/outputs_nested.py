@@ -24,4 +24,6 @@ class Nested(nn.Module):
 def build(folder: Path) -> Built:
     inputs = {"home": normal(3, 6), "away": normal(3, 6, seed=2)}
     axes = {"home": {0: "batch"}, "away": {0: "batch"}}
-    return healthy(folder / "outputs_nested.onnx", give_weights(Nested(), 112), inputs, axes, dynamo=True)
+    return healthy(
+        folder / "outputs_nested.onnx", give_weights(Nested(), 112), inputs, axes, dynamo=True
+    )

@@ -7,7 +7,10 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="embedding", about="anchor, positive, negative in; three projections and a triplet margin out")
+META = Meta(
+    kind="embedding",
+    about="anchor, positive, negative in; three projections and a triplet margin out",
+)
 
 
 class Triplet(nn.Module):
@@ -15,7 +18,9 @@ class Triplet(nn.Module):
         super().__init__()
         self.net = nn.Sequential(nn.Linear(12, 24), nn.LeakyReLU(), nn.Linear(24, 12))
 
-    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(
+        self, anchor: Tensor, positive: Tensor, negative: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         a, p, n = self.net(anchor), self.net(positive), self.net(negative)
         margin = ((a - p).square().sum(-1) - (a - n).square().sum(-1) + 1).clamp(min=0)
         return a, p, n, margin
@@ -23,6 +28,16 @@ class Triplet(nn.Module):
 
 def build(folder: Path) -> Built:
     inputs = (normal(4, 12), normal(4, 12, seed=2), normal(4, 12, seed=3))
-    names = {"input_names": ["anchor", "positive", "negative"], "output_names": ["a", "p", "n", "margin"]}
+    names = {
+        "input_names": ["anchor", "positive", "negative"],
+        "output_names": ["a", "p", "n", "margin"],
+    }
     axes = ({0: "batch"}, {0: "batch"}, {0: "batch"})
-    return healthy(folder / "outputs_same_shape_inputs.onnx", give_weights(Triplet(), 114), inputs, axes, dynamo=False, **names)
+    return healthy(
+        folder / "outputs_same_shape_inputs.onnx",
+        give_weights(Triplet(), 114),
+        inputs,
+        axes,
+        dynamo=False,
+        **names,
+    )

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta
 
-META = Meta(kind="graph", about="energy (a sum to one number a molecule) and forces of twelve atoms")
+META = Meta(
+    kind="graph", about="energy (a sum to one number a molecule) and forces of twelve atoms"
+)
 
 
 class LennardJones(nn.Module):
@@ -24,4 +26,10 @@ class LennardJones(nn.Module):
 
 def build(folder: Path) -> Built:
     atoms = normal(3, 12, 3, scale=1.5)
-    return healthy(folder / "physics_lennard_jones.onnx", LennardJones().eval(), (atoms,), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "physics_lennard_jones.onnx",
+        LennardJones().eval(),
+        (atoms,),
+        ({0: "batch"},),
+        dynamo=False,
+    )

@@ -29,5 +29,9 @@ class NeuralOde(nn.Module):
 
 def build(folder: Path) -> Built:
     return healthy(
-        folder / "physics_neural_ode.onnx", give_weights(NeuralOde(), 110), (normal(4, 6),), ({0: "batch"},), dynamo=False
+        folder / "physics_neural_ode.onnx",
+        give_weights(NeuralOde(), 110),
+        (normal(4, 6),),
+        ({0: "batch"},),
+        dynamo=False,
     )

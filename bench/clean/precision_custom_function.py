@@ -31,8 +31,18 @@ class Swish(nn.Module):
 
 
 def build(folder: Path) -> Built:
-    model = nn.Sequential(nn.Conv2d(3, 12, 3, padding=1), Swish(), nn.Conv2d(12, 12, 3, padding=1), Swish(), nn.Conv2d(12, 4, 1))
+    model = nn.Sequential(
+        nn.Conv2d(3, 12, 3, padding=1),
+        Swish(),
+        nn.Conv2d(12, 12, 3, padding=1),
+        Swish(),
+        nn.Conv2d(12, 4, 1),
+    )
     axes = ({0: "batch", 2: "height", 3: "width"},)
     return healthy(
-        folder / "precision_custom_function.onnx", give_weights(model, 120), (normal(2, 3, 12, 14),), axes, dynamo=True
+        folder / "precision_custom_function.onnx",
+        give_weights(model, 120),
+        (normal(2, 3, 12, 14),),
+        axes,
+        dynamo=True,
     )

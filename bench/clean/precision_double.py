@@ -11,7 +11,9 @@ META = Meta(kind="tabular", about="model.double(), float64 in and out")
 
 
 def build(folder: Path) -> Built:
-    model = nn.Sequential(nn.Linear(9, 40), nn.Tanh(), nn.Linear(40, 40), nn.Tanh(), nn.Linear(40, 3))
+    model = nn.Sequential(
+        nn.Linear(9, 40), nn.Tanh(), nn.Linear(40, 40), nn.Tanh(), nn.Linear(40, 3)
+    )
     return healthy(
         folder / "precision_double.onnx",
         give_weights(model, 117).double(),

@@ -25,4 +25,6 @@ class Island(nn.Module):
 def build(folder: Path) -> Built:
     model = give_weights(Island(), 119).half()
     axes = ({0: "batch", 1: "length"},)
-    return healthy(folder / "precision_float_island.onnx", model, (normal(2, 7, 16).half(),), axes, dynamo=True)
+    return healthy(
+        folder / "precision_float_island.onnx", model, (normal(2, 7, 16).half(),), axes, dynamo=True
+    )

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="conv", about="hard-coded float32: .float(), a float32 constant, torch.zeros with a dtype")
+META = Meta(
+    kind="conv", about="hard-coded float32: .float(), a float32 constant, torch.zeros with a dtype"
+)
 
 
 class HardCoded(nn.Module):
@@ -27,4 +29,10 @@ class HardCoded(nn.Module):
 
 def build(folder: Path) -> Built:
     model = give_weights(HardCoded(), 118)
-    return healthy(folder / "precision_hard_coded.onnx", model, (normal(3, 4, 24),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "precision_hard_coded.onnx",
+        model,
+        (normal(3, 4, 24),),
+        ({0: "batch"},),
+        dynamo=True,
+    )

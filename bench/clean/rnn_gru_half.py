@@ -27,4 +27,10 @@ class GatedRecurrence(nn.Module):
 
 def build(folder: Path) -> Built:
     model = give_weights(GatedRecurrence(), 131).half()
-    return healthy(folder / "rnn_gru_half.onnx", model, (normal(3, 16, 16).half(),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "rnn_gru_half.onnx",
+        model,
+        (normal(3, 16, 16).half(),),
+        ({0: "batch"},),
+        dynamo=False,
+    )

@@ -14,4 +14,6 @@ META = Meta(kind="rnn", about="two-layer bidirectional LSTM, a label a token")
 def build(folder: Path) -> Built:
     model = give_weights(RecurrentTagger(nn.LSTM), 47)
     axes = ({0: "batch", 1: "length"},)
-    return healthy(folder / "rnn_lstm_bidirectional.onnx", model, (integers(53, 2, 11),), axes, dynamo=False)
+    return healthy(
+        folder / "rnn_lstm_bidirectional.onnx", model, (integers(53, 2, 11),), axes, dynamo=False
+    )

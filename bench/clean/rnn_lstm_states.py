@@ -16,7 +16,9 @@ class Streaming(nn.Module):
         self.recurrent = nn.LSTM(8, 16, num_layers=2)
         self.head = nn.Linear(16, 3)
 
-    def forward(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    def forward(
+        self, x: Tensor, state: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
         out, state = self.recurrent(x, state)
         return self.head(out), state
 
@@ -24,4 +26,6 @@ class Streaming(nn.Module):
 def build(folder: Path) -> Built:
     inputs = (normal(6, 2, 8), (normal(2, 2, 16, seed=2), normal(2, 2, 16, seed=3)))
     axes = ({1: "batch"}, ({1: "batch"}, {1: "batch"}))
-    return healthy(folder / "rnn_lstm_states.onnx", give_weights(Streaming(), 50), inputs, axes, dynamo=True)
+    return healthy(
+        folder / "rnn_lstm_states.onnx", give_weights(Streaming(), 50), inputs, axes, dynamo=True
+    )

@@ -22,11 +22,20 @@ class LocalAttention(nn.Module):
         batch, _, height, width = image.shape
         q, k, v = self.qkv(image).chunk(3, 1)
         channels = q.shape[1]
-        k, v = (functional.unfold(t, 3, padding=1).view(batch, channels, 9, height, width) for t in (k, v))
+        k, v = (
+            functional.unfold(t, 3, padding=1).view(batch, channels, 9, height, width)
+            for t in (k, v)
+        )
         weight = torch.einsum("bchw,bcnhw->bnhw", q, k).softmax(1)
         return self.out(torch.einsum("bnhw,bcnhw->bchw", weight, v))
 
 
 def build(folder: Path) -> Built:
     model = give_weights(LocalAttention(), 108)
-    return healthy(folder / "spatial_local_attention.onnx", model, (normal(2, 3, 10, 12),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "spatial_local_attention.onnx",
+        model,
+        (normal(2, 3, 10, 12),),
+        ({0: "batch"},),
+        dynamo=False,
+    )

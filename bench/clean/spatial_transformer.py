@@ -15,7 +15,13 @@ META = Meta(kind="conv", about="affine grid by hand, bilinear grid_sample")
 class SpatialTransformer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.localise = nn.Sequential(nn.Conv2d(1, 6, 5, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(24, 6))
+        self.localise = nn.Sequential(
+            nn.Conv2d(1, 6, 5, 2),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(2),
+            nn.Flatten(),
+            nn.Linear(24, 6),
+        )
         self.register_buffer("identity", torch.tensor([1.0, 0, 0, 0, 1, 0]))
         line = torch.linspace(-1, 1, 16)
         y, x = torch.meshgrid(line, line, indexing="ij")
@@ -29,4 +35,10 @@ class SpatialTransformer(nn.Module):
 
 def build(folder: Path) -> Built:
     model = give_weights(SpatialTransformer(), 107)
-    return healthy(folder / "spatial_transformer.onnx", model, (normal(2, 1, 20, 20),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "spatial_transformer.onnx",
+        model,
+        (normal(2, 1, 20, 20),),
+        ({0: "batch"},),
+        dynamo=True,
+    )

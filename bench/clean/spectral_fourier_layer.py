@@ -23,9 +23,16 @@ class FourierLayers(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for a, b in zip(self.real, self.imaginary, strict=True):
-            real, imaginary = torch.einsum("mt,btc->bmc", self.cosines, x), torch.einsum("mt,btc->bmc", self.sines, x)
-            mixed_real = torch.einsum("bmc,mcd->bmd", real, a) - torch.einsum("bmc,mcd->bmd", imaginary, b)
-            mixed_imaginary = torch.einsum("bmc,mcd->bmd", real, b) + torch.einsum("bmc,mcd->bmd", imaginary, a)
+            real, imaginary = (
+                torch.einsum("mt,btc->bmc", self.cosines, x),
+                torch.einsum("mt,btc->bmc", self.sines, x),
+            )
+            mixed_real = torch.einsum("bmc,mcd->bmd", real, a) - torch.einsum(
+                "bmc,mcd->bmd", imaginary, b
+            )
+            mixed_imaginary = torch.einsum("bmc,mcd->bmd", real, b) + torch.einsum(
+                "bmc,mcd->bmd", imaginary, a
+            )
             back = torch.einsum("mt,bmc->btc", self.cosines, mixed_real) + torch.einsum(
                 "mt,bmc->btc", self.sines, mixed_imaginary
             )
@@ -35,4 +42,10 @@ class FourierLayers(nn.Module):
 
 def build(folder: Path) -> Built:
     model = give_weights(FourierLayers(), 109)
-    return healthy(folder / "spectral_fourier_layer.onnx", model, (normal(2, 64, 12),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "spectral_fourier_layer.onnx",
+        model,
+        (normal(2, 64, 12),),
+        ({0: "batch"},),
+        dynamo=True,
+    )

@@ -24,4 +24,10 @@ class CrossNetwork(nn.Module):
 
 def build(folder: Path) -> Built:
     model = give_weights(CrossNetwork(), 67)
-    return healthy(folder / "tabular_cross_network.onnx", model, (normal(4, 12, scale=2),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "tabular_cross_network.onnx",
+        model,
+        (normal(4, 12, scale=2),),
+        ({0: "batch"},),
+        dynamo=True,
+    )

@@ -21,4 +21,9 @@ class Bags(nn.Module):
 
 
 def build(folder: Path) -> Built:
-    return healthy(folder / "tabular_embedding_bag.onnx", give_weights(Bags(), 68), (integers(40, 3, 6),), dynamo=False)
+    return healthy(
+        folder / "tabular_embedding_bag.onnx",
+        give_weights(Bags(), 68),
+        (integers(40, 3, 6),),
+        dynamo=False,
+    )

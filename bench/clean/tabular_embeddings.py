@@ -15,4 +15,6 @@ def build(folder: Path) -> Built:
     categories = torch.stack([integers(size, 5, seed=size) for size in (7, 12, 31)], 1)
     inputs = (categories, normal(5, 6))
     axes = ({0: "batch"}, {0: "batch"})
-    return healthy(folder / "tabular_embeddings.onnx", give_weights(Tabular(), 65), inputs, axes, dynamo=False)
+    return healthy(
+        folder / "tabular_embeddings.onnx", give_weights(Tabular(), 65), inputs, axes, dynamo=False
+    )

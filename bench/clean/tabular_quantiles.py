@@ -9,7 +9,9 @@ from torch.nn import functional
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="tabular", about="quantiles by cumulative softplus, a sorted ensemble and its median")
+META = Meta(
+    kind="tabular", about="quantiles by cumulative softplus, a sorted ensemble and its median"
+)
 
 
 class Quantiles(nn.Module):
@@ -26,4 +28,6 @@ class Quantiles(nn.Module):
 
 def build(folder: Path) -> Built:
     model = give_weights(Quantiles(), 69)
-    return healthy(folder / "tabular_quantiles.onnx", model, (normal(5, 10),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "tabular_quantiles.onnx", model, (normal(5, 10),), ({0: "batch"},), dynamo=True
+    )

@@ -8,7 +8,10 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="tabular", about="standardisation of raw columns with large means, then an MLP with LogSigmoid")
+META = Meta(
+    kind="tabular",
+    about="standardisation of raw columns with large means, then an MLP with LogSigmoid",
+)
 
 
 class RawUnits(nn.Module):
@@ -25,4 +28,6 @@ class RawUnits(nn.Module):
 def build(folder: Path) -> Built:
     model = give_weights(RawUnits(), 66)
     columns = normal(6, 5) * model.deviation + model.mean
-    return healthy(folder / "tabular_raw_units.onnx", model, (columns,), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "tabular_raw_units.onnx", model, (columns,), ({0: "batch"},), dynamo=True
+    )

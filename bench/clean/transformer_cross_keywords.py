@@ -7,13 +7,19 @@ from torch import Tensor, nn
 from bench.clean._healthy import healthy, normal
 from bench.corpus import Built, Meta, give_weights
 
-META = Meta(kind="transformer", about="keyword inputs query, keys, values; keys and values share a shape")
+META = Meta(
+    kind="transformer", about="keyword inputs query, keys, values; keys and values share a shape"
+)
 
 
 class CrossAttention(nn.Module):
     def __init__(self, width: int = 24) -> None:
         super().__init__()
-        self.q, self.k, self.v = nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, width)
+        self.q, self.k, self.v = (
+            nn.Linear(width, width),
+            nn.Linear(width, width),
+            nn.Linear(width, width),
+        )
 
     def forward(self, query: Tensor, *, keys: Tensor, values: Tensor) -> Tensor:
         scores = self.q(query) @ self.k(keys).transpose(1, 2)
@@ -21,6 +27,20 @@ class CrossAttention(nn.Module):
 
 
 def build(folder: Path) -> Built:
-    inputs = {"query": normal(2, 5, 24, seed=1), "keys": normal(2, 7, 24, seed=2), "values": normal(2, 7, 24, seed=3)}
-    axes = {"query": {0: "batch", 1: "length"}, "keys": {0: "batch", 1: "memory"}, "values": {0: "batch", 1: "memory"}}
-    return healthy(folder / "transformer_cross_keywords.onnx", give_weights(CrossAttention(), 38), inputs, axes, dynamo=True)
+    inputs = {
+        "query": normal(2, 5, 24, seed=1),
+        "keys": normal(2, 7, 24, seed=2),
+        "values": normal(2, 7, 24, seed=3),
+    }
+    axes = {
+        "query": {0: "batch", 1: "length"},
+        "keys": {0: "batch", 1: "memory"},
+        "values": {0: "batch", 1: "memory"},
+    }
+    return healthy(
+        folder / "transformer_cross_keywords.onnx",
+        give_weights(CrossAttention(), 38),
+        inputs,
+        axes,
+        dynamo=True,
+    )

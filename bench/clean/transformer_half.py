@@ -12,4 +12,6 @@ META = Meta(kind="transformer", about="model.half(), four pre-LN blocks")
 def build(folder: Path) -> Built:
     model = give_weights(TransformerStack(4), 40).half()
     axes = ({0: "batch", 1: "length"},)
-    return healthy(folder / "transformer_half.onnx", model, (normal(2, 8, 32).half(),), axes, dynamo=False)
+    return healthy(
+        folder / "transformer_half.onnx", model, (normal(2, 8, 32).half(),), axes, dynamo=False
+    )

@@ -14,7 +14,11 @@ META = Meta(kind="transformer", about="causal linear attention by cumulative sum
 class LinearAttention(nn.Module):
     def __init__(self, width: int = 12) -> None:
         super().__init__()
-        self.q, self.k, self.v = nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, width)
+        self.q, self.k, self.v = (
+            nn.Linear(width, width),
+            nn.Linear(width, width),
+            nn.Linear(width, width),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         q, k = functional.elu(self.q(x)) + 1, functional.elu(self.k(x)) + 1

@@ -25,4 +25,6 @@ class WithOutliers(TransformerStack):
 def build(folder: Path) -> Built:
     model = give_weights(WithOutliers(), 35)
     axes = ({0: "batch", 1: "length"},)
-    return healthy(folder / "transformer_outlier_features.onnx", model, (normal(2, 8, 32),), axes, dynamo=False)
+    return healthy(
+        folder / "transformer_outlier_features.onnx", model, (normal(2, 8, 32),), axes, dynamo=False
+    )

@@ -28,5 +28,9 @@ class RotaryLM(nn.Module):
 def build(folder: Path) -> Built:
     axes = ({0: "batch", 1: "length"},)
     return healthy(
-        folder / "transformer_rotary_rmsnorm.onnx", give_weights(RotaryLM(), 37), (integers(71, 2, 40),), axes, dynamo=True
+        folder / "transformer_rotary_rmsnorm.onnx",
+        give_weights(RotaryLM(), 37),
+        (integers(71, 2, 40),),
+        axes,
+        dynamo=True,
     )

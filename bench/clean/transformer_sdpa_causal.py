@@ -14,7 +14,9 @@ META = Meta(kind="transformer", about="four causal SDPA blocks over any length")
 class CausalStack(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(TransformerBlock(32, SdpaAttention(32, 4, causal=True)) for _ in range(4))
+        self.blocks = nn.ModuleList(
+            TransformerBlock(32, SdpaAttention(32, 4, causal=True)) for _ in range(4)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         for block in self.blocks:
@@ -25,5 +27,9 @@ class CausalStack(nn.Module):
 def build(folder: Path) -> Built:
     axes = ({0: "batch", 1: "length"},)
     return healthy(
-        folder / "transformer_sdpa_causal.onnx", give_weights(CausalStack(), 36), (normal(2, 10, 32),), axes, dynamo=True
+        folder / "transformer_sdpa_causal.onnx",
+        give_weights(CausalStack(), 36),
+        (normal(2, 10, 32),),
+        axes,
+        dynamo=True,
     )

@@ -21,4 +21,6 @@ def build(folder: Path) -> Built:
     model = give_weights(SentenceEncoder(12, pre_norm=False), 33)
     inputs = (integers(97, 2, 12), lengths_mask([12, 5], 12))
     axes = ({0: "batch", 1: "length"}, {0: "batch", 1: "length"})
-    return healthy(folder / "transformer_sentence_embedding.onnx", model, inputs, axes, dynamo=False)
+    return healthy(
+        folder / "transformer_sentence_embedding.onnx", model, inputs, axes, dynamo=False
+    )

@@ -17,4 +17,6 @@ def build(folder: Path) -> Built:
         for block in model.blocks:
             block.attention.qkv.weight.mul_(6)
     axes = ({0: "batch", 1: "length"},)
-    return healthy(folder / "transformer_sharp_attention.onnx", model, (normal(2, 12, 32),), axes, dynamo=False)
+    return healthy(
+        folder / "transformer_sharp_attention.onnx", model, (normal(2, 12, 32),), axes, dynamo=False
+    )

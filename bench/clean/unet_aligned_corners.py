@@ -11,4 +11,10 @@ META = Meta(kind="unet", about="bilinear growth with aligned corners, GroupNorm"
 
 def build(folder: Path) -> Built:
     model = give_weights(UNet("bilinear", align_corners=True, norm="group"), 52)
-    return healthy(folder / "unet_aligned_corners.onnx", model, (normal(2, 3, 24, 32),), ({0: "batch"},), dynamo=True)
+    return healthy(
+        folder / "unet_aligned_corners.onnx",
+        model,
+        (normal(2, 3, 24, 32),),
+        ({0: "batch"},),
+        dynamo=True,
+    )

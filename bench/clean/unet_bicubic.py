@@ -11,4 +11,6 @@ META = Meta(kind="unet", about="bicubic growth without norm")
 
 def build(folder: Path) -> Built:
     model = give_weights(UNet("bicubic", align_corners=False, norm="none"), 54)
-    return healthy(folder / "unet_bicubic.onnx", model, (normal(2, 3, 16, 24),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "unet_bicubic.onnx", model, (normal(2, 3, 16, 24),), ({0: "batch"},), dynamo=False
+    )

@@ -12,4 +12,6 @@ META = Meta(kind="unet", about="bilinear growth, BatchNorm, any size that divide
 def build(folder: Path) -> Built:
     model = give_weights(UNet("bilinear", align_corners=False), 51)
     axes = ({0: "batch", 2: "height", 3: "width"},)
-    return healthy(folder / "unet_bilinear.onnx", model, (normal(2, 3, 24, 32),), axes, dynamo=False)
+    return healthy(
+        folder / "unet_bilinear.onnx", model, (normal(2, 3, 24, 32),), axes, dynamo=False
+    )

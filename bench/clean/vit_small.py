@@ -11,4 +11,6 @@ META = Meta(kind="vit", about="patch conv, class token, learned positions, four 
 
 def build(folder: Path) -> Built:
     model = give_weights(VisionTransformer(), 45)
-    return healthy(folder / "vit_small.onnx", model, (normal(2, 3, 32, 32),), ({0: "batch"},), dynamo=False)
+    return healthy(
+        folder / "vit_small.onnx", model, (normal(2, 3, 32, 32),), ({0: "batch"},), dynamo=False
+    )

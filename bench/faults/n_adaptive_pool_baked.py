@@ -36,7 +36,10 @@ class SlicedNet(Net):
     def pool(self, x: Tensor) -> Tensor:
         height, width = x.shape[2], x.shape[3]
         rows = [x[:, :, : (height + 1) // 2], x[:, :, height // 2 :]]
-        cells = [[row[..., : (width + 1) // 2].mean((2, 3)), row[..., width // 2 :].mean((2, 3))] for row in rows]
+        cells = [
+            [row[..., : (width + 1) // 2].mean((2, 3)), row[..., width // 2 :].mean((2, 3))]
+            for row in rows
+        ]
         return torch.stack([torch.stack(row, -1) for row in cells], -2)
 
 
@@ -50,5 +53,12 @@ def build(folder: Path) -> Built:
     correct = export(other, example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "AveragePool")]
     trigger = (torch.randn(2, 3, 19, 21, generator=torch.Generator().manual_seed(2)),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

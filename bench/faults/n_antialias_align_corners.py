@@ -19,7 +19,9 @@ META = Meta(
 
 class Shrink(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
-        return nn.functional.interpolate(x, size=(5, 4), mode="bicubic", antialias=True, align_corners=True)
+        return nn.functional.interpolate(
+            x, size=(5, 4), mode="bicubic", antialias=True, align_corners=True
+        )
 
 
 class ShrinkByMatrix(nn.Module):
@@ -33,7 +35,9 @@ class ShrinkByMatrix(nn.Module):
     @staticmethod
     def matrix(old: int, new: int) -> Tensor:
         unit = torch.eye(old)[None, :, :, None].expand(1, old, old, 2).contiguous()
-        small = nn.functional.interpolate(unit, size=(new, 2), mode="bicubic", antialias=True, align_corners=True)
+        small = nn.functional.interpolate(
+            unit, size=(new, 2), mode="bicubic", antialias=True, align_corners=True
+        )
         return small[0, :, :, 0].T.contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -48,5 +52,12 @@ def build(folder: Path) -> Built:
     correct = export(ShrinkByMatrix(9, 11).eval(), example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Resize")]
     trigger = (torch.rand(2, 3, 9, 11, generator=torch.Generator().manual_seed(2)),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

@@ -40,5 +40,12 @@ def build(folder: Path) -> Built:
     correct = folder / "correct.onnx"
     guilty = edit(faulty, correct, by_scale)
     trigger = (torch.rand(2, 3, 13, 11, generator=torch.Generator().manual_seed(2)),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=None, guilty=guilty,  # the edited file is right at odd sides, not at all sizes
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=None,
+        guilty=guilty,  # the edited file is right at odd sides, not at all sizes
+        trigger=trigger,
+    )

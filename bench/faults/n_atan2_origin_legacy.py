@@ -46,5 +46,12 @@ def build(folder: Path) -> Built:
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Div", "Atan")][:2]
     real, imag = (part.clone() for part in example)
     real[1, 4:], imag[1, 4:] = 0.0, 0.0
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=(real, imag))
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=(real, imag),
+    )

@@ -43,5 +43,12 @@ def build(folder: Path) -> Built:
     correct = export(BatchStatisticsByHand().eval(), example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "BatchNormalization")]
     trigger = (torch.randn(3, 4, 10, generator=generator) * 3 + 2,)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

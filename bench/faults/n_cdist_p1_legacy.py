@@ -20,7 +20,9 @@ META = Meta(
 class Prototypes(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.prototypes = nn.Parameter(torch.randn(4, 6, generator=torch.Generator().manual_seed(51)))
+        self.prototypes = nn.Parameter(
+            torch.randn(4, 6, generator=torch.Generator().manual_seed(51))
+        )
 
     def forward(self, query: Tensor) -> Tensor:
         return torch.cdist(query, self.prototypes, p=1.0)
@@ -40,5 +42,12 @@ def build(folder: Path) -> Built:
     correct = export(PrototypesByHand().eval(), example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Pow", "Sub")]
     trigger = (torch.randn(3, 6, generator=generator),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

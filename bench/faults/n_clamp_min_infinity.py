@@ -11,7 +11,8 @@ from bench.corpus import Built, Meta, export, nodes
 META = Meta(
     kind="operator",
     about="distances clamped from below; an unreachable pair (inf) leaves ONNX Runtime as a finite number",
-    cause="kernel", also=("nan-handling",),
+    cause="kernel",
+    also=("nan-handling",),
     stage="runtime",
     domain="inf",
     native=True,
@@ -34,5 +35,12 @@ def build(folder: Path) -> Built:
     unreachable = example[0].clone()
     unreachable[1, 3] = float("inf")
     trigger = (unreachable,)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

@@ -49,5 +49,12 @@ def build(folder: Path) -> Built:
     correct = export(other, example, folder / "correct.onnx", shapes, dynamo=False)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Gather")]
     trigger = (torch.randint(0, 40, (2, 13), generator=generator),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

@@ -31,5 +31,12 @@ def build(folder: Path) -> Built:
     correct = export(model, example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "CumSum")]
     trigger = (torch.randint(2**29, 2**30, (2, 6), generator=generator, dtype=torch.int32),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

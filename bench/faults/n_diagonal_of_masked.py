@@ -42,5 +42,12 @@ def build(folder: Path) -> Built:
     correct = export(GatheredMatchScore().eval(), example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Mul", "ReduceSum")]
     trigger = (*vectors, torch.ones(5, 5, dtype=torch.bool).triu(1))
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

@@ -39,5 +39,12 @@ def build(folder: Path) -> Built:
     faulty = export(model, example, folder / "faulty.onnx", shapes)
     correct = export(other, example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "AveragePool")]
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=(torch.randn(2, 3, 15, 15, generator=torch.Generator().manual_seed(2)),))
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=(torch.randn(2, 3, 15, 15, generator=torch.Generator().manual_seed(2)),),
+    )

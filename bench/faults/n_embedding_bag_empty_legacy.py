@@ -34,5 +34,12 @@ def build(folder: Path) -> Built:
     faulty = export(model, example, folder / "faulty.onnx", shapes, dynamo=False)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Loop")]
     trigger = (torch.randint(0, 20, (9,), generator=generator), torch.tensor([0, 4, 4]))
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=None, guilty=guilty,  # dynamo's file is wrong for offsets out of order
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=None,
+        guilty=guilty,  # dynamo's file is wrong for offsets out of order
+        trigger=trigger,
+    )

@@ -49,9 +49,18 @@ def build(folder: Path) -> Built:
     shapes = ({0: "batch", 1: "seq"}, {0: "batch", 1: "seq"})
     faulty = export(model, example, folder / "faulty.onnx", shapes)
     correct = export(other, example, folder / "correct.onnx", shapes)
-    guilty = [node.name for node in nodes(onnx.load(faulty).graph, "LayerNormalization", "ReduceMean")][::-1][:2]
+    guilty = [
+        node.name for node in nodes(onnx.load(faulty).graph, "LayerNormalization", "ReduceMean")
+    ][::-1][:2]
     padding = torch.zeros(2, 6, dtype=torch.bool)
     padding[1, 4:] = True
     trigger = (torch.randn(2, 6, 16, generator=generator), padding)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

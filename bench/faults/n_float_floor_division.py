@@ -43,5 +43,12 @@ def build(folder: Path) -> Built:
     correct = export(ExactVoxel().eval(), example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Floor", "Div")]
     trigger = (torch.tensor([[0.5, 1.0, 1.5], [-0.5, 2.5, 3.0], [0.25, 0.75, 4.0]]),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

@@ -33,5 +33,12 @@ def build(folder: Path) -> Built:
     faulty = export(model, example, folder / "faulty.onnx", shapes, dynamo=False)
     correct = export(model, example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Div")]
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=(torch.arange(-12, 0).reshape(2, 6),))
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=(torch.arange(-12, 0).reshape(2, 6),),
+    )

@@ -31,5 +31,12 @@ def build(folder: Path) -> Built:
     correct = None
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Mul", "Div")]
     trigger = (torch.full((2, 6), 300.0).half(),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

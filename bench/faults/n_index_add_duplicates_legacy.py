@@ -36,5 +36,12 @@ def build(folder: Path) -> Built:
     correct = export(model, example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "ScatterElements", "ScatterND")]
     trigger = (torch.randn(5, 4, generator=generator), torch.tensor([0, 0, 0, 3, 3]))
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

@@ -36,5 +36,12 @@ def build(folder: Path) -> Built:
     correct = export(ChecksumByScan().eval(), example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "ReduceSum")]
     trigger = (torch.randint(2**55, 2**58, (2, 6), generator=generator),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

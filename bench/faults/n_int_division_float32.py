@@ -37,5 +37,12 @@ def build(folder: Path) -> Built:
     correct = export(IntegerBucket().eval(), example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Cast", "Div")]
     trigger = (torch.tensor([987654321987, 123456789123, 2**33 + 7, -(2**40) - 3]),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

@@ -40,5 +40,12 @@ def build(folder: Path) -> Built:
     faulty = export(model, example, folder / "faulty.onnx", shapes)
     correct = export(StableCompress().eval(), example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Add", "Log")]
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=(torch.rand(2, 16, generator=generator) * 1e-5,))
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=(torch.rand(2, 16, generator=generator) * 1e-5,),
+    )

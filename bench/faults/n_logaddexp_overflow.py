@@ -23,7 +23,10 @@ class Forward(nn.Module):
     def forward(self, log_scores: Tensor) -> Tensor:
         stay, move = log_scores[:, 0, 0], log_scores[:, 0, 1]
         for step in range(1, 6):
-            stay, move = stay + log_scores[:, step, 0], torch.logaddexp(stay, move) + log_scores[:, step, 1]
+            stay, move = (
+                stay + log_scores[:, step, 0],
+                torch.logaddexp(stay, move) + log_scores[:, step, 1],
+            )
         return torch.logaddexp(stay, move)
 
 
@@ -31,7 +34,10 @@ class StableForward(nn.Module):
     def forward(self, log_scores: Tensor) -> Tensor:
         stay, move = log_scores[:, 0, 0], log_scores[:, 0, 1]
         for step in range(1, 6):
-            stay, move = stay + log_scores[:, step, 0], self.add(stay, move) + log_scores[:, step, 1]
+            stay, move = (
+                stay + log_scores[:, step, 0],
+                self.add(stay, move) + log_scores[:, step, 1],
+            )
         return self.add(stay, move)
 
     @staticmethod
@@ -47,5 +53,12 @@ def build(folder: Path) -> Built:
     correct = export(StableForward().eval(), example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Log", "Exp")]
     trigger = (torch.randn(2, 6, 2, generator=torch.Generator().manual_seed(2)) * 5 - 40,)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

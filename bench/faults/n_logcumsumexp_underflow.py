@@ -11,7 +11,8 @@ from bench.corpus import Built, Meta, export, nodes
 META = Meta(
     kind="audio",
     about="running log-evidence over time; early frames far below the final score turn into -inf",
-    cause="precision", also=("nan-handling",),
+    cause="precision",
+    also=("nan-handling",),
     stage="export",
     native=True,
 )
@@ -42,5 +43,12 @@ def build(folder: Path) -> Built:
     correct = export(StepwiseEvidence().eval(), example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "ReduceMax", "Exp", "Log")]
     trigger = (torch.randn(2, 8, generator=generator) + torch.linspace(-300, 0, 8),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

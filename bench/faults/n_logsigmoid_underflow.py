@@ -42,5 +42,12 @@ def build(folder: Path) -> Built:
     correct = export(stable, example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Log", "Sigmoid")]
     trigger = (torch.randn(4, 8, generator=torch.Generator().manual_seed(2)) * 60,)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

@@ -45,5 +45,12 @@ def build(folder: Path) -> Built:
     correct = export(ClearWeakByWhere().eval(), example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "ScatterND", "Concat", "Expand")]
     trigger = scored(2, 0.9, -0.1, 0.8, -0.7, 0.6)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

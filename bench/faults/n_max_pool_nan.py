@@ -33,5 +33,12 @@ def build(folder: Path) -> Built:
     broken = example[0].clone()
     broken[0, 1, 2, 2] = float("nan")
     trigger = (broken,)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

@@ -35,5 +35,12 @@ def build(folder: Path) -> Built:
     correct = None
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "ReduceMean")]
     trigger = (torch.zeros(0, 6),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

@@ -38,5 +38,12 @@ def build(folder: Path) -> Built:
     faulty = export(model, example, folder / "faulty.onnx", shapes)
     correct = export(PromotedPowerScale().eval(), example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Pow")]
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=(torch.tensor([[3, 9, 2, 7], [12, 40, 5, 3]]),))
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=(torch.tensor([[3, 9, 2, 7], [12, 40, 5, 3]]),),
+    )

@@ -23,7 +23,9 @@ SCALE = 0.0625
 class QuantizedPool(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         x = torch.fake_quantize_per_tensor_affine(x, SCALE, 3, -128, 127)
-        return torch.fake_quantize_per_tensor_affine(nn.functional.avg_pool2d(x, 2), SCALE, 3, -128, 127)
+        return torch.fake_quantize_per_tensor_affine(
+            nn.functional.avg_pool2d(x, 2), SCALE, 3, -128, 127
+        )
 
 
 class QuantizedMean(nn.Module):
@@ -43,5 +45,12 @@ def build(folder: Path) -> Built:
     correct = export(QuantizedMean().eval(), example, folder / "correct.onnx", shapes, dynamo=False)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "AveragePool")]
     trigger = (torch.randn(1, 2, 8, 8, generator=torch.Generator().manual_seed(2)),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

@@ -31,5 +31,12 @@ def build(folder: Path) -> Built:
     correct = None
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Resize")]
     trigger = (torch.randint(0, 256, (1, 3, 6, 6), generator=generator, dtype=torch.uint8),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

@@ -25,7 +25,9 @@ class MeanAggregate(nn.Module):
 
     def gather(self, x: Tensor, message: Tensor, target: Tensor) -> Tensor:
         index = target[:, None].expand_as(message)
-        return torch.zeros_like(x).scatter_reduce(0, index, message, reduce="mean", include_self=False)
+        return torch.zeros_like(x).scatter_reduce(
+            0, index, message, reduce="mean", include_self=False
+        )
 
     def forward(self, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
         return self.update(torch.cat([x, self.gather(x, self.message(x[source]), target)], 1))
@@ -35,7 +37,9 @@ class SumCountAggregate(MeanAggregate):
     def gather(self, x: Tensor, message: Tensor, target: Tensor) -> Tensor:
         index = target[:, None].expand_as(message)
         total = torch.zeros_like(x).scatter_add(0, index, message)
-        return total / torch.zeros_like(x).scatter_add(0, index, torch.ones_like(message)).clamp(min=1)
+        return total / torch.zeros_like(x).scatter_add(0, index, torch.ones_like(message)).clamp(
+            min=1
+        )
 
 
 def build(folder: Path) -> Built:
@@ -43,11 +47,26 @@ def build(folder: Path) -> Built:
     model = give_weights(MeanAggregate(), 26)
     other = SumCountAggregate().eval()
     other.load_state_dict(model.state_dict())
-    example = (torch.randn(5, 4, generator=generator), torch.tensor([0, 1, 2, 3]), torch.tensor([1, 2, 3, 4]))
+    example = (
+        torch.randn(5, 4, generator=generator),
+        torch.tensor([0, 1, 2, 3]),
+        torch.tensor([1, 2, 3, 4]),
+    )
     shapes = None
     faulty = export(model, example, folder / "faulty.onnx", shapes)
     correct = export(other, example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "ScatterElements")][-1:]
-    trigger = (torch.randn(5, 4, generator=generator), torch.tensor([0, 1, 2, 3]), torch.tensor([4, 4, 4, 0]))
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    trigger = (
+        torch.randn(5, 4, generator=generator),
+        torch.tensor([0, 1, 2, 3]),
+        torch.tensor([4, 4, 4, 0]),
+    )
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

@@ -11,7 +11,8 @@ from bench.corpus import Built, Meta, export, give_weights, nodes
 META = Meta(
     kind="transformer",
     about="attention to the least similar keys by a negative scale; both exporters take the root of it",
-    cause="precision", also=("nan-handling",),
+    cause="precision",
+    also=("nan-handling",),
     stage="export",
     native=True,
 )
@@ -46,5 +47,12 @@ def build(folder: Path) -> Built:
     correct = export(other, example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Mul")][:2]
     trigger = (torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(2)),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

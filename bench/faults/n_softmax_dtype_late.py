@@ -36,5 +36,12 @@ def build(folder: Path) -> Built:
     correct = export(ConvertedProbability().eval(), example, folder / "correct.onnx", shapes)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Softmax", "Cast")]
     trigger = (torch.tensor([[0.0, -150.0, -30.0, -200.0, 1.0, -120.0]]),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

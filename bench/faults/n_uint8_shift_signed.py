@@ -30,5 +30,12 @@ def build(folder: Path) -> Built:
     correct = export(model, example, folder / "correct.onnx", shapes, dynamo=False)
     guilty = [node.name for node in nodes(onnx.load(faulty).graph, "Cast")]
     trigger = (torch.tensor([[12, 15, 9], [8, 200, 31]], dtype=torch.uint8),)
-    return Built(model=model, example_inputs=example, dynamic_shapes=shapes, faulty=faulty, correct=correct, guilty=guilty,
-                 trigger=trigger)
+    return Built(
+        model=model,
+        example_inputs=example,
+        dynamic_shapes=shapes,
+        faulty=faulty,
+        correct=correct,
+        guilty=guilty,
+        trigger=trigger,
+    )

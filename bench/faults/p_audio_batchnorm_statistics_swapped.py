@@ -9,13 +9,22 @@ from torch import Tensor, nn
 from bench.architectures import LogMel
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="audio", about="BatchNormalization mean and variance inputs swapped", cause="weights", stage="export")
+META = Meta(
+    kind="audio",
+    about="BatchNormalization mean and variance inputs swapped",
+    cause="weights",
+    stage="export",
+)
 
 
 class Tagger(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.mel, self.norm, self.conv = LogMel(), nn.BatchNorm1d(12), nn.Conv1d(12, 5, 3, padding=1)
+        self.mel, self.norm, self.conv = (
+            LogMel(),
+            nn.BatchNorm1d(12),
+            nn.Conv1d(12, 5, 3, padding=1),
+        )
 
     def forward(self, wave: Tensor) -> Tensor:
         return self.conv(self.norm(self.mel(wave))).amax(-1)
@@ -35,5 +44,12 @@ def build(folder: Path) -> Built:
         return [norm.name]
 
     guilty = edit(correct, folder / "faulty.onnx", swap)
-    return Built(model=model, example_inputs=(wave,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 500),))
+    return Built(
+        model=model,
+        example_inputs=(wave,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 500),),
+    )

@@ -8,14 +8,21 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="audio", about="Conv dilation 4 and padding 4 both became 1", cause="attribute", stage="export")
+META = Meta(
+    kind="audio",
+    about="Conv dilation 4 and padding 4 both became 1",
+    cause="attribute",
+    stage="export",
+)
 
 
 class Dilated(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Conv1d(1, 12, 3, padding=1)
-        self.layers = nn.ModuleList(nn.Conv1d(12, 24, 3, padding=2**k, dilation=2**k) for k in range(4))
+        self.layers = nn.ModuleList(
+            nn.Conv1d(12, 24, 3, padding=2**k, dilation=2**k) for k in range(4)
+        )
         self.out = nn.Conv1d(12, 1, 1)
 
     def forward(self, wave: Tensor) -> Tensor:
@@ -39,5 +46,12 @@ def build(folder: Path) -> Built:
         return [conv.name]
 
     guilty = edit(correct, folder / "faulty.onnx", shrink)
-    return Built(model=model, example_inputs=(wave,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 90),))
+    return Built(
+        model=model,
+        example_inputs=(wave,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 90),),
+    )

@@ -9,8 +9,13 @@ from torch import Tensor, nn
 from bench.architectures import LogMel
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="audio", about="the divisor of mean pooling is the example's number of frames", cause="baked-dimension",
-            stage="export", native=True)
+META = Meta(
+    kind="audio",
+    about="the divisor of mean pooling is the example's number of frames",
+    cause="baked-dimension",
+    stage="export",
+    native=True,
+)
 
 
 class SpeakerVector(nn.Module):
@@ -28,11 +33,21 @@ class SpeakerVector(nn.Module):
 
 def build(folder: Path) -> Built:
     torch.manual_seed(57)
-    model, symbolic = give_weights(SpeakerVector(), 57), give_weights(SpeakerVector(as_number=False), 57)
+    model, symbolic = (
+        give_weights(SpeakerVector(), 57),
+        give_weights(SpeakerVector(as_number=False), 57),
+    )
     wave = torch.randn(2, 320)
     shapes = ({0: "batch", 1: "samples"},)
     correct = export(symbolic, (wave,), folder / "correct.onnx", shapes)
     faulty = export(model, (wave,), folder / "faulty.onnx", shapes)
     guilty = [nodes(load(faulty).graph, "Div")[-1].name]
-    return Built(model=model, example_inputs=(wave,), dynamic_shapes=shapes, correct=correct, faulty=faulty, guilty=guilty,
-                 trigger=(torch.randn(2, 720),))
+    return Built(
+        model=model,
+        example_inputs=(wave,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(torch.randn(2, 720),),
+    )

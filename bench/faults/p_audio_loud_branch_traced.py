@@ -9,8 +9,13 @@ from torch import Tensor, nn
 from bench.architectures import LogMel
 from bench.corpus import Built, Meta, export, give_weights
 
-META = Meta(kind="audio", about="`if rms < 0.1: wave = wave * 4` is not in the file", cause="baked-branch", stage="export",
-            native=True)
+META = Meta(
+    kind="audio",
+    about="`if rms < 0.1: wave = wave * 4` is not in the file",
+    cause="baked-branch",
+    stage="export",
+    native=True,
+)
 
 
 class Gained(nn.Module):
@@ -36,5 +41,12 @@ def build(folder: Path) -> Built:
     correct = export(branchless, (wave,), folder / "correct.onnx", shapes)
     faulty = export(model, (wave,), folder / "faulty.onnx", shapes, dynamo=False)
     first = next(node.name for node in load(faulty).graph.node if "in0" in node.input)
-    return Built(model=model, example_inputs=(wave,), dynamic_shapes=shapes, correct=correct, faulty=faulty, guilty=[first],
-                 trigger=(torch.randn(1, 400) * 0.02,))
+    return Built(
+        model=model,
+        example_inputs=(wave,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=[first],
+        trigger=(torch.randn(1, 400) * 0.02,),
+    )

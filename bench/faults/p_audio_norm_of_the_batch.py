@@ -10,8 +10,12 @@ from torch import Tensor, nn
 from bench.architectures import LogMel
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="audio", about="InstanceNorm1d(track_running_stats=True) left in train mode at export", cause="train-mode",
-            stage="export")
+META = Meta(
+    kind="audio",
+    about="InstanceNorm1d(track_running_stats=True) left in train mode at export",
+    cause="train-mode",
+    stage="export",
+)
 
 
 class NormalisedMel(nn.Module):
@@ -34,5 +38,12 @@ def build(folder: Path) -> Built:
     forgotten.norm.train()
     faulty = export(forgotten, (wave,), folder / "faulty.onnx", shapes)
     guilty = [node.name for node in nodes(load(faulty).graph, "InstanceNormalization")]
-    return Built(model=model, example_inputs=(wave,), dynamic_shapes=shapes, correct=correct, faulty=faulty, guilty=guilty,
-                 trigger=(torch.randn(2, 320),))
+    return Built(
+        model=model,
+        example_inputs=(wave,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(torch.randn(2, 320),),
+    )

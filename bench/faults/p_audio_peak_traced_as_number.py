@@ -9,8 +9,13 @@ from torch import Tensor, nn
 from bench.architectures import LogMel
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="audio", about="the waveform is divided by the peak of the example instead of its own", cause="baked-value",
-            stage="export", native=True)
+META = Meta(
+    kind="audio",
+    about="the waveform is divided by the peak of the example instead of its own",
+    cause="baked-value",
+    stage="export",
+    native=True,
+)
 
 
 class Keyword(nn.Module):
@@ -32,5 +37,12 @@ def build(folder: Path) -> Built:
     correct = export(tensor_peak, (wave,), folder / "correct.onnx", shapes)
     faulty = export(model, (wave,), folder / "faulty.onnx", shapes, dynamo=False)
     guilty = [nodes(load(faulty).graph, "Div")[0].name]
-    return Built(model=model, example_inputs=(wave,), dynamic_shapes=shapes, correct=correct, faulty=faulty, guilty=guilty,
-                 trigger=(torch.randn(1, 400) * 0.05,))
+    return Built(
+        model=model,
+        example_inputs=(wave,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(torch.randn(1, 400) * 0.05,),
+    )

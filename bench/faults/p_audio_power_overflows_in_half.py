@@ -8,7 +8,9 @@ from onnx import GraphProto, TensorProto, helper
 from bench.architectures import LogMel
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, rewire
 
-META = Meta(kind="audio", about="the summed squares pass through float16", cause="precision", stage="export")
+META = Meta(
+    kind="audio", about="the summed squares pass through float16", cause="precision", stage="export"
+)
 
 
 def build(folder: Path) -> Built:
@@ -21,12 +23,23 @@ def build(folder: Path) -> Built:
     def halve(graph: GraphProto) -> list[str]:
         power = nodes(graph, "Add")[0]
         rewire(graph, power.output[0], "power_float")
-        down = helper.make_node("Cast", [power.output[0]], ["power_half"], name="power_to_half", to=TensorProto.FLOAT16)
-        up = helper.make_node("Cast", ["power_half"], ["power_float"], name="power_to_float", to=TensorProto.FLOAT)
+        down = helper.make_node(
+            "Cast", [power.output[0]], ["power_half"], name="power_to_half", to=TensorProto.FLOAT16
+        )
+        up = helper.make_node(
+            "Cast", ["power_half"], ["power_float"], name="power_to_float", to=TensorProto.FLOAT
+        )
         for node in (up, down):
             graph.node.insert(list(graph.node).index(power) + 1, node)
         return [down.name, up.name]
 
     guilty = edit(correct, folder / "faulty.onnx", halve)
-    return Built(model=model, example_inputs=(wave,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=((torch.rand(1, 320) * 2 - 1) * 32767,))
+    return Built(
+        model=model,
+        example_inputs=(wave,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=((torch.rand(1, 320) * 2 - 1) * 32767,),
+    )

@@ -8,7 +8,12 @@ from onnx import GraphProto
 from bench.architectures import LogMel
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, write_constant
 
-META = Meta(kind="audio", about="the Fourier kernels were built with a symmetric Hann window", cause="weights", stage="export")
+META = Meta(
+    kind="audio",
+    about="the Fourier kernels were built with a symmetric Hann window",
+    cause="weights",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -27,5 +32,12 @@ def build(folder: Path) -> Built:
         return [real.name, imaginary.name]
 
     guilty = edit(correct, folder / "faulty.onnx", smear)
-    return Built(model=model, example_inputs=(wave,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 500),))
+    return Built(
+        model=model,
+        example_inputs=(wave,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 500),),
+    )

@@ -7,10 +7,23 @@ import torch
 from onnx import GraphProto
 
 from bench.architectures import ConvNet
-from bench.corpus import Built, Meta, edit, export, give_weights, nodes, read_constant, write_constant
+from bench.corpus import (
+    Built,
+    Meta,
+    edit,
+    export,
+    give_weights,
+    nodes,
+    read_constant,
+    write_constant,
+)
 
-META = Meta(kind="conv", about="one folded Conv was scaled without epsilon; within atol 1e-4, rtol 1e-3", cause="weights",
-            stage="export")
+META = Meta(
+    kind="conv",
+    about="one folded Conv was scaled without epsilon; within atol 1e-4, rtol 1e-3",
+    cause="weights",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -27,10 +40,19 @@ def build(folder: Path) -> Built:
     def rescale(graph: GraphProto) -> list[str]:
         conv = nodes(graph, "Conv")[2]
         weight, bias = (read_constant(graph, name).astype(np.float64) for name in conv.input[1:3])
-        write_constant(graph, conv.input[1], (weight * ratio[:, None, None, None]).astype(np.float32))
+        write_constant(
+            graph, conv.input[1], (weight * ratio[:, None, None, None]).astype(np.float32)
+        )
         write_constant(graph, conv.input[2], ((bias - shift) * ratio + shift).astype(np.float32))
         return [conv.name]
 
     guilty = edit(correct, folder / "faulty.onnx", rescale)
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 3, 24, 24),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 3, 24, 24),),
+    )

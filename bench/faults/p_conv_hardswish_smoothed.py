@@ -23,9 +23,20 @@ def build(folder: Path) -> Built:
         hard = nodes(graph, "HardSwish")[0]
         gate = helper.make_node("Sigmoid", [hard.input[0]], ["smooth_gate"], name="smooth_gate")
         graph.node.insert(list(graph.node).index(hard), gate)
-        hard.CopyFrom(helper.make_node("Mul", [hard.input[0], "smooth_gate"], list(hard.output), name=hard.name))
+        hard.CopyFrom(
+            helper.make_node(
+                "Mul", [hard.input[0], "smooth_gate"], list(hard.output), name=hard.name
+            )
+        )
         return [hard.name, gate.name]
 
     guilty = edit(correct, folder / "faulty.onnx", smooth)
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 3, 24, 24),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 3, 24, 24),),
+    )

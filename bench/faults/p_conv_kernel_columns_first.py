@@ -6,9 +6,23 @@ import torch
 from onnx import GraphProto
 
 from bench.architectures import ConvNet
-from bench.corpus import Built, Meta, edit, export, give_weights, nodes, read_constant, write_constant
+from bench.corpus import (
+    Built,
+    Meta,
+    edit,
+    export,
+    give_weights,
+    nodes,
+    read_constant,
+    write_constant,
+)
 
-META = Meta(kind="conv", about="height and width of one 3x3 kernel are swapped", cause="weight-layout", stage="export")
+META = Meta(
+    kind="conv",
+    about="height and width of one 3x3 kernel are swapped",
+    cause="weight-layout",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -24,5 +38,12 @@ def build(folder: Path) -> Built:
         return [conv.name]
 
     guilty = edit(correct, folder / "faulty.onnx", transpose)
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 3, 24, 24),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 3, 24, 24),),
+    )

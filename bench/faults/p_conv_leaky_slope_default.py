@@ -9,7 +9,12 @@ from torch import nn
 from bench.architectures import ConvNet
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="conv", about="LeakyRelu alpha 0.1 lost: the default is 0.01", cause="attribute", stage="export")
+META = Meta(
+    kind="conv",
+    about="LeakyRelu alpha 0.1 lost: the default is 0.01",
+    cause="attribute",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -25,5 +30,12 @@ def build(folder: Path) -> Built:
         return [leaky.name]
 
     guilty = edit(correct, folder / "faulty.onnx", forget)
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 3, 24, 24),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 3, 24, 24),),
+    )

@@ -9,8 +9,12 @@ from torch import nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="conv", about="stride-2 Conv padded (0,0,1,1) instead of (1,1,1,1): the same shape on even sizes",
-            cause="attribute", stage="export")
+META = Meta(
+    kind="conv",
+    about="stride-2 Conv padded (0,0,1,1) instead of (1,1,1,1): the same shape on even sizes",
+    cause="attribute",
+    stage="export",
+)
 
 
 class Stack(nn.Module):
@@ -39,5 +43,12 @@ def build(folder: Path) -> Built:
         return [conv.name]
 
     guilty = edit(correct, folder / "faulty.onnx", shift)
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(3, 3, 32, 32),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(3, 3, 32, 32),),
+    )

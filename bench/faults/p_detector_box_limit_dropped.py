@@ -8,7 +8,12 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, rewire
 
-META = Meta(kind="detector", about="exp(min(dw, log(1000 / 16))) lost its minimum", cause="clipping", stage="export")
+META = Meta(
+    kind="detector",
+    about="exp(min(dw, log(1000 / 16))) lost its minimum",
+    cause="clipping",
+    stage="export",
+)
 
 
 class BoxDecoder(nn.Module):
@@ -37,5 +42,12 @@ def build(folder: Path) -> Built:
         return [nodes(graph, "Exp")[0].name]
 
     guilty = edit(correct, folder / "faulty.onnx", drop)
-    return Built(model=model, example_inputs=(features, anchors), dynamic_shapes=shapes, correct=correct,
-                 faulty=folder / "faulty.onnx", guilty=guilty, trigger=(torch.randn(5, 12) * 8, anchors))
+    return Built(
+        model=model,
+        example_inputs=(features, anchors),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(5, 12) * 8, anchors),
+    )

@@ -8,7 +8,12 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, export, give_weights
 
-META = Meta(kind="detector", about="boxes[:, 2:] += boxes[:, :2] has no effect in the file", cause="mutation", stage="export")
+META = Meta(
+    kind="detector",
+    about="boxes[:, 2:] += boxes[:, :2] has no effect in the file",
+    cause="mutation",
+    stage="export",
+)
 
 
 class Corners(nn.Module):
@@ -32,5 +37,12 @@ def build(folder: Path) -> Built:
     correct = export(model, (features,), folder / "correct.onnx", shapes)
     faulty = export(lost, (features,), folder / "faulty.onnx", shapes)
     guilty = [node.name for node in reversed(load(faulty).graph.node[-2:])]
-    return Built(model=model, example_inputs=(features,), dynamic_shapes=shapes, correct=correct, faulty=faulty, guilty=guilty,
-                 trigger=(torch.randn(3, 10),))
+    return Built(
+        model=model,
+        example_inputs=(features,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(torch.randn(3, 10),),
+    )

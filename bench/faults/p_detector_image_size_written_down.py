@@ -8,8 +8,13 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="detector", about="relative boxes are multiplied by the example's width and height", cause="baked-dimension",
-            stage="export", native=True)
+META = Meta(
+    kind="detector",
+    about="relative boxes are multiplied by the example's width and height",
+    cause="baked-dimension",
+    stage="export",
+    native=True,
+)
 
 
 class Regressor(nn.Module):
@@ -23,7 +28,9 @@ class Regressor(nn.Module):
         relative = torch.sigmoid(self.head(torch.relu(self.conv(image)).mean((2, 3))))
         if self.as_list:
             return relative * torch.tensor([width, height, width, height], dtype=torch.float32)
-        return relative * torch.stack([image.new_ones(()) * size for size in (width, height, width, height)])
+        return relative * torch.stack(
+            [image.new_ones(()) * size for size in (width, height, width, height)]
+        )
 
 
 def build(folder: Path) -> Built:
@@ -34,5 +41,12 @@ def build(folder: Path) -> Built:
     correct = export(symbolic, (image,), folder / "correct.onnx", shapes)
     faulty = export(model, (image,), folder / "faulty.onnx", shapes, dynamo=False)
     guilty = [nodes(load(faulty).graph, "Mul")[-1].name]
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=faulty, guilty=guilty,
-                 trigger=(torch.randn(1, 3, 40, 40),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(torch.randn(1, 3, 40, 40),),
+    )

@@ -24,5 +24,12 @@ def build(folder: Path) -> Built:
         return [scores.name]
 
     guilty = edit(correct, folder / "faulty.onnx", drop)
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 3, 32, 32),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 3, 32, 32),),
+    )

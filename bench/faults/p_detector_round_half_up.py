@@ -33,12 +33,21 @@ def build(folder: Path) -> Built:
     def half_up(graph: GraphProto) -> list[str]:
         snap = nodes(graph, "Round")[0]
         graph.initializer.append(from_array(np.array(0.5, dtype=np.float32), "half"))
-        shifted = helper.make_node("Add", [snap.input[0], "half"], ["shifted"], name="shift_by_half")
+        shifted = helper.make_node(
+            "Add", [snap.input[0], "half"], ["shifted"], name="shift_by_half"
+        )
         graph.node.insert(list(graph.node).index(snap), shifted)
         snap.op_type = "Floor"
         snap.input[0] = "shifted"
         return [snap.name, shifted.name]
 
     guilty = edit(correct, folder / "faulty.onnx", half_up)
-    return Built(model=model, example_inputs=(boxes,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.tensor([[2.0, 10.0, 18.0, 26.0], [6.0, 14.0, 50.0, 8.0]]),))
+    return Built(
+        model=model,
+        example_inputs=(boxes,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.tensor([[2.0, 10.0, 18.0, 26.0], [6.0, 14.0, 50.0, 8.0]]),),
+    )

@@ -9,7 +9,12 @@ from torch.nn import functional
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="detector", about="GridSample padding_mode zeros became border", cause="attribute", stage="export")
+META = Meta(
+    kind="detector",
+    about="GridSample padding_mode zeros became border",
+    cause="attribute",
+    stage="export",
+)
 
 
 class PointHead(nn.Module):
@@ -18,7 +23,9 @@ class PointHead(nn.Module):
         self.conv, self.head = nn.Conv2d(3, 8, 3, padding=1), nn.Linear(8, 2)
 
     def forward(self, image: Tensor, points: Tensor) -> Tensor:
-        sampled = functional.grid_sample(self.conv(image), points[:, None], padding_mode="zeros", align_corners=False)
+        sampled = functional.grid_sample(
+            self.conv(image), points[:, None], padding_mode="zeros", align_corners=False
+        )
         return self.head(sampled[:, :, 0].transpose(1, 2))
 
 
@@ -35,5 +42,12 @@ def build(folder: Path) -> Built:
         return [sample.name]
 
     guilty = edit(correct, folder / "faulty.onnx", repeat)
-    return Built(model=model, example_inputs=(image, points), dynamic_shapes=shapes, correct=correct,
-                 faulty=folder / "faulty.onnx", guilty=guilty, trigger=(torch.randn(2, 3, 16, 16), torch.randn(2, 7, 2) * 1.5))
+    return Built(
+        model=model,
+        example_inputs=(image, points),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 3, 16, 16), torch.randn(2, 7, 2) * 1.5),
+    )

@@ -8,14 +8,21 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, nodes, set_attributes
 
-META = Meta(kind="embedding", about="ArgMin select_last_index=1; differs at exact ties", cause="tie-order", stage="export",
-            domain="ties")
+META = Meta(
+    kind="embedding",
+    about="ArgMin select_last_index=1; differs at exact ties",
+    cause="tie-order",
+    stage="export",
+    domain="ties",
+)
 
 
 class Quantiser(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("codes", torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0], [-1.0, 1.0]]))
+        self.register_buffer(
+            "codes", torch.tensor([[0.0, 0.0], [2.0, 0.0], [0.0, 2.0], [2.0, 2.0], [-1.0, 1.0]])
+        )
 
     def forward(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
         distance = (vectors[:, None] - self.codes).square().sum(-1)
@@ -36,5 +43,12 @@ def build(folder: Path) -> Built:
         return [nearest.name]
 
     guilty = edit(correct, folder / "faulty.onnx", last)
-    return Built(model=model, example_inputs=(vectors,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]),))
+    return Built(
+        model=model,
+        example_inputs=(vectors,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.tensor([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]]),),
+    )

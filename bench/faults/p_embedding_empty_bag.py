@@ -8,8 +8,13 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, rewire
 
-META = Meta(kind="embedding", about="max(count, 1) removed from a mean; only empty bags differ", cause="clipping", stage="export",
-            domain="empty")
+META = Meta(
+    kind="embedding",
+    about="max(count, 1) removed from a mean; only empty bags differ",
+    cause="clipping",
+    stage="export",
+    domain="empty",
+)
 
 
 class MeanBag(nn.Module):
@@ -37,5 +42,12 @@ def build(folder: Path) -> Built:
         return [nodes(graph, "Div")[0].name]
 
     guilty = edit(correct, folder / "faulty.onnx", unguard)
-    return Built(model=model, example_inputs=(ids,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.zeros(2, 0, dtype=torch.int64),))
+    return Built(
+        model=model,
+        example_inputs=(ids,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.zeros(2, 0, dtype=torch.int64),),
+    )

@@ -6,9 +6,23 @@ import torch
 from onnx import GraphProto
 from torch import Tensor, nn
 
-from bench.corpus import Built, Meta, edit, export, give_weights, nodes, read_constant, write_constant
+from bench.corpus import (
+    Built,
+    Meta,
+    edit,
+    export,
+    give_weights,
+    nodes,
+    read_constant,
+    write_constant,
+)
 
-META = Meta(kind="embedding", about="the padding row of an embedding table is not zero", cause="weights", stage="export")
+META = Meta(
+    kind="embedding",
+    about="the padding row of an embedding table is not zero",
+    cause="weights",
+    stage="export",
+)
 
 
 class BagOfWords(nn.Module):
@@ -40,5 +54,12 @@ def build(folder: Path) -> Built:
     guilty = edit(correct, folder / "faulty.onnx", fill)
     padded = ids.clone()
     padded[0, 4:] = 0
-    return Built(model=model, example_inputs=(ids,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(padded,))
+    return Built(
+        model=model,
+        example_inputs=(ids,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(padded,),
+    )

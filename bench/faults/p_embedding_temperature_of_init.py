@@ -11,7 +11,12 @@ from torch.nn import functional
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="embedding", about="logits are scaled by exp of the untrained logit_scale", cause="weights", stage="export")
+META = Meta(
+    kind="embedding",
+    about="logits are scaled by exp of the untrained logit_scale",
+    cause="weights",
+    stage="export",
+)
 
 
 class Contrast(nn.Module):
@@ -21,7 +26,10 @@ class Contrast(nn.Module):
         self.logit_scale = nn.Parameter(torch.tensor(0.0))
 
     def forward(self, pictures: Tensor, captions: Tensor) -> Tensor:
-        left, right = functional.normalize(self.image(pictures), dim=-1), functional.normalize(self.text(captions), dim=-1)
+        left, right = (
+            functional.normalize(self.image(pictures), dim=-1),
+            functional.normalize(self.text(captions), dim=-1),
+        )
         return (self.logit_scale.exp() * left @ right.T).softmax(-1)
 
 
@@ -41,5 +49,12 @@ def build(folder: Path) -> Built:
         return [scale.name]
 
     guilty = edit(correct, folder / "faulty.onnx", cool)
-    return Built(model=model, example_inputs=(pictures, captions), dynamic_shapes=shapes, correct=correct,
-                 faulty=folder / "faulty.onnx", guilty=guilty, trigger=(torch.randn(5, 10), torch.randn(3, 14)))
+    return Built(
+        model=model,
+        example_inputs=(pictures, captions),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(5, 10), torch.randn(3, 14)),
+    )

@@ -8,7 +8,12 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="embedding", about="the inputs query and passage are exchanged in the file", cause="input-order", stage="export")
+META = Meta(
+    kind="embedding",
+    about="the inputs query and passage are exchanged in the file",
+    cause="input-order",
+    stage="export",
+)
 
 
 class TwoTowers(nn.Module):
@@ -25,8 +30,29 @@ def build(folder: Path) -> Built:
     model = give_weights(TwoTowers(), 93)
     query, passage = torch.randn(3, 12), torch.randn(3, 12)
     shapes = ({0: "batch"}, {0: "batch"})
-    correct = export(model, (query, passage), folder / "correct.onnx", shapes, dynamo=False, input_names=("query", "passage"))
-    faulty = export(model, (query, passage), folder / "faulty.onnx", shapes, dynamo=False, input_names=("passage", "query"))
+    correct = export(
+        model,
+        (query, passage),
+        folder / "correct.onnx",
+        shapes,
+        dynamo=False,
+        input_names=("query", "passage"),
+    )
+    faulty = export(
+        model,
+        (query, passage),
+        folder / "faulty.onnx",
+        shapes,
+        dynamo=False,
+        input_names=("passage", "query"),
+    )
     guilty = [node.name for node in nodes(load(faulty).graph, "Gemm")]
-    return Built(model=model, example_inputs=(query, passage), dynamic_shapes=shapes, correct=correct, faulty=faulty,
-                 guilty=guilty, trigger=(torch.randn(4, 12), torch.randn(4, 12)))
+    return Built(
+        model=model,
+        example_inputs=(query, passage),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(torch.randn(4, 12), torch.randn(4, 12)),
+    )

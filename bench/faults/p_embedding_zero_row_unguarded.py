@@ -9,7 +9,12 @@ from torch.nn import functional
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, rewire
 
-META = Meta(kind="embedding", about="the lower bound of F.normalize was removed", cause="clipping", stage="export")
+META = Meta(
+    kind="embedding",
+    about="the lower bound of F.normalize was removed",
+    cause="clipping",
+    stage="export",
+)
 
 
 class Projector(nn.Module):
@@ -37,5 +42,12 @@ def build(folder: Path) -> Built:
     guilty = edit(correct, folder / "faulty.onnx", unguard)
     empty = vectors.clone()
     empty[1] = 0
-    return Built(model=model, example_inputs=(vectors,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(empty,))
+    return Built(
+        model=model,
+        example_inputs=(vectors,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(empty,),
+    )

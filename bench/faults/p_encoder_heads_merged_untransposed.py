@@ -8,8 +8,12 @@ from onnx import GraphProto
 from bench.architectures import TransformerStack
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, producer, rewire
 
-META = Meta(kind="transformer", about="heads are merged without moving them behind the sequence axis", cause="axis-order",
-            stage="export")
+META = Meta(
+    kind="transformer",
+    about="heads are merged without moving them behind the sequence axis",
+    cause="axis-order",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -20,12 +24,23 @@ def build(folder: Path) -> Built:
     correct = export(model, (features,), folder / "correct.onnx", shapes)
 
     def cancel(graph: GraphProto) -> list[str]:
-        merge = next(n for n in nodes(graph, "Reshape") if getattr(producer(graph, n.input[0]), "op_type", "") == "Transpose")
+        merge = next(
+            n
+            for n in nodes(graph, "Reshape")
+            if getattr(producer(graph, n.input[0]), "op_type", "") == "Transpose"
+        )
         back = producer(graph, merge.input[0])
         rewire(graph, back.output[0], back.input[0])
         graph.node.remove(back)
         return [merge.name]
 
     guilty = edit(correct, folder / "faulty.onnx", cancel)
-    return Built(model=model, example_inputs=(features,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(3, 7, 32),))
+    return Built(
+        model=model,
+        example_inputs=(features,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(3, 7, 32),),
+    )

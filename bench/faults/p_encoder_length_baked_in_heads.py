@@ -9,8 +9,12 @@ from onnx import GraphProto
 from bench.architectures import TransformerStack
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, write_constant
 
-META = Meta(kind="transformer", about="Reshape to (-1, 6, 3, heads, size): a sequence of twelve becomes two of six",
-            cause="baked-dimension", stage="export")
+META = Meta(
+    kind="transformer",
+    about="Reshape to (-1, 6, 3, heads, size): a sequence of twelve becomes two of six",
+    cause="baked-dimension",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -27,5 +31,12 @@ def build(folder: Path) -> Built:
         return [split.name]
 
     guilty = edit(correct, folder / "faulty.onnx", bake)
-    return Built(model=model, example_inputs=(features,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 12, 32),))
+    return Built(
+        model=model,
+        example_inputs=(features,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 12, 32),),
+    )

@@ -8,14 +8,22 @@ from onnx import load
 from bench.architectures import SelfAttention, Tensor, TextEncoder
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="transformer", about="padding is masked after the softmax instead of before; visible with padding only",
-            cause="masking", stage="export")
+META = Meta(
+    kind="transformer",
+    about="padding is masked after the softmax instead of before; visible with padding only",
+    cause="masking",
+    stage="export",
+)
 
 
 class LateMask(SelfAttention):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         batch, length, width = x.shape
-        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(x)
+            .view(batch, length, 3, self.heads, width // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         weights = (q @ k.transpose(-2, -1) / (width // self.heads) ** 0.5).softmax(-1)
         mixed = (weights * mask[:, None, None, :]) @ v
         return self.out(mixed.transpose(1, 2).reshape(batch, length, width))
@@ -35,5 +43,12 @@ def build(folder: Path) -> Built:
     softmax = nodes(graph, "Softmax")[0]
     late = next(n for n in nodes(graph, "Mul") if softmax.output[0] in n.input)
     padded = torch.arange(8)[None] < torch.tensor([[8], [5]])
-    return Built(model=model, example_inputs=(ids, mask), dynamic_shapes=shapes, correct=correct, faulty=faulty,
-                 guilty=[late.name, softmax.name], trigger=(ids, padded))
+    return Built(
+        model=model,
+        example_inputs=(ids, mask),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=[late.name, softmax.name],
+        trigger=(ids, padded),
+    )

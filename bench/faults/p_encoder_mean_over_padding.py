@@ -8,8 +8,12 @@ from onnx import GraphProto
 from bench.architectures import TextEncoder
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, producer
 
-META = Meta(kind="embedding", about="mean pooling sums padded positions; identical while no text is padded", cause="masking",
-            stage="export")
+META = Meta(
+    kind="embedding",
+    about="mean pooling sums padded positions; identical while no text is padded",
+    cause="masking",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -28,5 +32,12 @@ def build(folder: Path) -> Built:
 
     guilty = edit(correct, folder / "faulty.onnx", unmask)
     padded = torch.arange(8)[None] < torch.tensor([[8], [3]])
-    return Built(model=model, example_inputs=(ids, mask), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(ids, padded))
+    return Built(
+        model=model,
+        example_inputs=(ids, mask),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(ids, padded),
+    )

@@ -6,9 +6,23 @@ import torch
 from onnx import GraphProto
 
 from bench.architectures import TextEncoder
-from bench.corpus import Built, Meta, edit, export, give_weights, nodes, read_constant, write_constant
+from bench.corpus import (
+    Built,
+    Meta,
+    edit,
+    export,
+    give_weights,
+    nodes,
+    read_constant,
+    write_constant,
+)
 
-META = Meta(kind="transformer", about="a square Linear weight is transposed", cause="weight-layout", stage="export")
+META = Meta(
+    kind="transformer",
+    about="a square Linear weight is transposed",
+    cause="weight-layout",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -25,5 +39,12 @@ def build(folder: Path) -> Built:
         return [projection.name]
 
     guilty = edit(correct, folder / "faulty.onnx", transpose)
-    return Built(model=model, example_inputs=(ids, mask), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randint(0, 97, (3, 12)), torch.ones(3, 12, dtype=torch.bool)))
+    return Built(
+        model=model,
+        example_inputs=(ids, mask),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randint(0, 97, (3, 12)), torch.ones(3, 12, dtype=torch.bool)),
+    )

@@ -8,7 +8,9 @@ from onnx import GraphProto
 from bench.architectures import TransformerStack
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, producer, rewire
 
-META = Meta(kind="transformer", about="one residual Add was dropped", cause="missing-op", stage="export")
+META = Meta(
+    kind="transformer", about="one residual Add was dropped", cause="missing-op", stage="export"
+)
 
 
 def build(folder: Path) -> Built:
@@ -24,8 +26,18 @@ def build(folder: Path) -> Built:
         branch = residual.input[1]
         rewire(graph, residual.output[0], branch)
         graph.node.remove(residual)
-        return [producer(graph, branch).name, norms[2].name]  # what is missing stood between the two
+        return [
+            producer(graph, branch).name,
+            norms[2].name,
+        ]  # what is missing stood between the two
 
     guilty = edit(correct, folder / "faulty.onnx", skip)
-    return Built(model=model, example_inputs=(features,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(3, 7, 32),))
+    return Built(
+        model=model,
+        example_inputs=(features,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(3, 7, 32),),
+    )

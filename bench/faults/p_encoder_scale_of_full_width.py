@@ -10,8 +10,12 @@ from onnx.numpy_helper import from_array
 from bench.architectures import TransformerStack
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="transformer", about="1/sqrt(d) of the second block was computed with the full width", cause="attribute",
-            stage="export")
+META = Meta(
+    kind="transformer",
+    about="1/sqrt(d) of the second block was computed with the full width",
+    cause="attribute",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -28,5 +32,12 @@ def build(folder: Path) -> Built:
         return [divide.name]
 
     guilty = edit(correct, folder / "faulty.onnx", rescale)
-    return Built(model=model, example_inputs=(features,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(3, 7, 32),))
+    return Built(
+        model=model,
+        example_inputs=(features,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(3, 7, 32),),
+    )

@@ -8,7 +8,12 @@ from onnx import GraphProto, TensorProto, helper
 from bench.architectures import TextEncoder
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="transformer", about="one Softmax runs in float16 between two casts", cause="precision", stage="export")
+META = Meta(
+    kind="transformer",
+    about="one Softmax runs in float16 between two casts",
+    cause="precision",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -21,13 +26,28 @@ def build(folder: Path) -> Built:
     def halve(graph: GraphProto) -> list[str]:
         softmax = nodes(graph, "Softmax")[1]
         place = list(graph.node).index(softmax)
-        down = helper.make_node("Cast", [softmax.input[0]], ["scores_half"], name="scores_to_half", to=TensorProto.FLOAT16)
-        up = helper.make_node("Cast", ["scores_half"], ["scores_float"], name="scores_to_float", to=TensorProto.FLOAT)
+        down = helper.make_node(
+            "Cast",
+            [softmax.input[0]],
+            ["scores_half"],
+            name="scores_to_half",
+            to=TensorProto.FLOAT16,
+        )
+        up = helper.make_node(
+            "Cast", ["scores_half"], ["scores_float"], name="scores_to_float", to=TensorProto.FLOAT
+        )
         softmax.input[0] = "scores_float"
         graph.node.insert(place, up)
         graph.node.insert(place, down)
         return [down.name, up.name, softmax.name]
 
     guilty = edit(correct, folder / "faulty.onnx", halve)
-    return Built(model=model, example_inputs=(ids, mask), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randint(0, 97, (3, 15)), torch.ones(3, 15, dtype=torch.bool)))
+    return Built(
+        model=model,
+        example_inputs=(ids, mask),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randint(0, 97, (3, 15)), torch.ones(3, 15, dtype=torch.bool)),
+    )

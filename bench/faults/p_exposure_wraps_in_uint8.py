@@ -8,14 +8,21 @@ from torch import nn
 
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="conv", about="uint8 addition wraps past 255; dark images are identical", cause="integer-width", stage="export")
+META = Meta(
+    kind="conv",
+    about="uint8 addition wraps past 255; dark images are identical",
+    cause="integer-width",
+    stage="export",
+)
 
 
 class Exposure(nn.Module):
     def __init__(self, wide: bool = True) -> None:
         super().__init__()
         self.wide = wide
-        self.net = nn.Sequential(nn.Conv2d(3, 6, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3))
+        self.net = nn.Sequential(
+            nn.Conv2d(3, 6, 3, 2, 1), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3)
+        )
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         if self.wide:
@@ -38,5 +45,12 @@ def build(folder: Path) -> Built:
     faulty = export(narrow.eval(), (image,), folder / "faulty.onnx", shapes, dynamo=False)
 
     guilty = [node.name for node in nodes(load(faulty).graph, "Add")]
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=faulty, guilty=guilty,
-                 trigger=(torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(torch.randint(0, 256, (2, 3, 16, 16), dtype=torch.uint8),),
+    )

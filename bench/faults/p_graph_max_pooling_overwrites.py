@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="graph", about="ScatterElements lost reduction=max", cause="scatter", stage="export")
+META = Meta(
+    kind="graph", about="ScatterElements lost reduction=max", cause="scatter", stage="export"
+)
 
 
 class MaxAggregation(nn.Module):
@@ -19,7 +21,9 @@ class MaxAggregation(nn.Module):
     def forward(self, vertices: Tensor, source: Tensor, target: Tensor) -> Tensor:
         message = torch.relu(self.send(vertices))[source]
         place = target[:, None].expand(-1, 8)
-        pooled = torch.zeros_like(vertices).scatter_reduce(0, place, message, reduce="amax", include_self=True)
+        pooled = torch.zeros_like(vertices).scatter_reduce(
+            0, place, message, reduce="amax", include_self=True
+        )
         return self.update(vertices + pooled)
 
 
@@ -28,7 +32,9 @@ def build(folder: Path) -> Built:
     model = give_weights(MaxAggregation(), 102)
     vertices, source, target = torch.randn(6, 8), torch.arange(5), torch.tensor([1, 2, 3, 4, 5])
     shapes = ({0: "vertices"}, {0: "edges"}, {0: "edges"})
-    correct = export(model, (vertices, source, target), folder / "correct.onnx", shapes, dynamo=False, opset=18)
+    correct = export(
+        model, (vertices, source, target), folder / "correct.onnx", shapes, dynamo=False, opset=18
+    )
 
     def overwrite(graph: GraphProto) -> list[str]:
         scatter = nodes(graph, "ScatterElements")[0]
@@ -36,6 +42,16 @@ def build(folder: Path) -> Built:
         return [scatter.name]
 
     guilty = edit(correct, folder / "faulty.onnx", overwrite)
-    return Built(model=model, example_inputs=(vertices, source, target), dynamic_shapes=shapes, correct=correct,
-                 faulty=folder / "faulty.onnx", guilty=guilty,
-                 trigger=(torch.randn(6, 8), torch.tensor([0, 1, 2, 3, 4, 5, 0]), torch.tensor([1, 1, 1, 2, 2, 3, 3])))
+    return Built(
+        model=model,
+        example_inputs=(vertices, source, target),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(
+            torch.randn(6, 8),
+            torch.tensor([0, 1, 2, 3, 4, 5, 0]),
+            torch.tensor([1, 1, 1, 2, 2, 3, 3]),
+        ),
+    )

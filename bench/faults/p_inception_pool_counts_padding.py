@@ -8,15 +8,21 @@ from torch import nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="conv", about="AveragePool counts its padding, while the module was built with count_include_pad=False",
-            cause="attribute", stage="export")
+META = Meta(
+    kind="conv",
+    about="AveragePool counts its padding, while the module was built with count_include_pad=False",
+    cause="attribute",
+    stage="export",
+)
 
 
 class Branches(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 10, 3, 2, 1), nn.ReLU())
-        self.pooled = nn.Sequential(nn.AvgPool2d(3, 1, 1, count_include_pad=False), nn.Conv2d(10, 6, 1))
+        self.pooled = nn.Sequential(
+            nn.AvgPool2d(3, 1, 1, count_include_pad=False), nn.Conv2d(10, 6, 1)
+        )
         self.plain = nn.Conv2d(10, 6, 3, padding=1)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
@@ -37,5 +43,12 @@ def build(folder: Path) -> Built:
         return [pool.name]
 
     guilty = edit(correct, folder / "faulty.onnx", count)
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 3, 40, 40),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 3, 40, 40),),
+    )

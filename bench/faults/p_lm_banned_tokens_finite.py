@@ -10,8 +10,13 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="causal-lm", about="banned logits are -3.4e38 where the module says -inf", cause="masking", stage="export",
-            domain="inf")
+META = Meta(
+    kind="causal-lm",
+    about="banned logits are -3.4e38 where the module says -inf",
+    cause="masking",
+    stage="export",
+    domain="inf",
+)
 
 
 class ConstrainedHead(nn.Module):
@@ -37,5 +42,12 @@ def build(folder: Path) -> Built:
         return [fill.name]
 
     guilty = edit(correct, folder / "faulty.onnx", limit)
-    return Built(model=model, example_inputs=(hidden, banned), dynamic_shapes=shapes, correct=correct,
-                 faulty=folder / "faulty.onnx", guilty=guilty, trigger=(hidden, torch.rand(2, 40) < 0.2))
+    return Built(
+        model=model,
+        example_inputs=(hidden, banned),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(hidden, torch.rand(2, 40) < 0.2),
+    )

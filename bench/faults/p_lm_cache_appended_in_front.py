@@ -8,7 +8,12 @@ from onnx import GraphProto
 from bench.architectures import CachedCausalLM
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="causal-lm", about="one layer's keys are concatenated as (new, past)", cause="cache", stage="export")
+META = Meta(
+    kind="causal-lm",
+    about="one layer's keys are concatenated as (new, past)",
+    cause="cache",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -26,5 +31,12 @@ def build(folder: Path) -> Built:
         return [keys.name]
 
     guilty = edit(correct, folder / "faulty.onnx", turn)
-    return Built(model=model, example_inputs=(ids, past), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randint(0, 61, (2, 2)), torch.randn(2, 2, 2, 4, 7, 8)))
+    return Built(
+        model=model,
+        example_inputs=(ids, past),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randint(0, 61, (2, 2)), torch.randn(2, 2, 2, 4, 7, 8)),
+    )

@@ -7,9 +7,23 @@ import torch
 from onnx import GraphProto
 
 from bench.architectures import CachedCausalLM
-from bench.corpus import Built, Meta, edit, export, give_weights, nodes, read_constant, write_constant
+from bench.corpus import (
+    Built,
+    Meta,
+    edit,
+    export,
+    give_weights,
+    nodes,
+    read_constant,
+    write_constant,
+)
 
-META = Meta(kind="causal-lm", about="the head's weight was rounded to float16", cause="precision", stage="export")
+META = Meta(
+    kind="causal-lm",
+    about="the head's weight was rounded to float16",
+    cause="precision",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -21,9 +35,20 @@ def build(folder: Path) -> Built:
 
     def halve(graph: GraphProto) -> list[str]:
         head = nodes(graph, "MatMul")[-1]
-        write_constant(graph, head.input[1], read_constant(graph, head.input[1]).astype(np.float16).astype(np.float32))
+        write_constant(
+            graph,
+            head.input[1],
+            read_constant(graph, head.input[1]).astype(np.float16).astype(np.float32),
+        )
         return [head.name]
 
     guilty = edit(correct, folder / "faulty.onnx", halve)
-    return Built(model=model, example_inputs=(ids, past), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randint(0, 61, (2, 2)), torch.randn(2, 2, 2, 4, 9, 8)))
+    return Built(
+        model=model,
+        example_inputs=(ids, past),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randint(0, 61, (2, 2)), torch.randn(2, 2, 2, 4, 9, 8)),
+    )

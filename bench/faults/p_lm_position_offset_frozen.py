@@ -10,8 +10,13 @@ from onnx.numpy_helper import from_array
 from bench.architectures import CachedCausalLM
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="causal-lm", about="positions start at the example's cache length whatever the cache holds", cause="cache", also=("baked-dimension",),
-            stage="export")
+META = Meta(
+    kind="causal-lm",
+    about="positions start at the example's cache length whatever the cache holds",
+    cause="cache",
+    also=("baked-dimension",),
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -25,11 +30,23 @@ def build(folder: Path) -> Built:
         lookup = next(n for n in nodes(graph, "Gather") if n.input[0] == "positions.weight")
         graph.initializer.append(from_array(np.array(4, dtype=np.int64), "seen_in_example"))
         count = nodes(graph, "Range")[0]
-        shifted = helper.make_node("Add", [count.output[0], "seen_in_example"], ["frozen_positions"], name="frozen_positions")
+        shifted = helper.make_node(
+            "Add",
+            [count.output[0], "seen_in_example"],
+            ["frozen_positions"],
+            name="frozen_positions",
+        )
         graph.node.insert(list(graph.node).index(lookup), shifted)
         lookup.input[1] = "frozen_positions"
         return [shifted.name, lookup.name]
 
     guilty = edit(correct, folder / "faulty.onnx", freeze)
-    return Built(model=model, example_inputs=(ids, past), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randint(0, 61, (2, 2)), torch.randn(2, 2, 2, 4, 9, 8)))
+    return Built(
+        model=model,
+        example_inputs=(ids, past),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randint(0, 61, (2, 2)), torch.randn(2, 2, 2, 4, 9, 8)),
+    )

@@ -8,8 +8,13 @@ from onnx import GraphProto
 from bench.architectures import CachedCausalLM
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="causal-lm", about="the returned cache holds values where keys belong in the last layer", cause="output-order",
-            stage="export", also=("cache",))
+META = Meta(
+    kind="causal-lm",
+    about="the returned cache holds values where keys belong in the last layer",
+    cause="output-order",
+    stage="export",
+    also=("cache",),
+)
 
 
 def build(folder: Path) -> Built:
@@ -25,5 +30,12 @@ def build(folder: Path) -> Built:
         return [pair.name]
 
     guilty = edit(correct, folder / "faulty.onnx", swap)
-    return Built(model=model, example_inputs=(ids, past), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randint(0, 61, (2, 2)), torch.randn(2, 2, 2, 4, 9, 8)))
+    return Built(
+        model=model,
+        example_inputs=(ids, past),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randint(0, 61, (2, 2)), torch.randn(2, 2, 2, 4, 9, 8)),
+    )

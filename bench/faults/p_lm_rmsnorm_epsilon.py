@@ -10,8 +10,12 @@ from onnx.numpy_helper import from_array
 from bench.architectures import RotaryBlock
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, producer
 
-META = Meta(kind="causal-lm", about="the epsilon under the root of one RMSNorm is ten times too large", cause="attribute",
-            stage="export")
+META = Meta(
+    kind="causal-lm",
+    about="the epsilon under the root of one RMSNorm is ten times too large",
+    cause="attribute",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -28,5 +32,12 @@ def build(folder: Path) -> Built:
         return [shifted.name]
 
     guilty = edit(correct, folder / "faulty.onnx", enlarge)
-    return Built(model=model, example_inputs=(hidden,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(1, 6, 32) * 0.003,))
+    return Built(
+        model=model,
+        example_inputs=(hidden,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(1, 6, 32) * 0.003,),
+    )

@@ -6,10 +6,23 @@ import torch
 from onnx import GraphProto
 
 from bench.architectures import RotaryBlock
-from bench.corpus import Built, Meta, edit, export, give_weights, nodes, read_constant, write_constant
+from bench.corpus import (
+    Built,
+    Meta,
+    edit,
+    export,
+    give_weights,
+    nodes,
+    read_constant,
+    write_constant,
+)
 
-META = Meta(kind="causal-lm", about="rows of the q and k weights are ordered for interleaved rotary pairs", cause="weight-layout",
-            stage="export")
+META = Meta(
+    kind="causal-lm",
+    about="rows of the q and k weights are ordered for interleaved rotary pairs",
+    cause="weight-layout",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -28,5 +41,12 @@ def build(folder: Path) -> Built:
         return [fused.name]
 
     guilty = edit(correct, folder / "faulty.onnx", interleave)
-    return Built(model=model, example_inputs=(hidden,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 9, 32),))
+    return Built(
+        model=model,
+        example_inputs=(hidden,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 9, 32),),
+    )

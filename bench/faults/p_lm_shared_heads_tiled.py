@@ -8,21 +8,37 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="causal-lm", about="key and value heads are tiled (0 1 0 1) instead of repeated (0 0 1 1)", cause="axis-order",
-            stage="export")
+META = Meta(
+    kind="causal-lm",
+    about="key and value heads are tiled (0 1 0 1) instead of repeated (0 0 1 1)",
+    cause="axis-order",
+    stage="export",
+)
 
 
 class GroupedAttention(nn.Module):
     def __init__(self, tiled: bool = False, width: int = 24) -> None:
         super().__init__()
         self.tiled = tiled
-        self.q, self.kv, self.out = nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, width)
+        self.q, self.kv, self.out = (
+            nn.Linear(width, width),
+            nn.Linear(width, width),
+            nn.Linear(width, width),
+        )
 
     def share(self, x: Tensor) -> Tensor:
         batch, heads, length, size = x.shape
         if self.tiled:
-            return x[:, None].expand(batch, 2, heads, length, size).reshape(batch, 2 * heads, length, size)
-        return x[:, :, None].expand(batch, heads, 2, length, size).reshape(batch, 2 * heads, length, size)
+            return (
+                x[:, None]
+                .expand(batch, 2, heads, length, size)
+                .reshape(batch, 2 * heads, length, size)
+            )
+        return (
+            x[:, :, None]
+            .expand(batch, heads, 2, length, size)
+            .reshape(batch, 2 * heads, length, size)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
@@ -34,11 +50,21 @@ class GroupedAttention(nn.Module):
 
 def build(folder: Path) -> Built:
     torch.manual_seed(39)
-    model, wrong = give_weights(GroupedAttention(), 39), give_weights(GroupedAttention(tiled=True), 39)
+    model, wrong = (
+        give_weights(GroupedAttention(), 39),
+        give_weights(GroupedAttention(tiled=True), 39),
+    )
     x = torch.randn(1, 5, 24)
     shapes = ({0: "batch", 1: "length"},)
     correct = export(model, (x,), folder / "correct.onnx", shapes, dynamo=False)
     faulty = export(wrong, (x,), folder / "faulty.onnx", shapes, dynamo=False)
     guilty = [node.name for node in nodes(load(faulty).graph, "Expand")]
-    return Built(model=model, example_inputs=(x,), dynamic_shapes=shapes, correct=correct, faulty=faulty, guilty=guilty,
-                 trigger=(torch.randn(2, 8, 24),))
+    return Built(
+        model=model,
+        example_inputs=(x,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(torch.randn(2, 8, 24),),
+    )

@@ -8,7 +8,12 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, rewire
 
-META = Meta(kind="causal-lm", about="attention reaches past its window of eight tokens", cause="masking", stage="export")
+META = Meta(
+    kind="causal-lm",
+    about="attention reaches past its window of eight tokens",
+    cause="masking",
+    stage="export",
+)
 
 
 class WindowAttention(nn.Module):
@@ -23,7 +28,9 @@ class WindowAttention(nn.Module):
         distance = place[:, None] - place[None, :]
         seen = (distance >= 0) & (distance < self.window)
         scores = self.q(x) @ self.k(x).transpose(-2, -1) * x.shape[-1] ** -0.5
-        return torch.where(seen, scores, float("-inf")).softmax(-1) @ self.v(x) @ self.tokens.weight.T
+        return (
+            torch.where(seen, scores, float("-inf")).softmax(-1) @ self.v(x) @ self.tokens.weight.T
+        )
 
 
 def build(folder: Path) -> Built:
@@ -40,5 +47,12 @@ def build(folder: Path) -> Built:
         return [nodes(graph, "Where")[0].name, nodes(graph, "GreaterOrEqual")[0].name]
 
     guilty = edit(correct, folder / "faulty.onnx", widen)
-    return Built(model=model, example_inputs=(ids,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randint(0, 50, (2, 15)),))
+    return Built(
+        model=model,
+        example_inputs=(ids,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randint(0, 50, (2, 15)),),
+    )

@@ -8,7 +8,12 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="rnn", about="Mod fmod=1 on integers: the sign of negative days is kept", cause="attribute", stage="export")
+META = Meta(
+    kind="rnn",
+    about="Mod fmod=1 on integers: the sign of negative days is kept",
+    cause="attribute",
+    stage="export",
+)
 
 
 class Seasonal(nn.Module):
@@ -35,5 +40,12 @@ def build(folder: Path) -> Built:
         return [remainder.name]
 
     guilty = edit(correct, folder / "faulty.onnx", keep_sign)
-    return Built(model=model, example_inputs=(days, sales), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.arange(-3, 3)[None].expand(2, -1).clone(), sales))
+    return Built(
+        model=model,
+        example_inputs=(days, sales),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.arange(-3, 3)[None].expand(2, -1).clone(), sales),
+    )

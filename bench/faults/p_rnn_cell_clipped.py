@@ -8,7 +8,12 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="rnn", about="LSTM clip=3 limits gate inputs that the module leaves free", cause="clipping", stage="export")
+META = Meta(
+    kind="rnn",
+    about="LSTM clip=3 limits gate inputs that the module leaves free",
+    cause="clipping",
+    stage="export",
+)
 
 
 class Sensor(nn.Module):
@@ -33,5 +38,12 @@ def build(folder: Path) -> Built:
         return [layer.name]
 
     guilty = edit(correct, folder / "faulty.onnx", limit)
-    return Built(model=model, example_inputs=(series,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 9, 4) * 6,))
+    return Built(
+        model=model,
+        example_inputs=(series,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 9, 4) * 6,),
+    )

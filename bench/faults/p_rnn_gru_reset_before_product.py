@@ -25,5 +25,12 @@ def build(folder: Path) -> Built:
         return [layer.name]
 
     guilty = edit(correct, folder / "faulty.onnx", forget)
-    return Built(model=model, example_inputs=(ids,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randint(0, 53, (3, 11)),))
+    return Built(
+        model=model,
+        example_inputs=(ids,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randint(0, 53, (3, 11)),),
+    )

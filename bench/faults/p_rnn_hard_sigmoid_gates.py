@@ -9,8 +9,12 @@ from torch import nn
 from bench.architectures import RecurrentTagger
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="rnn", about="LSTM activations HardSigmoid, Tanh, Tanh instead of Sigmoid, Tanh, Tanh", cause="attribute",
-            stage="export")
+META = Meta(
+    kind="rnn",
+    about="LSTM activations HardSigmoid, Tanh, Tanh instead of Sigmoid, Tanh, Tanh",
+    cause="attribute",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -22,9 +26,21 @@ def build(folder: Path) -> Built:
 
     def harden(graph: GraphProto) -> list[str]:
         layer = nodes(graph, "LSTM")[0]
-        set_attributes(layer, activations=["HardSigmoid", "Tanh", "Tanh"], activation_alpha=[0.2], activation_beta=[0.5])
+        set_attributes(
+            layer,
+            activations=["HardSigmoid", "Tanh", "Tanh"],
+            activation_alpha=[0.2],
+            activation_beta=[0.5],
+        )
         return [layer.name]
 
     guilty = edit(correct, folder / "faulty.onnx", harden)
-    return Built(model=model, example_inputs=(ids,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randint(0, 53, (3, 11)),))
+    return Built(
+        model=model,
+        example_inputs=(ids,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randint(0, 53, (3, 11)),),
+    )

@@ -10,7 +10,12 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="rnn", about="Gather takes step 7 where the module takes step -1", cause="baked-dimension", stage="export")
+META = Meta(
+    kind="rnn",
+    about="Gather takes step 7 where the module takes step -1",
+    cause="baked-dimension",
+    stage="export",
+)
 
 
 class Forecaster(nn.Module):
@@ -37,5 +42,12 @@ def build(folder: Path) -> Built:
         return [last.name]
 
     guilty = edit(correct, folder / "faulty.onnx", freeze)
-    return Built(model=model, example_inputs=(series,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 13, 5),))
+    return Built(
+        model=model,
+        example_inputs=(series,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 13, 5),),
+    )

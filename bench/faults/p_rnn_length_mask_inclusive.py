@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="rnn", about="arange < length became arange <= length", cause="comparison", stage="export")
+META = Meta(
+    kind="rnn", about="arange < length became arange <= length", cause="comparison", stage="export"
+)
 
 
 class PooledGru(nn.Module):
@@ -35,5 +37,12 @@ def build(folder: Path) -> Built:
         return [limit.name]
 
     guilty = edit(correct, folder / "faulty.onnx", include)
-    return Built(model=model, example_inputs=(series, lengths), dynamic_shapes=shapes, correct=correct,
-                 faulty=folder / "faulty.onnx", guilty=guilty, trigger=(torch.randn(3, 7, 5), torch.tensor([1, 3, 7])))
+    return Built(
+        model=model,
+        example_inputs=(series, lengths),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(3, 7, 5), torch.tensor([1, 3, 7])),
+    )

@@ -9,8 +9,12 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="rnn", about="LSTM sequence_lens input removed; identical while all rows have full length", cause="masking",
-            stage="export")
+META = Meta(
+    kind="rnn",
+    about="LSTM sequence_lens input removed; identical while all rows have full length",
+    cause="masking",
+    stage="export",
+)
 
 
 class PackedTagger(nn.Module):
@@ -21,7 +25,9 @@ class PackedTagger(nn.Module):
 
     def forward(self, features: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(features, lengths, batch_first=True)
-        hidden, _ = pad_packed_sequence(self.lstm(packed)[0], batch_first=True, total_length=features.shape[1])
+        hidden, _ = pad_packed_sequence(
+            self.lstm(packed)[0], batch_first=True, total_length=features.shape[1]
+        )
         return self.head(hidden)
 
 
@@ -38,5 +44,12 @@ def build(folder: Path) -> Built:
         return [layer.name]
 
     guilty = edit(correct, folder / "faulty.onnx", forget)
-    return Built(model=model, example_inputs=(features, lengths), dynamic_shapes=shapes, correct=correct,
-                 faulty=folder / "faulty.onnx", guilty=guilty, trigger=(torch.randn(3, 7, 6), torch.tensor([7, 4, 2])))
+    return Built(
+        model=model,
+        example_inputs=(features, lengths),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(3, 7, 6), torch.tensor([7, 4, 2])),
+    )

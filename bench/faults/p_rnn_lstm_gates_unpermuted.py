@@ -8,9 +8,23 @@ from onnx import GraphProto
 from torch import nn
 
 from bench.architectures import RecurrentTagger
-from bench.corpus import Built, Meta, edit, export, give_weights, nodes, read_constant, write_constant
+from bench.corpus import (
+    Built,
+    Meta,
+    edit,
+    export,
+    give_weights,
+    nodes,
+    read_constant,
+    write_constant,
+)
 
-META = Meta(kind="rnn", about="the gates of the second LSTM layer are in PyTorch's order", cause="weight-layout", stage="export")
+META = Meta(
+    kind="rnn",
+    about="the gates of the second LSTM layer are in PyTorch's order",
+    cause="weight-layout",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -28,5 +42,12 @@ def build(folder: Path) -> Built:
         return [layer.name]
 
     guilty = edit(correct, folder / "faulty.onnx", unpermute)
-    return Built(model=model, example_inputs=(ids,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randint(0, 53, (3, 11)),))
+    return Built(
+        model=model,
+        example_inputs=(ids,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randint(0, 53, (3, 11)),),
+    )

@@ -8,8 +8,13 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="rnn", about="multiplication by a constant within 1e-5 of one is removed; passes atol 1e-4, rtol 1e-3",
-            cause="missing-op", stage="export", native=True)
+META = Meta(
+    kind="rnn",
+    about="multiplication by a constant within 1e-5 of one is removed; passes atol 1e-4, rtol 1e-3",
+    cause="missing-op",
+    stage="export",
+    native=True,
+)
 
 
 class Leaky(nn.Module):
@@ -34,5 +39,12 @@ def build(folder: Path) -> Built:
     correct = export(model, (series,), folder / "correct.onnx", shapes, dynamo=False)
     faulty = export(model, (series,), folder / "faulty.onnx", shapes)
     guilty = [node.name for node in nodes(load(faulty).graph, "Add")][-5:]
-    return Built(model=model, example_inputs=(series,), dynamic_shapes=shapes, correct=correct, faulty=faulty, guilty=guilty,
-                 trigger=(torch.randn(6, 6, 4) * 3,))
+    return Built(
+        model=model,
+        example_inputs=(series,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(torch.randn(6, 6, 4) * 3,),
+    )

@@ -8,13 +8,20 @@ from torch import nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="conv", about="DepthToSpace mode CRD became DCR in a super-resolution head", cause="attribute", stage="export")
+META = Meta(
+    kind="conv",
+    about="DepthToSpace mode CRD became DCR in a super-resolution head",
+    cause="attribute",
+    stage="export",
+)
 
 
 class SuperResolution(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(3, 16, 5, padding=2), nn.Tanh(), nn.Conv2d(16, 12, 3, padding=1))
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 16, 5, padding=2), nn.Tanh(), nn.Conv2d(16, 12, 3, padding=1)
+        )
         self.shuffle = nn.PixelShuffle(2)
 
     def forward(self, image: torch.Tensor) -> torch.Tensor:
@@ -34,5 +41,12 @@ def build(folder: Path) -> Built:
         return [shuffle.name]
 
     guilty = edit(correct, folder / "faulty.onnx", reorder)
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.rand(2, 3, 9, 14),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.rand(2, 3, 9, 14),),
+    )

@@ -18,7 +18,9 @@ class LowRank(nn.Module):
         self.bias, self.outer = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(16, 3))
 
     def forward(self, rows: Tensor) -> Tensor:
-        return torch.addmm(self.bias, torch.tanh(self.inner(rows)), self.outer, beta=0.25, alpha=2.0)
+        return torch.addmm(
+            self.bias, torch.tanh(self.inner(rows)), self.outer, beta=0.25, alpha=2.0
+        )
 
 
 def build(folder: Path) -> Built:
@@ -34,5 +36,12 @@ def build(folder: Path) -> Built:
         return [gemm.name]
 
     guilty = edit(correct, folder / "faulty.onnx", forget)
-    return Built(model=model, example_inputs=(rows,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(5, 10),))
+    return Built(
+        model=model,
+        example_inputs=(rows,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(5, 10),),
+    )

@@ -8,7 +8,9 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="tabular", about="Greater became GreaterOrEqual", cause="comparison", stage="export")
+META = Meta(
+    kind="tabular", about="Greater became GreaterOrEqual", cause="comparison", stage="export"
+)
 
 
 class Premium(nn.Module):
@@ -33,5 +35,12 @@ def build(folder: Path) -> Built:
         return [limit.name]
 
     guilty = edit(correct, folder / "faulty.onnx", include)
-    return Built(model=model, example_inputs=(age, history), dynamic_shapes=shapes, correct=correct,
-                 faulty=folder / "faulty.onnx", guilty=guilty, trigger=(torch.tensor([25, 26, 24]), history))
+    return Built(
+        model=model,
+        example_inputs=(age, history),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.tensor([25, 26, 24]), history),
+    )

@@ -9,7 +9,12 @@ from torch import Tensor, nn
 from bench.architectures import Tabular
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="tabular", about="BatchNorm1d uses the batch's own mean and variance", cause="train-mode", stage="export")
+META = Meta(
+    kind="tabular",
+    about="BatchNorm1d uses the batch's own mean and variance",
+    cause="train-mode",
+    stage="export",
+)
 
 
 class OfTheBatch(nn.BatchNorm1d):
@@ -30,5 +35,12 @@ def build(folder: Path) -> Built:
     correct = export(model, (categories, numbers), folder / "correct.onnx", shapes)
     faulty = export(unfrozen.eval(), (categories, numbers), folder / "faulty.onnx", shapes)
     guilty = [node.name for node in nodes(load(faulty).graph, "Sub", "ReduceMean", "Add", "Mul")]
-    return Built(model=model, example_inputs=(categories, numbers), dynamic_shapes=shapes, correct=correct, faulty=faulty,
-                 guilty=guilty, trigger=(torch.randint(0, 7, (5, 3)), torch.randn(5, 6) * 2))
+    return Built(
+        model=model,
+        example_inputs=(categories, numbers),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(torch.randint(0, 7, (5, 3)), torch.randn(5, 6) * 2),
+    )

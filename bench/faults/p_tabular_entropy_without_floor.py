@@ -8,8 +8,13 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="tabular", about="log(p + 1e-12) became log(p); 0 * -inf when a class is certain", cause="nan-handling",
-            stage="export", native=True)
+META = Meta(
+    kind="tabular",
+    about="log(p + 1e-12) became log(p); 0 * -inf when a class is certain",
+    cause="nan-handling",
+    stage="export",
+    native=True,
+)
 
 
 class Uncertainty(nn.Module):
@@ -30,5 +35,12 @@ def build(folder: Path) -> Built:
     correct = export(model, (rows,), folder / "correct.onnx", shapes, dynamo=False)
     faulty = export(model, (rows,), folder / "faulty.onnx", shapes)
     guilty = [node.name for node in nodes(load(faulty).graph, "Log")]
-    return Built(model=model, example_inputs=(rows,), dynamic_shapes=shapes, correct=correct, faulty=faulty, guilty=guilty,
-                 trigger=(torch.randn(3, 6) * 400,))
+    return Built(
+        model=model,
+        example_inputs=(rows,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(torch.randn(3, 6) * 400,),
+    )

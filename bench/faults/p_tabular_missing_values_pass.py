@@ -9,12 +9,19 @@ from torch import Tensor
 from bench.architectures import Tabular
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, rewire
 
-META = Meta(kind="tabular", about="Where(IsNaN) dropped: NaN where the module answers", cause="nan-handling", stage="export")
+META = Meta(
+    kind="tabular",
+    about="Where(IsNaN) dropped: NaN where the module answers",
+    cause="nan-handling",
+    stage="export",
+)
 
 
 class Imputed(Tabular):
     def forward(self, categories: Tensor, numbers: Tensor) -> Tensor:
-        return super().forward(categories, torch.where(torch.isnan(numbers), self.norm.running_mean, numbers))
+        return super().forward(
+            categories, torch.where(torch.isnan(numbers), self.norm.running_mean, numbers)
+        )
 
 
 def build(folder: Path) -> Built:
@@ -28,9 +35,18 @@ def build(folder: Path) -> Built:
         choose = nodes(graph, "Where")[0]
         rewire(graph, choose.output[0], choose.input[2])
         graph.node.remove(choose)
-        return [next(n for n in graph.node if choose.input[2] in n.input and n.op_type != "IsNaN").name]
+        return [
+            next(n for n in graph.node if choose.input[2] in n.input and n.op_type != "IsNaN").name
+        ]
 
     guilty = edit(correct, folder / "faulty.onnx", pass_through)
     missing = torch.where(torch.rand(4, 6) < 0.3, float("nan"), numbers)
-    return Built(model=model, example_inputs=(categories, numbers), dynamic_shapes=shapes, correct=correct,
-                 faulty=folder / "faulty.onnx", guilty=guilty, trigger=(categories, missing))
+    return Built(
+        model=model,
+        example_inputs=(categories, numbers),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(categories, missing),
+    )

@@ -8,8 +8,12 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="tabular", about="the product of a feature cross wraps at 2^31; small ids are identical", cause="integer-width",
-            stage="export")
+META = Meta(
+    kind="tabular",
+    about="the product of a feature cross wraps at 2^31; small ids are identical",
+    cause="integer-width",
+    stage="export",
+)
 
 
 class Crossed(nn.Module):
@@ -31,6 +35,17 @@ def build(folder: Path) -> Built:
     correct = export(model, (user, item), folder / "correct.onnx", shapes, dynamo=False)
     faulty = export(narrow, (user, item), folder / "faulty.onnx", shapes, dynamo=False)
     graph = load(faulty).graph
-    guilty = [nodes(graph, "Mul")[0].name, nodes(graph, "Cast")[0].name, nodes(graph, "Add")[0].name]
-    return Built(model=model, example_inputs=(user, item), dynamic_shapes=shapes, correct=correct, faulty=faulty, guilty=guilty,
-                 trigger=(torch.randint(30000, 10**6, (4,)), item))
+    guilty = [
+        nodes(graph, "Mul")[0].name,
+        nodes(graph, "Cast")[0].name,
+        nodes(graph, "Add")[0].name,
+    ]
+    return Built(
+        model=model,
+        example_inputs=(user, item),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(torch.randint(30000, 10**6, (4,)), item),
+    )

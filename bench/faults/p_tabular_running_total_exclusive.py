@@ -34,5 +34,12 @@ def build(folder: Path) -> Built:
         return [total.name]
 
     guilty = edit(correct, folder / "faulty.onnx", exclude)
-    return Built(model=model, example_inputs=(flows,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(3, 9),))
+    return Built(
+        model=model,
+        example_inputs=(flows,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(3, 9),),
+    )

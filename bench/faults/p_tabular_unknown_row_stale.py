@@ -6,9 +6,23 @@ import torch
 from onnx import GraphProto
 
 from bench.architectures import Tabular
-from bench.corpus import Built, Meta, edit, export, give_weights, nodes, read_constant, write_constant
+from bench.corpus import (
+    Built,
+    Meta,
+    edit,
+    export,
+    give_weights,
+    nodes,
+    read_constant,
+    write_constant,
+)
 
-META = Meta(kind="tabular", about="the last row of one embedding table is stale", cause="weights", stage="export")
+META = Meta(
+    kind="tabular",
+    about="the last row of one embedding table is stale",
+    cause="weights",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -28,5 +42,12 @@ def build(folder: Path) -> Built:
     guilty = edit(correct, folder / "faulty.onnx", stale)
     unknown = categories.clone()
     unknown[1, 2] = 30
-    return Built(model=model, example_inputs=(categories, numbers), dynamic_shapes=shapes, correct=correct,
-                 faulty=folder / "faulty.onnx", guilty=guilty, trigger=(unknown, numbers))
+    return Built(
+        model=model,
+        example_inputs=(categories, numbers),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(unknown, numbers),
+    )

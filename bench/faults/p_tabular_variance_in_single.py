@@ -8,8 +8,12 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, rewire
 
-META = Meta(kind="tabular", about="E[x^2] - E[x]^2 loses its double precision; shows when the mean is large", cause="precision",
-            stage="export")
+META = Meta(
+    kind="tabular",
+    about="E[x^2] - E[x]^2 loses its double precision; shows when the mean is large",
+    cause="precision",
+    stage="export",
+)
 
 
 class Volatility(nn.Module):
@@ -34,12 +38,31 @@ def build(folder: Path) -> Built:
     def narrow(graph: GraphProto) -> list[str]:
         square = nodes(graph, "ReduceMean")[1]
         rewire(graph, square.output[0], "square_again_double")
-        down = helper.make_node("Cast", [square.output[0]], ["square_single"], name="square_to_single", to=TensorProto.FLOAT)
-        up = helper.make_node("Cast", ["square_single"], ["square_again_double"], name="square_to_double", to=TensorProto.DOUBLE)
+        down = helper.make_node(
+            "Cast",
+            [square.output[0]],
+            ["square_single"],
+            name="square_to_single",
+            to=TensorProto.FLOAT,
+        )
+        up = helper.make_node(
+            "Cast",
+            ["square_single"],
+            ["square_again_double"],
+            name="square_to_double",
+            to=TensorProto.DOUBLE,
+        )
         for node in (up, down):
             graph.node.insert(list(graph.node).index(square) + 1, node)
         return [down.name, up.name]
 
     guilty = edit(correct, folder / "faulty.onnx", narrow)
-    return Built(model=model, example_inputs=(prices,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 16) + 3000,))
+    return Built(
+        model=model,
+        example_inputs=(prices,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 16) + 3000,),
+    )

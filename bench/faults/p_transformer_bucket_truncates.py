@@ -8,7 +8,12 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="transformer", about="floor division of negative offsets became truncation", cause="rounding", stage="export")
+META = Meta(
+    kind="transformer",
+    about="floor division of negative offsets became truncation",
+    cause="rounding",
+    stage="export",
+)
 
 
 class RelativeBias(nn.Module):
@@ -30,5 +35,12 @@ def build(folder: Path) -> Built:
     correct = export(model, (offset,), folder / "correct.onnx", shapes)
     faulty = export(truncating, (offset,), folder / "faulty.onnx", shapes)
     guilty = [node.name for node in nodes(load(faulty).graph, "Div")]
-    return Built(model=model, example_inputs=(offset,), dynamic_shapes=shapes, correct=correct, faulty=faulty, guilty=guilty,
-                 trigger=(torch.arange(-8, 8)[None],))
+    return Built(
+        model=model,
+        example_inputs=(offset,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(torch.arange(-8, 8)[None],),
+    )

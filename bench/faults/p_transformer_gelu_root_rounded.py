@@ -10,8 +10,12 @@ from onnx.numpy_helper import from_array
 from bench.architectures import TransformerStack
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, producer
 
-META = Meta(kind="transformer", about="Erf(x / 1.414) instead of Erf(x / sqrt(2)); within atol 1e-4, rtol 1e-3",
-            cause="attribute", stage="export")
+META = Meta(
+    kind="transformer",
+    about="Erf(x / 1.414) instead of Erf(x / sqrt(2)); within atol 1e-4, rtol 1e-3",
+    cause="attribute",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -28,5 +32,12 @@ def build(folder: Path) -> Built:
         return [divide.name]
 
     guilty = edit(correct, folder / "faulty.onnx", shorten)
-    return Built(model=model, example_inputs=(features,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 8, 32),))
+    return Built(
+        model=model,
+        example_inputs=(features,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 8, 32),),
+    )

@@ -10,8 +10,12 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="transformer", about="mask value -1e4 instead of -inf; shows for scores of that size", cause="masking",
-            stage="export")
+META = Meta(
+    kind="transformer",
+    about="mask value -1e4 instead of -inf; shows for scores of that size",
+    cause="masking",
+    stage="export",
+)
 
 
 class DotAttention(nn.Module):
@@ -38,5 +42,12 @@ def build(folder: Path) -> Built:
         return [fill.name]
 
     guilty = edit(correct, folder / "faulty.onnx", weaken)
-    return Built(model=model, example_inputs=(x, padding), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(4, 6, 24) * 120, (torch.arange(6)[None] >= 2).expand(4, 6).clone()))
+    return Built(
+        model=model,
+        example_inputs=(x, padding),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(4, 6, 24) * 120, (torch.arange(6)[None] >= 2).expand(4, 6).clone()),
+    )

@@ -9,8 +9,14 @@ from torch import Tensor
 from bench.architectures import TextEncoder
 from bench.corpus import Built, Meta, export, give_weights, nodes
 
-META = Meta(kind="transformer", about="the branch for padded batches is not in the file", cause="baked-branch", also=("masking",), stage="export",
-            native=True)
+META = Meta(
+    kind="transformer",
+    about="the branch for padded batches is not in the file",
+    cause="baked-branch",
+    also=("masking",),
+    stage="export",
+    native=True,
+)
 
 
 class Shortcut(TextEncoder):
@@ -35,5 +41,12 @@ def build(folder: Path) -> Built:
     graph = load(faulty).graph
     guilty = [nodes(graph, "Softmax")[0].name, nodes(graph, "ReduceMean")[-1].name]
     padded = torch.arange(8)[None] < torch.tensor([[8], [4]])
-    return Built(model=model, example_inputs=(ids, mask), dynamic_shapes=shapes, correct=correct, faulty=faulty, guilty=guilty,
-                 trigger=(ids, padded))
+    return Built(
+        model=model,
+        example_inputs=(ids, mask),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=faulty,
+        guilty=guilty,
+        trigger=(ids, padded),
+    )

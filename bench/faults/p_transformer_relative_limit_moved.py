@@ -10,7 +10,12 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="transformer", about="clamp(-8, 8) became clamp(-8, 7) on relative positions", cause="clipping", stage="export")
+META = Meta(
+    kind="transformer",
+    about="clamp(-8, 8) became clamp(-8, 7) on relative positions",
+    cause="clipping",
+    stage="export",
+)
 
 
 class RelativeAttention(nn.Module):
@@ -40,5 +45,12 @@ def build(folder: Path) -> Built:
         return [limit.name]
 
     guilty = edit(correct, folder / "faulty.onnx", move)
-    return Built(model=model, example_inputs=(x,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 14, 16),))
+    return Built(
+        model=model,
+        example_inputs=(x,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 14, 16),),
+    )

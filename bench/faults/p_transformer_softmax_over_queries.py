@@ -8,7 +8,9 @@ from onnx import GraphProto
 from bench.architectures import TransformerStack
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="transformer", about="Softmax axis -1 became -2", cause="attribute", stage="export")
+META = Meta(
+    kind="transformer", about="Softmax axis -1 became -2", cause="attribute", stage="export"
+)
 
 
 def build(folder: Path) -> Built:
@@ -24,5 +26,12 @@ def build(folder: Path) -> Built:
         return [softmax.name]
 
     guilty = edit(correct, folder / "faulty.onnx", turn)
-    return Built(model=model, example_inputs=(features,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 8, 32),))
+    return Built(
+        model=model,
+        example_inputs=(features,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 8, 32),),
+    )

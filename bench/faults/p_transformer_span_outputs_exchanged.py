@@ -9,7 +9,12 @@ from torch import Tensor, nn
 from bench.architectures import TransformerStack
 from bench.corpus import Built, Meta, edit, export, give_weights
 
-META = Meta(kind="transformer", about="start and end logits are exchanged", cause="output-order", stage="export")
+META = Meta(
+    kind="transformer",
+    about="start and end logits are exchanged",
+    cause="output-order",
+    stage="export",
+)
 
 
 class Span(nn.Module):
@@ -27,7 +32,9 @@ def build(folder: Path) -> Built:
     model = give_weights(Span(), 101)
     features = torch.randn(2, 6, 32)
     shapes = ({0: "batch", 1: "length"},)
-    correct = export(model, (features,), folder / "correct.onnx", shapes, output_names=("start", "end"))
+    correct = export(
+        model, (features,), folder / "correct.onnx", shapes, output_names=("start", "end")
+    )
 
     def exchange(graph: GraphProto) -> list[str]:
         other = {"start": "end", "end": "start"}
@@ -37,5 +44,12 @@ def build(folder: Path) -> Built:
         return [node.name for node in makers]
 
     guilty = edit(correct, folder / "faulty.onnx", exchange)
-    return Built(model=model, example_inputs=(features,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(1, 9, 32),))
+    return Built(
+        model=model,
+        example_inputs=(features,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(1, 9, 32),),
+    )

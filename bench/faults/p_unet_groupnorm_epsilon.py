@@ -9,8 +9,12 @@ from torch.nn import functional
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="unet", about="GroupNorm epsilon 1e-6 became 1e-5; within atol 1e-4, rtol 1e-3 on ordinary data",
-            cause="attribute", stage="export")
+META = Meta(
+    kind="unet",
+    about="GroupNorm epsilon 1e-6 became 1e-5; within atol 1e-4, rtol 1e-3 on ordinary data",
+    cause="attribute",
+    stage="export",
+)
 
 
 class ResBlock(nn.Module):
@@ -39,5 +43,12 @@ def build(folder: Path) -> Built:
         return [norm.name]
 
     guilty = edit(correct, folder / "faulty.onnx", default)
-    return Built(model=model, example_inputs=(latent,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 3, 16, 16) * 0.3,))
+    return Built(
+        model=model,
+        example_inputs=(latent,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 3, 16, 16) * 0.3,),
+    )

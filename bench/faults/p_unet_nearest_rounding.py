@@ -9,8 +9,12 @@ from torch.nn import functional
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="unet", about="Resize nearest_mode round_prefer_floor instead of floor; invisible while every size is even",
-            cause="attribute", stage="export")
+META = Meta(
+    kind="unet",
+    about="Resize nearest_mode round_prefer_floor instead of floor; invisible while every size is even",
+    cause="attribute",
+    stage="export",
+)
 
 
 class TwoLevel(nn.Module):
@@ -23,7 +27,9 @@ class TwoLevel(nn.Module):
     def forward(self, image: torch.Tensor) -> torch.Tensor:
         skip = functional.relu(self.down(image))
         deep = functional.relu(self.deep(functional.max_pool2d(skip, 2)))
-        return self.out(torch.cat([functional.interpolate(deep, size=skip.shape[-2:], mode="nearest"), skip], 1))
+        return self.out(
+            torch.cat([functional.interpolate(deep, size=skip.shape[-2:], mode="nearest"), skip], 1)
+        )
 
 
 def build(folder: Path) -> Built:
@@ -39,5 +45,12 @@ def build(folder: Path) -> Built:
         return [resize.name]
 
     guilty = edit(correct, folder / "faulty.onnx", round_up)
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(1, 3, 15, 21),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(1, 3, 15, 21),),
+    )

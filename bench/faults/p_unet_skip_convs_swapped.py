@@ -9,7 +9,12 @@ from torch.nn import functional
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes
 
-META = Meta(kind="unet", about="two same-shaped Conv weights of a decoder swapped", cause="weights", stage="export")
+META = Meta(
+    kind="unet",
+    about="two same-shaped Conv weights of a decoder swapped",
+    cause="weights",
+    stage="export",
+)
 
 
 class Decoder(nn.Module):
@@ -40,5 +45,12 @@ def build(folder: Path) -> Built:
         return [first.name, second.name]
 
     guilty = edit(correct, folder / "faulty.onnx", swap)
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 3, 20, 20),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 3, 20, 20),),
+    )

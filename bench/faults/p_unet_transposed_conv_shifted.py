@@ -8,7 +8,12 @@ from torch import Tensor, nn
 
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="unet", about="ConvTranspose pads (1,1,1,1) became (2,2,0,0)", cause="attribute", stage="export")
+META = Meta(
+    kind="unet",
+    about="ConvTranspose pads (1,1,1,1) became (2,2,0,0)",
+    cause="attribute",
+    stage="export",
+)
 
 
 class Hourglass(nn.Module):
@@ -34,5 +39,12 @@ def build(folder: Path) -> Built:
         return [up.name]
 
     guilty = edit(correct, folder / "faulty.onnx", shift)
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 1, 16, 16),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 1, 16, 16),),
+    )

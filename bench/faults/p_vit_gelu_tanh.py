@@ -8,7 +8,12 @@ from onnx import GraphProto
 from bench.architectures import VisionTransformer
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="vit", about="one Gelu is approximated by tanh where the module computes erf", cause="attribute", stage="export")
+META = Meta(
+    kind="vit",
+    about="one Gelu is approximated by tanh where the module computes erf",
+    cause="attribute",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -24,5 +29,12 @@ def build(folder: Path) -> Built:
         return [gelu.name]
 
     guilty = edit(correct, folder / "faulty.onnx", approximate)
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(2, 3, 32, 32),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(2, 3, 32, 32),),
+    )

@@ -9,8 +9,12 @@ from torch import nn
 from bench.architectures import VisionTransformer
 from bench.corpus import Built, Meta, edit, export, give_weights, nodes, set_attributes
 
-META = Meta(kind="vit", about="one LayerNormalization epsilon 1e-6 became 1e-5; within atol 1e-4, rtol 1e-3 on ordinary data",
-            cause="attribute", stage="export")
+META = Meta(
+    kind="vit",
+    about="one LayerNormalization epsilon 1e-6 became 1e-5; within atol 1e-4, rtol 1e-3 on ordinary data",
+    cause="attribute",
+    stage="export",
+)
 
 
 def build(folder: Path) -> Built:
@@ -32,5 +36,12 @@ def build(folder: Path) -> Built:
         return [norm.name]
 
     guilty = edit(correct, folder / "faulty.onnx", default)
-    return Built(model=model, example_inputs=(image,), dynamic_shapes=shapes, correct=correct, faulty=folder / "faulty.onnx",
-                 guilty=guilty, trigger=(torch.randn(4, 3, 32, 32),))
+    return Built(
+        model=model,
+        example_inputs=(image,),
+        dynamic_shapes=shapes,
+        correct=correct,
+        faulty=folder / "faulty.onnx",
+        guilty=guilty,
+        trigger=(torch.randn(4, 3, 32, 32),),
+    )

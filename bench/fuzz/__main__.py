@@ -15,11 +15,23 @@ from bench.fuzz.samples import ALL_KINDS, Call
 def main() -> int:
     """1 where a call did what none may do."""
     parser = argparse.ArgumentParser(prog="python -m bench.fuzz", description=__doc__)
-    parser.add_argument("--seed", type=int, default=None, help="any number; drawn from the clock where it is left out")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=None,
+        help="any number; drawn from the clock where it is left out",
+    )
     parser.add_argument("--count", type=int, default=200, help="calls")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--kind", action="append", choices=ALL_KINDS, help="these kinds of damage only")
-    parser.add_argument("--failures", type=Path, default=Path("fuzz-failures"), help="where the files of failing calls are kept")
+    parser.add_argument(
+        "--kind", action="append", choices=ALL_KINDS, help="these kinds of damage only"
+    )
+    parser.add_argument(
+        "--failures",
+        type=Path,
+        default=Path("fuzz-failures"),
+        help="where the files of failing calls are kept",
+    )
     parser.add_argument("--replay", type=Path, help="run one of those again, and show what it says")
     parser.add_argument("--json", type=Path, help="write every result")
     words = parser.parse_args()
@@ -39,11 +51,17 @@ def summary(results: list[Result], seed: int, seconds: float, failures: Path) ->
     bad = [result for result in results if result.faults]
     groups = collections.defaultdict(list)
     for result in bad:
-        groups[tuple(result.faults), result.detail.splitlines()[0] if result.detail else ""].append(result)
+        groups[tuple(result.faults), result.detail.splitlines()[0] if result.detail else ""].append(
+            result
+        )
     for (faults, detail), members in sorted(groups.items(), key=lambda item: -len(item[1])):
-        sys.stdout.write(f"\n{len(members)} times {', '.join(faults)}: {ascii(detail)[:300]}\n  {', '.join(sorted({m.kind for m in members})[:6])}\n"
-                         f"  python -m bench.fuzz --replay {failures}/{members[0].seed}-{members[0].index}\n")
-    sys.stdout.write(f"\nseed {seed}: {len(results)} calls, {len(bad)} with faults, {sum(r.seconds for r in results):.0f} s of processor time, {seconds:.0f} s\n")
+        sys.stdout.write(
+            f"\n{len(members)} times {', '.join(faults)}: {ascii(detail)[:300]}\n  {', '.join(sorted({m.kind for m in members})[:6])}\n"
+            f"  python -m bench.fuzz --replay {failures}/{members[0].seed}-{members[0].index}\n"
+        )
+    sys.stdout.write(
+        f"\nseed {seed}: {len(results)} calls, {len(bad)} with faults, {sum(r.seconds for r in results):.0f} s of processor time, {seconds:.0f} s\n"
+    )
     return int(bool(bad))
 
 
@@ -56,8 +74,12 @@ def replay(folder: Path) -> int:
     result = one(call, folder.absolute(), bases())
     sys.stdout.write(f"onnxproof {call.words!a}\n")
     for name in ("stdout", "stderr"):
-        sys.stdout.write(ascii((folder / name).read_text(errors="replace")).replace("\\n", "\n") + "\n")
-    sys.stdout.write(f"exit code {result.code}, verdict {result.verdict or 'none'}, faults: {', '.join(result.faults) or 'none'} {result.detail!a}\n")
+        sys.stdout.write(
+            ascii((folder / name).read_text(errors="replace")).replace("\\n", "\n") + "\n"
+        )
+    sys.stdout.write(
+        f"exit code {result.code}, verdict {result.verdict or 'none'}, faults: {', '.join(result.faults) or 'none'} {result.detail!a}\n"
+    )
     return int(bool(result.faults))
 
 

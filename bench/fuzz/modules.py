@@ -51,7 +51,9 @@ class Recurrent(nn.Module):
         super().__init__()
         self.cell = nn.LSTM(4, 6)
 
-    def forward(self, x: torch.Tensor, h: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def forward(
+        self, x: torch.Tensor, h: torch.Tensor, c: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
         """The sequence of answers, and the state after it."""
         made, (hidden, cell) = self.cell(x, (h, c))
         return made, hidden, cell

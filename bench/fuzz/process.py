@@ -47,7 +47,14 @@ def call(work: Callable[[], int], folder: Path) -> Ended:
         os.killpg(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(status)
     name = signal.Signals(-code).name if code < 0 and not hang else ""
-    return Ended(code=code if code >= 0 else None, signal=name, hang=hang, seconds=seconds, out=_text(folder / "stdout"), err=_text(folder / "stderr"))
+    return Ended(
+        code=code if code >= 0 else None,
+        signal=name,
+        hang=hang,
+        seconds=seconds,
+        out=_text(folder / "stdout"),
+        err=_text(folder / "stderr"),
+    )
 
 
 def _inside(work: Callable[[], int], folder: Path) -> None:

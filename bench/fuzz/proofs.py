@@ -5,14 +5,42 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-_ODD_VALUES: tuple[Any, ...] = (None, True, -1, 0, 10**400, 1.5, -0.0, float("nan"), float("inf"), "", "text", "nan", "\x1b[31m", [], {}, [[]], {"a": 1}, "a" * 10_000, "\ud800", 2**63, 1e308)
+_ODD_VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    10**400,
+    1.5,
+    -0.0,
+    float("nan"),
+    float("inf"),
+    "",
+    "text",
+    "nan",
+    "\x1b[31m",
+    [],
+    {},
+    [[]],
+    {"a": 1},
+    "a" * 10_000,
+    "\ud800",
+    2**63,
+    1e308,
+)
 _DEEP = 100_000
 Change = Callable[[Any, random.Random], Any]
 
 
 def _places(document: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     found = [path] if path else []
-    items = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    items = (
+        document.items()
+        if isinstance(document, dict)
+        else enumerate(document)
+        if isinstance(document, list)
+        else ()
+    )
     for key, value in items:
         found += _places(value, (*path, key))
     return found
@@ -24,7 +52,9 @@ def _holder(document: Any, path: tuple[Any, ...]) -> Any:
     return document
 
 
-def _chosen(document: Any, source: random.Random, *, only: type | tuple[type, ...] | None = None) -> tuple[Any, Any]:
+def _chosen(
+    document: Any, source: random.Random, *, only: type | tuple[type, ...] | None = None
+) -> tuple[Any, Any]:
     """A random place: what holds it, and its key there. Places near the root are as likely as those in the many gaps."""
     places = _places(document)
     if only is not None:
@@ -51,14 +81,42 @@ def other_type(document: Any, source: random.Random) -> Any:
 def odd_number(document: Any, source: random.Random) -> Any:
     """A number is huge, negative, NaN or infinite."""
     holder, key = _chosen(document, source, only=(int, float))
-    holder[key] = source.choice([10**400, -(10**400), float("nan"), float("inf"), float("-inf"), 0, -1, 1e308, 1e-320, 2**64, "inf", "-inf", "nan"])
+    holder[key] = source.choice(
+        [
+            10**400,
+            -(10**400),
+            float("nan"),
+            float("inf"),
+            float("-inf"),
+            0,
+            -1,
+            1e308,
+            1e-320,
+            2**64,
+            "inf",
+            "-inf",
+            "nan",
+        ]
+    )
     return document
 
 
 def odd_text(document: Any, source: random.Random) -> Any:
     """A text is odd."""
     holder, key = _chosen(document, source, only=str)
-    holder[key] = source.choice(["", "\x1b[2J", "\n::error::x", "\ud800", "a" * 100_000, "[bold]", "[/x]", "</script>", "\x00"])
+    holder[key] = source.choice(
+        [
+            "",
+            "\x1b[2J",
+            "\n::error::x",
+            "\ud800",
+            "a" * 100_000,
+            "[bold]",
+            "[/x]",
+            "</script>",
+            "\x00",
+        ]
+    )
     return document
 
 
@@ -80,7 +138,9 @@ def grown(document: Any, source: random.Random) -> Any:
 def key_added(document: Any, source: random.Random) -> Any:
     """A key that nobody knows."""
     holder, key = _chosen(document, source, only=dict)
-    (holder[key] if isinstance(holder[key], dict) else document)[source.choice(["unknown", "", "__class__", "\x1b[31m", "a" * 5000])] = source.choice(_ODD_VALUES)
+    (holder[key] if isinstance(holder[key], dict) else document)[
+        source.choice(["unknown", "", "__class__", "\x1b[31m", "a" * 5000])
+    ] = source.choice(_ODD_VALUES)
     return document
 
 
@@ -93,30 +153,77 @@ def schema(document: Any, source: random.Random) -> Any:
 def policy(document: Any, source: random.Random) -> Any:
     """Limits that make no sense."""
     fields = sorted(document["policy"])
-    document["policy"][source.choice(fields)] = source.choice([0, 0.0, -1, 10**400, float("nan"), "nan", "inf", None, [], ["nan"]])
+    document["policy"][source.choice(fields)] = source.choice(
+        [0, 0.0, -1, 10**400, float("nan"), "nan", "inf", None, [], ["nan"]]
+    )
     return document
 
 
 def gaps(document: Any, source: random.Random) -> Any:
     """Gaps or sizes of odd kinds."""
-    field = source.choice(["gaps", "sizes", "notes", "findings", "causes", "dropped", "seconds", "passes", "hashes", "environment"])
-    document[field] = source.choice([[], {}, None, [None], [[]], {"a": []}, {"a": {"b": 10**400}}, "text", 0])
+    field = source.choice(
+        [
+            "gaps",
+            "sizes",
+            "notes",
+            "findings",
+            "causes",
+            "dropped",
+            "seconds",
+            "passes",
+            "hashes",
+            "environment",
+        ]
+    )
+    document[field] = source.choice(
+        [[], {}, None, [None], [[]], {"a": []}, {"a": {"b": 10**400}}, "text", 0]
+    )
     return document
 
 
 def root(document: Any, source: random.Random) -> Any:
     """Something else than an object."""
-    return source.choice([[], None, 1, "text", {}, [document], {"schema": document["schema"]}, {"schema": document["schema"], "gaps": []}, 10**400])
+    return source.choice(
+        [
+            [],
+            None,
+            1,
+            "text",
+            {},
+            [document],
+            {"schema": document["schema"]},
+            {"schema": document["schema"], "gaps": []},
+            10**400,
+        ]
+    )
 
 
-CHANGES: dict[str, Change] = {f"proof-{change.__name__}".replace("_", "-"): change
-                              for change in (removed, other_type, odd_number, odd_text, emptied, grown, key_added, schema, policy, gaps, root)}
+CHANGES: dict[str, Change] = {
+    f"proof-{change.__name__}".replace("_", "-"): change
+    for change in (
+        removed,
+        other_type,
+        odd_number,
+        odd_text,
+        emptied,
+        grown,
+        key_added,
+        schema,
+        policy,
+        gaps,
+        root,
+    )
+}
 TEXTS = ("proof-truncated", "proof-nested", "proof-not-utf8", "proof-flipped", "proof-key-twice")
 KINDS = (*CHANGES, *TEXTS)
 
 
 BASELINE = "baseline-"
-BASELINES = tuple(BASELINE + kind.removeprefix("proof-") for kind in KINDS if kind not in ("proof-schema", "proof-policy", "proof-gaps", "proof-root", "proof-key-twice"))
+BASELINES = tuple(
+    BASELINE + kind.removeprefix("proof-")
+    for kind in KINDS
+    if kind not in ("proof-schema", "proof-policy", "proof-gaps", "proof-root", "proof-key-twice")
+)
 """The same kinds of damage, done to a lock file."""
 
 

@@ -37,7 +37,6 @@ def prepare() -> None:
     import onnxruntime
     import torch
 
-
     torch.set_num_threads(1)
     onnxruntime.set_default_logger_severity(4)
 
@@ -49,13 +48,21 @@ def command(words: Sequence[str]) -> int:
     return main(list(words))
 
 
-def fuzz(seed: int, indices: Iterable[int], *, failures: Path | None = None, kinds: Sequence[str] = ALL_KINDS) -> list[Result]:
+def fuzz(
+    seed: int,
+    indices: Iterable[int],
+    *,
+    failures: Path | None = None,
+    kinds: Sequence[str] = ALL_KINDS,
+) -> list[Result]:
     """Run these calls of a seed; the folders of those that fail are kept."""
     prepare()
     models = bases()
     results = []
     with tempfile.TemporaryDirectory(prefix="onnxproof-fuzz-") as room:
-        proof, baseline = ("", "") if set(kinds) <= {*KINDS, SOUND} else _stored(models[0], Path(room) / "stored")
+        proof, baseline = (
+            ("", "") if set(kinds) <= {*KINDS, SOUND} else _stored(models[0], Path(room) / "stored")
+        )
         shop = Workshop(seed=seed, bases=models, proof=proof, baseline=baseline, kinds=kinds)
         for index in indices:
             folder = Path(room) / str(index)
@@ -82,8 +89,19 @@ def one(call: Call, folder: Path, models: Sequence[Base]) -> Result:
         later = process.call(lambda: command(call.then), folder)
         found = [f"read again: {fault}" for fault in outcome.faults(call, later, folder)]
         detail = _tail(later.err) if found else detail
-    return Result(seed=call.seed, index=call.index, kind=call.kind, base=call.base, words=call.words, faults=found, code=ended.code, verdict=said,
-                  errors=outcome.codes(ended), seconds=ended.seconds, detail=detail)
+    return Result(
+        seed=call.seed,
+        index=call.index,
+        kind=call.kind,
+        base=call.base,
+        words=call.words,
+        faults=found,
+        code=ended.code,
+        verdict=said,
+        errors=outcome.codes(ended),
+        seconds=ended.seconds,
+        detail=detail,
+    )
 
 
 def differing(call: Call, folder: Path, models: Sequence[Base]) -> str:
@@ -91,7 +109,13 @@ def differing(call: Call, folder: Path, models: Sequence[Base]) -> str:
     base = next(model for model in models if model.name == call.base)
 
     def ask() -> int:
-        reason = oracle.differs(folder / "good.onnx", folder / "bad.onnx", base.example, quantized=base.quantized, backwards=call.words[1] == "bad.onnx")
+        reason = oracle.differs(
+            folder / "good.onnx",
+            folder / "bad.onnx",
+            base.example,
+            quantized=base.quantized,
+            backwards=call.words[1] == "bad.onnx",
+        )
         (folder / "oracle.txt").write_text(reason)
         return 0
 
@@ -108,9 +132,14 @@ def _stored(base: Base, folder: Path) -> tuple[str, str]:
     folder.mkdir()
     write(base, folder, "good")
     (folder / "bad.onnx").write_bytes((folder / "good.onnx").read_bytes().replace(b"Relu", b"Tanh"))
-    calls = (["bad.onnx", "--json", "out.json"], ["good.onnx", "--no-explain", "--baseline", "lock.json", "--update-baseline"])
+    calls = (
+        ["bad.onnx", "--json", "out.json"],
+        ["good.onnx", "--no-explain", "--baseline", "lock.json", "--update-baseline"],
+    )
     for words in calls:
-        process.call(lambda words=words: command(["verify", base.subject, *words, "--budget", "0.5"]), folder)
+        process.call(
+            lambda words=words: command(["verify", base.subject, *words, "--budget", "0.5"]), folder
+        )
     return (folder / "out.json").read_text(), (folder / "lock.json").read_text()
 
 
@@ -124,7 +153,9 @@ def _tail(text: str) -> str:
     return "\n".join(text.strip().splitlines()[-6:])[-600:]
 
 
-def in_processes(seed: int, count: int, jobs: int, failures: Path, kinds: Sequence[str] = ALL_KINDS) -> list[Result]:
+def in_processes(
+    seed: int, count: int, jobs: int, failures: Path, kinds: Sequence[str] = ALL_KINDS
+) -> list[Result]:
     """The same in several processes, each with its share of the indices."""
     if jobs <= 1:
         return fuzz(seed, range(count), failures=failures, kinds=kinds)
@@ -139,14 +170,24 @@ def in_processes(seed: int, count: int, jobs: int, failures: Path, kinds: Sequen
         statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
         if any(statuses):
             raise RuntimeError(f"the fuzzer itself failed: exit codes {statuses}")
-        found = [Result(**entry) for job in range(jobs) for entry in json.loads((Path(room) / f"{job}.json").read_text())]
+        found = [
+            Result(**entry)
+            for job in range(jobs)
+            for entry in json.loads((Path(room) / f"{job}.json").read_text())
+        ]
     return sorted(found, key=lambda result: result.index)
 
 
-def _share(seed: int, indices: Iterable[int], failures: Path, kinds: Sequence[str], target: Path) -> None:
+def _share(
+    seed: int, indices: Iterable[int], failures: Path, kinds: Sequence[str], target: Path
+) -> None:
     code = 1
     try:
-        target.write_text(json.dumps([asdict(result) for result in fuzz(seed, indices, failures=failures, kinds=kinds)]))
+        target.write_text(
+            json.dumps(
+                [asdict(result) for result in fuzz(seed, indices, failures=failures, kinds=kinds)]
+            )
+        )
         code = 0
     finally:
         os._exit(code)
@@ -160,5 +201,7 @@ def table(results: Sequence[Result]) -> str:
         ends = Counter(result.code for result in rows)
         bad = Counter(fault for result in rows for fault in result.faults)
         words = ", ".join(f"{count} {fault}" for fault, count in bad.most_common())
-        lines.append(f"{kind:28}{len(rows):6}{ends[0]:8}{ends[1]:5}{ends[2]:5}{ends[3]:5}{sum(r.seconds for r in rows):7.1f}  {words}")
+        lines.append(
+            f"{kind:28}{len(rows):6}{ends[0]:8}{ends[1]:5}{ends[2]:5}{ends[3]:5}{sum(r.seconds for r in rows):7.1f}  {words}"
+        )
     return "\n".join(lines)

@@ -21,7 +21,12 @@ _BUDGET = "0.3"
 _TIME_LIMIT = "10"
 _EXPLAINED, _SEVERAL, _READ_AGAIN = 0.15, 0.15, 0.25
 """Shares of the calls in which the fault is explained, of the files with two or three kinds of damage, and of the proofs that are read again."""
-_WRITERS = (("--html", "out.html"), ("--markdown", "out.md"), ("--junit", "out.xml"), ("--sarif", "out.sarif"))
+_WRITERS = (
+    ("--html", "out.html"),
+    ("--markdown", "out.md"),
+    ("--junit", "out.xml"),
+    ("--sarif", "out.sarif"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +76,35 @@ class Workshop:
             return Call(seed=self.seed, index=index, kind=kind, base="", words=_reading(source))
         if kind in proofs.BASELINES:
             (folder / "proof.json").write_text(self.proof)
-            (folder / "lock.json").write_bytes(proofs.damaged(self.baseline, f"proof-{kind.removeprefix(proofs.BASELINE)}", source))
-            return Call(seed=self.seed, index=index, kind=kind, base="", words=["verify", "--from", "proof.json", "--baseline", "lock.json"])
+            (folder / "lock.json").write_bytes(
+                proofs.damaged(self.baseline, f"proof-{kind.removeprefix(proofs.BASELINE)}", source)
+            )
+            return Call(
+                seed=self.seed,
+                index=index,
+                kind=kind,
+                base="",
+                words=["verify", "--from", "proof.json", "--baseline", "lock.json"],
+            )
         if kind in datafiles.KINDS or kind in words.KINDS:
             return self._sound_files(index, kind, folder, source)
         base = self._damaged(kind, folder, source)
         write(base, folder, "good")
         said, compares = _comparing(base, source)
-        then = _reading(source, "out.json") if "out.json" in said and said[0] != "inspect" and source.random() < _READ_AGAIN else []
-        return Call(seed=self.seed, index=index, kind=kind, base=base.name, words=said, compares=compares, then=then)
+        then = (
+            _reading(source, "out.json")
+            if "out.json" in said and said[0] != "inspect" and source.random() < _READ_AGAIN
+            else []
+        )
+        return Call(
+            seed=self.seed,
+            index=index,
+            kind=kind,
+            base=base.name,
+            words=said,
+            compares=compares,
+            then=then,
+        )
 
     def _sound_files(self, index: int, kind: str, folder: Path, source: random.Random) -> Call:
         base = source.choice([base for base in self.bases if base.subject])
@@ -89,7 +114,16 @@ class Workshop:
             said = words.line(kind, base.subject, source)
         else:
             data = datafiles.write(base.example, kind, folder, source)
-            said = ["verify", source.choice([base.subject, "good.onnx"]), "good.onnx", "--data", data, "--budget", _BUDGET, "--no-explain"]
+            said = [
+                "verify",
+                source.choice([base.subject, "good.onnx"]),
+                "good.onnx",
+                "--data",
+                data,
+                "--budget",
+                _BUDGET,
+                "--no-explain",
+            ]
         return Call(seed=self.seed, index=index, kind=kind, base=base.name, words=said)
 
     def _damaged(self, kind: str, folder: Path, source: random.Random) -> Base:
@@ -139,7 +173,11 @@ def _copied(base: Base, folder: Path, stem: str) -> onnx.ModelProto:
 def _outside(model: onnx.ModelProto, path: Path) -> None:
     content = b""
     for weight in model.graph.initializer:
-        for key, value in (("location", path.name), ("offset", str(len(content))), ("length", str(len(weight.raw_data)))):
+        for key, value in (
+            ("location", path.name),
+            ("offset", str(len(content))),
+            ("length", str(len(weight.raw_data))),
+        ):
             entry = weight.external_data.add()
             entry.key, entry.value = key, value
         content += weight.raw_data
@@ -150,22 +188,66 @@ def _outside(model: onnx.ModelProto, path: Path) -> None:
 
 def _reading(source: random.Random, proof: str = "proof.json") -> list[str]:
     """A command that reads a proof."""
-    return source.choice([["verify", "--from", proof], ["verify", "--from", proof, "--strict", "-v", "--json", "again.json"], ["report", proof, "-o", "again.html"],
-                          ["report", proof, "-o", "again.md"], ["report", proof, "-o", "again.xml"], ["report", proof, "-o", "again.sarif"],
-                          ["explain", proof], ["verify", "--from", proof, "--html", "again.html"]])
+    return source.choice(
+        [
+            ["verify", "--from", proof],
+            ["verify", "--from", proof, "--strict", "-v", "--json", "again.json"],
+            ["report", proof, "-o", "again.html"],
+            ["report", proof, "-o", "again.md"],
+            ["report", proof, "-o", "again.xml"],
+            ["report", proof, "-o", "again.sarif"],
+            ["explain", proof],
+            ["verify", "--from", proof, "--html", "again.html"],
+        ]
+    )
 
 
 def _comparing(base: Base, source: random.Random) -> tuple[list[str], bool]:
     """A command that reads the damaged file, and whether it compares it with the original."""
-    pairs = [("diff", "good.onnx", "bad.onnx"), ("diff", "bad.onnx", "good.onnx"), ("verify", "good.onnx", "bad.onnx"), ("diff", "bad.onnx", "bad.onnx")]
+    pairs = [
+        ("diff", "good.onnx", "bad.onnx"),
+        ("diff", "bad.onnx", "good.onnx"),
+        ("verify", "good.onnx", "bad.onnx"),
+        ("diff", "bad.onnx", "bad.onnx"),
+    ]
     pairs += [("verify", base.subject, "bad.onnx")] * 3 if base.subject else []
     if source.random() < 0.3:
         reference = ["--reference", base.subject] if base.subject and source.random() < 0.3 else []
-        return ["inspect", "bad.onnx", *reference, *source.choice([[], ["--json", "out.json"], ["--strict"], ["-q"]])], False
+        return [
+            "inspect",
+            "bad.onnx",
+            *reference,
+            *source.choice([[], ["--json", "out.json"], ["--strict"], ["-q"]]),
+        ], False
     command, first, second = source.choice(pairs)
-    said: list[Any] = [command, first, second, "--budget", _BUDGET, "--time-limit", _TIME_LIMIT, "--json", "out.json"]
+    said: list[Any] = [
+        command,
+        first,
+        second,
+        "--budget",
+        _BUDGET,
+        "--time-limit",
+        _TIME_LIMIT,
+        "--json",
+        "out.json",
+    ]
     said += [] if source.random() < _EXPLAINED else ["--no-explain"]
-    said += source.choice([[], [], ["-q"], ["-v"], ["--strict"], ["--strict-domains"], ["--domain", "finite"], ["--github"]])
+    said += source.choice(
+        [
+            [],
+            [],
+            ["-q"],
+            ["-v"],
+            ["--strict"],
+            ["--strict-domains"],
+            ["--domain", "finite"],
+            ["--github"],
+        ]
+    )
     said += source.choice(_WRITERS) if source.random() < 0.15 else ()
-    said += ["--backend", source.choice(["ort:disabled", "reference", "ort:basic"])] if source.random() < 0.1 else []
+    said += (
+        ["--backend", source.choice(["ort:disabled", "reference", "ort:basic"])]
+        if source.random() < 0.1
+        else []
+    )
     return said, first != second

@@ -32,8 +32,11 @@ _IMPLEMENTATION: dict[str, str] = {}
 """The attention that models of the library transformers are built with; empty is the library's own choice, as its users get it."""
 
 
-def entry(family: str, opens: tuple[str, ...], *, attention: bool = False) -> Callable[[Callable[[], tuple[nn.Module, Any]]], Callable[[], tuple[nn.Module, Any]]]:
+def entry(
+    family: str, opens: tuple[str, ...], *, attention: bool = False
+) -> Callable[[Callable[[], tuple[nn.Module, Any]]], Callable[[], tuple[nn.Module, Any]]]:
     """Register an architecture; `attention` also registers it with the library's eager attention."""
+
     def register(build: Callable[[], tuple[nn.Module, Any]]) -> Callable[[], tuple[nn.Module, Any]]:
         def eager() -> tuple[nn.Module, Any]:
             _IMPLEMENTATION["attn_implementation"] = "eager"
@@ -45,8 +48,15 @@ def entry(family: str, opens: tuple[str, ...], *, attention: bool = False) -> Ca
         name, about = build.__name__, (build.__doc__ or "").strip().rstrip(".")
         ENTRIES[name] = Entry(name=name, family=family, about=about, opens=opens, build=build)
         if attention:
-            ENTRIES[f"{name}_eager"] = Entry(name=f"{name}_eager", family=family, about=f"{about}, with eager attention", opens=opens, build=eager)
+            ENTRIES[f"{name}_eager"] = Entry(
+                name=f"{name}_eager",
+                family=family,
+                about=f"{about}, with eager attention",
+                opens=opens,
+                build=eager,
+            )
         return build
+
     return register
 
 
@@ -82,7 +92,10 @@ class Output(nn.Module):
 
 class OfText(Output):
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        return getattr(self.model(input_ids=input_ids, attention_mask=attention_mask, **self.fixed), self.output)
+        return getattr(
+            self.model(input_ids=input_ids, attention_mask=attention_mask, **self.fixed),
+            self.output,
+        )
 
 
 class OfImages(Output):
@@ -102,17 +115,39 @@ def transformers() -> Any:
     return library
 
 
-SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64, "vocab_size": 97}
-LM = {**SMALL, "num_key_value_heads": 2, "max_position_embeddings": 128, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+SMALL = {
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 64,
+    "vocab_size": 97,
+}
+LM = {
+    **SMALL,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
 
 
-def text(model: str, config: str, output: str = "last_hidden_state", **settings: Any) -> tuple[nn.Module, Any]:
+def text(
+    model: str, config: str, output: str = "last_hidden_state", **settings: Any
+) -> tuple[nn.Module, Any]:
     library = transformers()
     made = configured(getattr(library, model), getattr(library, config)(**settings))
     fixed = {"use_cache": False} if hasattr(made.config, "use_cache") else {}
-    return OfText(ready(made), output, **fixed), {"input_ids": ids(settings.get("vocab_size", 97), 2, 9), "attention_mask": padded(9)}
+    return OfText(ready(made), output, **fixed), {
+        "input_ids": ids(settings.get("vocab_size", 97), 2, 9),
+        "attention_mask": padded(9),
+    }
 
 
-def images(model: str, config: str, output: str = "last_hidden_state", size: int = 32, **settings: Any) -> tuple[nn.Module, Any]:
+def images(
+    model: str, config: str, output: str = "last_hidden_state", size: int = 32, **settings: Any
+) -> tuple[nn.Module, Any]:
     library = transformers()
-    return OfImages(ready(configured(getattr(library, model), getattr(library, config)(**settings))), output), (normal(2, 3, size, size),)
+    return OfImages(
+        ready(configured(getattr(library, model), getattr(library, config)(**settings))), output
+    ), (normal(2, 3, size, size),)

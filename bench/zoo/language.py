@@ -6,7 +6,20 @@ import torch
 from torch import Tensor, nn
 
 from bench import architectures as a
-from bench.zoo._entry import LM, SMALL, TEXT, OfText, configured, entry, ids, normal, padded, ready, text, transformers
+from bench.zoo._entry import (
+    LM,
+    SMALL,
+    TEXT,
+    OfText,
+    configured,
+    entry,
+    ids,
+    normal,
+    padded,
+    ready,
+    text,
+    transformers,
+)
 
 # ---------------------------------------------------------------- text
 
@@ -20,37 +33,68 @@ def bert() -> tuple[nn.Module, Any]:
 @entry("text", TEXT, attention=True)
 def roberta() -> tuple[nn.Module, Any]:
     """RoBERTa, whose positions are counted from the padding."""
-    return text("RobertaModel", "RobertaConfig", max_position_embeddings=64, pad_token_id=1, **SMALL)
+    return text(
+        "RobertaModel", "RobertaConfig", max_position_embeddings=64, pad_token_id=1, **SMALL
+    )
 
 
 @entry("text", TEXT, attention=True)
 def distilbert() -> tuple[nn.Module, Any]:
     """DistilBERT."""
-    return text("DistilBertModel", "DistilBertConfig", vocab_size=97, dim=32, hidden_dim=64, n_layers=2, n_heads=4, max_position_embeddings=64)
+    return text(
+        "DistilBertModel",
+        "DistilBertConfig",
+        vocab_size=97,
+        dim=32,
+        hidden_dim=64,
+        n_layers=2,
+        n_heads=4,
+        max_position_embeddings=64,
+    )
 
 
 @entry("text", TEXT, attention=True)
 def albert() -> tuple[nn.Module, Any]:
     """ALBERT: one layer, used twice."""
-    return text("AlbertModel", "AlbertConfig", embedding_size=16, max_position_embeddings=64, **SMALL)
+    return text(
+        "AlbertModel", "AlbertConfig", embedding_size=16, max_position_embeddings=64, **SMALL
+    )
 
 
 @entry("text", TEXT, attention=True)
 def electra() -> tuple[nn.Module, Any]:
     """ELECTRA."""
-    return text("ElectraModel", "ElectraConfig", embedding_size=16, max_position_embeddings=64, **SMALL)
+    return text(
+        "ElectraModel", "ElectraConfig", embedding_size=16, max_position_embeddings=64, **SMALL
+    )
 
 
 @entry("text", TEXT)
 def deberta_v2() -> tuple[nn.Module, Any]:
     """DeBERTa v2: attention with relative positions."""
-    return text("DebertaV2Model", "DebertaV2Config", max_position_embeddings=64, relative_attention=True, pos_att_type=["p2c", "c2p"], **SMALL)
+    return text(
+        "DebertaV2Model",
+        "DebertaV2Config",
+        max_position_embeddings=64,
+        relative_attention=True,
+        pos_att_type=["p2c", "c2p"],
+        **SMALL,
+    )
 
 
 @entry("text", TEXT, attention=True)
 def t5_encoder() -> tuple[nn.Module, Any]:
     """T5's encoder: relative position buckets, RMS norms."""
-    return text("T5EncoderModel", "T5Config", vocab_size=97, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4)
+    return text(
+        "T5EncoderModel",
+        "T5Config",
+        vocab_size=97,
+        d_model=32,
+        d_kv=8,
+        d_ff=64,
+        num_layers=2,
+        num_heads=4,
+    )
 
 
 @entry("text", TEXT, attention=True)
@@ -61,12 +105,27 @@ def t5_decoder() -> tuple[nn.Module, Any]:
     class Decoder(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            config = library.T5Config(vocab_size=97, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, decoder_start_token_id=0)
+            config = library.T5Config(
+                vocab_size=97,
+                d_model=32,
+                d_kv=8,
+                d_ff=64,
+                num_layers=2,
+                num_heads=4,
+                decoder_start_token_id=0,
+            )
             self.model = configured(library.T5ForConditionalGeneration, config)
 
-        def forward(self, decoder_input_ids: Tensor, encoder_hidden: Tensor, encoder_mask: Tensor) -> Tensor:
+        def forward(
+            self, decoder_input_ids: Tensor, encoder_hidden: Tensor, encoder_mask: Tensor
+        ) -> Tensor:
             states = library.modeling_outputs.BaseModelOutput(last_hidden_state=encoder_hidden)
-            return self.model(decoder_input_ids=decoder_input_ids, encoder_outputs=states, attention_mask=encoder_mask, use_cache=False).logits
+            return self.model(
+                decoder_input_ids=decoder_input_ids,
+                encoder_outputs=states,
+                attention_mask=encoder_mask,
+                use_cache=False,
+            ).logits
 
     return ready(Decoder()), (ids(97, 2, 5), normal(2, 7, 32), padded(7))
 
@@ -75,9 +134,20 @@ def t5_decoder() -> tuple[nn.Module, Any]:
 def bart_encoder() -> tuple[nn.Module, Any]:
     """BART's encoder: learned positions with an offset."""
     library = transformers()
-    config = library.BartConfig(vocab_size=97, d_model=32, encoder_layers=2, decoder_layers=1, encoder_attention_heads=4, decoder_attention_heads=4,
-                                encoder_ffn_dim=64, decoder_ffn_dim=64, max_position_embeddings=64)
-    return OfText(ready(configured(library.BartModel, config).get_encoder()), "last_hidden_state"), (ids(97, 2, 9), padded(9))
+    config = library.BartConfig(
+        vocab_size=97,
+        d_model=32,
+        encoder_layers=2,
+        decoder_layers=1,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        max_position_embeddings=64,
+    )
+    return OfText(
+        ready(configured(library.BartModel, config).get_encoder()), "last_hidden_state"
+    ), (ids(97, 2, 9), padded(9))
 
 
 @entry("text", TEXT)
@@ -92,20 +162,52 @@ def sentence_encoder() -> tuple[nn.Module, Any]:
 @entry("decoder", TEXT, attention=True)
 def gpt2() -> tuple[nn.Module, Any]:
     """GPT-2."""
-    return text("GPT2LMHeadModel", "GPT2Config", "logits", vocab_size=97, n_positions=64, n_embd=32, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=0)
+    return text(
+        "GPT2LMHeadModel",
+        "GPT2Config",
+        "logits",
+        vocab_size=97,
+        n_positions=64,
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
 
 
 @entry("decoder", TEXT, attention=True)
 def gpt_neox() -> tuple[nn.Module, Any]:
     """GPT-NeoX: partial rotary positions, parallel residual."""
-    return text("GPTNeoXForCausalLM", "GPTNeoXConfig", "logits", max_position_embeddings=64, bos_token_id=0, eos_token_id=0, **SMALL)
+    return text(
+        "GPTNeoXForCausalLM",
+        "GPTNeoXConfig",
+        "logits",
+        max_position_embeddings=64,
+        bos_token_id=0,
+        eos_token_id=0,
+        **SMALL,
+    )
 
 
 @entry("decoder", TEXT, attention=True)
 def opt() -> tuple[nn.Module, Any]:
     """OPT: learned positions from the mask."""
-    return text("OPTForCausalLM", "OPTConfig", "logits", vocab_size=97, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, ffn_dim=64,
-                max_position_embeddings=64, word_embed_proj_dim=32, pad_token_id=1, bos_token_id=2, eos_token_id=2)
+    return text(
+        "OPTForCausalLM",
+        "OPTConfig",
+        "logits",
+        vocab_size=97,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        ffn_dim=64,
+        max_position_embeddings=64,
+        word_embed_proj_dim=32,
+        pad_token_id=1,
+        bos_token_id=2,
+        eos_token_id=2,
+    )
 
 
 @entry("decoder", TEXT, attention=True)
@@ -121,14 +223,29 @@ class WithPast(nn.Module):
         super().__init__()
         self.model, self.layers = model, layers
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, past_keys: list[Tensor], past_values: list[Tensor]) -> dict[str, Any]:
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        past_keys: list[Tensor],
+        past_values: list[Tensor],
+    ) -> dict[str, Any]:
         library = transformers()
         cache = library.DynamicCache()
         for layer in range(self.layers):
             cache.update(past_keys[layer], past_values[layer], layer)
-        given = self.model(input_ids=input_ids, attention_mask=attention_mask, past_key_values=cache, use_cache=True)
+        given = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            past_key_values=cache,
+            use_cache=True,
+        )
         kept = given.past_key_values
-        return {"logits": given.logits, "keys": [layer.keys for layer in kept.layers], "values": [layer.values for layer in kept.layers]}
+        return {
+            "logits": given.logits,
+            "keys": [layer.keys for layer in kept.layers],
+            "values": [layer.values for layer in kept.layers],
+        }
 
 
 @entry("decoder", ("batch", "sequence", "past"), attention=True)
@@ -137,7 +254,12 @@ def llama_with_cache() -> tuple[nn.Module, Any]:
     library = transformers()
     model = configured(library.LlamaForCausalLM, library.LlamaConfig(**LM))
     past = [normal(2, 2, 6, 8) for _ in range(2)]
-    return WithPast(ready(model), 2), (ids(97, 2, 3), padded(9), past, [tensor + 1 for tensor in past])
+    return WithPast(ready(model), 2), (
+        ids(97, 2, 3),
+        padded(9),
+        past,
+        [tensor + 1 for tensor in past],
+    )
 
 
 @entry("decoder", TEXT, attention=True)
@@ -167,14 +289,29 @@ def phi() -> tuple[nn.Module, Any]:
 @entry("decoder", TEXT, attention=True)
 def mixtral() -> tuple[nn.Module, Any]:
     """Mixtral: a mixture of experts, two of four for each token."""
-    return text("MixtralForCausalLM", "MixtralConfig", "logits", num_local_experts=4, num_experts_per_tok=2, **LM)
+    return text(
+        "MixtralForCausalLM",
+        "MixtralConfig",
+        "logits",
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        **LM,
+    )
 
 
 @entry("decoder", TEXT, attention=True)
 def qwen2_moe() -> tuple[nn.Module, Any]:
     """Qwen 2 MoE: experts beside one that all share."""
-    return text("Qwen2MoeForCausalLM", "Qwen2MoeConfig", "logits", num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32,
-                shared_expert_intermediate_size=32, **LM)
+    return text(
+        "Qwen2MoeForCausalLM",
+        "Qwen2MoeConfig",
+        "logits",
+        num_experts=4,
+        num_experts_per_tok=2,
+        moe_intermediate_size=32,
+        shared_expert_intermediate_size=32,
+        **LM,
+    )
 
 
 @entry("decoder", TEXT)

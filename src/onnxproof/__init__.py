@@ -14,7 +14,21 @@ _NAMES = {
     "quantization.tuning_state": ("Budget",),
     "reference.subject": ("Subject",),
     "results.proof": ("Proof",),
-    "results": ("Case", "Cause", "Domain", "ExportRecord", "Finding", "Fix", "Gap", "Location", "Note", "Signature", "Source", "Stage", "Verdict"),
+    "results": (
+        "Case",
+        "Cause",
+        "Domain",
+        "ExportRecord",
+        "Finding",
+        "Fix",
+        "Gap",
+        "Location",
+        "Note",
+        "Signature",
+        "Source",
+        "Stage",
+        "Verdict",
+    ),
     "options": ("ExportOptions", "Policy", "Serving"),
     "errors": ("OnnxproofError", "VerdictError"),
 }
@@ -29,7 +43,21 @@ if TYPE_CHECKING:
     from onnxproof.quantization.result import Quantized
     from onnxproof.quantization.tuning_state import Budget
     from onnxproof.reference.subject import Subject
-    from onnxproof.results import Case, Cause, Domain, ExportRecord, Finding, Fix, Gap, Location, Note, Signature, Source, Stage, Verdict
+    from onnxproof.results import (
+        Case,
+        Cause,
+        Domain,
+        ExportRecord,
+        Finding,
+        Fix,
+        Gap,
+        Location,
+        Note,
+        Signature,
+        Source,
+        Stage,
+        Verdict,
+    )
     from onnxproof.results.proof import Proof
     from onnxproof.verification.run import Progress
 

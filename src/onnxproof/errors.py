@@ -32,8 +32,16 @@ class OnnxproofError(Exception):
       = help: rename it
     """
 
-    def __init__(self, code: str, what: str, *, where: str = "", notes: Sequence[str] = (), help: str = "") -> None:
-        self.code, self.what, self.where, self.notes, self.help = code, what, where, tuple(notes), help
+    def __init__(
+        self, code: str, what: str, *, where: str = "", notes: Sequence[str] = (), help: str = ""
+    ) -> None:
+        self.code, self.what, self.where, self.notes, self.help = (
+            code,
+            what,
+            where,
+            tuple(notes),
+            help,
+        )
         super().__init__(self.render())
 
     def render(self) -> str:

@@ -62,13 +62,25 @@ class Policy:
         """Refuse limits that nothing can keep: a ratio is divided by them."""
         for name in ("noise_limit", "worst_limit", "bias_limit", "runtime_limit"):
             if not getattr(self, name) > 0:
-                raise PolicyError("bad-threshold", f"`{name}` is {getattr(self, name):g}", help="a limit is a number above 0")
+                raise PolicyError(
+                    "bad-threshold",
+                    f"`{name}` is {getattr(self, name):g}",
+                    help="a limit is a number above 0",
+                )
         for name in ("atol", "rtol", "clip_limit"):
             if not getattr(self, name) >= 0:
-                raise PolicyError("bad-threshold", f"`{name}` is {getattr(self, name):g}", help="a tolerance is a number of at least 0")
+                raise PolicyError(
+                    "bad-threshold",
+                    f"`{name}` is {getattr(self, name):g}",
+                    help="a tolerance is a number of at least 0",
+                )
         for name in ("drift_db", "diverged_db", "twin_db"):
             if math.isnan(getattr(self, name)):
-                raise PolicyError("bad-threshold", f"`{name}` is {getattr(self, name):g}", help="give it in decibels")
+                raise PolicyError(
+                    "bad-threshold",
+                    f"`{name}` is {getattr(self, name):g}",
+                    help="give it in decibels",
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

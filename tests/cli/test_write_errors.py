@@ -21,11 +21,25 @@ def build():
     return torch.nn.Linear(4, 2).eval(), (torch.randn(2, 4),)
 """
 COMMANDS = {
-    "verify": ("verify", "a.onnx", "a.onnx", "--json"), "diff": ("diff", "a.onnx", "bad.onnx", "--html"), "explain": ("explain", "a.onnx", "bad.onnx", "--sarif"),
-    "overlay": ("explain", "a.onnx", "bad.onnx", "--overlay"), "fix": ("explain", "a.onnx", "bad.onnx", "--fix", "-o"), "report": ("report", "p.json", "-o"),
-    "inspect": ("inspect", "a.onnx", "--json"), "bench": ("bench", "a.onnx", "--seconds", "0.1", "--json"), "export": ("export", "model.py:build", "-o"),
-    "quantize": ("quantize", "a.onnx", "--calibration", "data.npz", "-o"), "quantize-json": ("quantize", "a.onnx", "--calibration", "data.npz", "-o", "q.onnx", "--json")}
-PLACES = {"/proc": "/proc/p", "no folder": "no/such/p", "5,000 characters": "x" * 5000, "a path of 5,000": "x/" * 2500 + "p", "a folder": "folder"}
+    "verify": ("verify", "a.onnx", "a.onnx", "--json"),
+    "diff": ("diff", "a.onnx", "bad.onnx", "--html"),
+    "explain": ("explain", "a.onnx", "bad.onnx", "--sarif"),
+    "overlay": ("explain", "a.onnx", "bad.onnx", "--overlay"),
+    "fix": ("explain", "a.onnx", "bad.onnx", "--fix", "-o"),
+    "report": ("report", "p.json", "-o"),
+    "inspect": ("inspect", "a.onnx", "--json"),
+    "bench": ("bench", "a.onnx", "--seconds", "0.1", "--json"),
+    "export": ("export", "model.py:build", "-o"),
+    "quantize": ("quantize", "a.onnx", "--calibration", "data.npz", "-o"),
+    "quantize-json": ("quantize", "a.onnx", "--calibration", "data.npz", "-o", "q.onnx", "--json"),
+}
+PLACES = {
+    "/proc": "/proc/p",
+    "no folder": "no/such/p",
+    "5,000 characters": "x" * 5000,
+    "a path of 5,000": "x/" * 2500 + "p",
+    "a folder": "folder",
+}
 
 
 @pytest.fixture
@@ -42,7 +56,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("place", list(PLACES))
 @pytest.mark.parametrize("command", list(COMMANDS))
-def test_a_place_that_can_not_be_written_to(folder: Path, command: str, place: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_that_can_not_be_written_to(
+    folder: Path, command: str, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = sorted(map(str, folder.rglob("*")))
     path = PLACES[place] + (".html" if command == "report" and place != "a folder" else "")
     if command == "report" and place == "a folder":
@@ -56,15 +72,38 @@ def test_a_place_that_can_not_be_written_to(folder: Path, command: str, place: s
 
 def run(words: Sequence[str], shell: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A command under a shell that closes or redirects its streams."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "TMPDIR": str(folder / "folder")}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
+        "TMPDIR": str(folder / "folder"),
+    }
     line = f'exec "$0" -m onnxproof.cli "$@" {shell}'
-    return subprocess.run(["sh", "-c", line, sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        ["sh", "-c", line, sys.executable, *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
 
 
-@pytest.mark.parametrize(("shell", "words"), [(">&-", "error[cannot-write]: standard output is closed"), (">/dev/full", "error[cannot-write]: standard output or a temporary file can't")])
+@pytest.mark.parametrize(
+    ("shell", "words"),
+    [
+        (">&-", "error[cannot-write]: standard output is closed"),
+        (">/dev/full", "error[cannot-write]: standard output or a temporary file can't"),
+    ],
+)
 def test_standard_output_that_can_not_be_written_to(folder: Path, shell: str, words: str) -> None:
     done = run(["report", "p.json", "-o", "r.html"], shell, folder)
-    assert done.returncode == 2 and words in done.stderr and "Traceback" not in done.stderr and "Exception ignored" not in done.stderr
+    assert (
+        done.returncode == 2
+        and words in done.stderr
+        and "Traceback" not in done.stderr
+        and "Exception ignored" not in done.stderr
+    )
     assert not list((folder / "folder").glob("onnxproof-*"))
 
 
@@ -77,4 +116,9 @@ def test_standard_output_named_as_a_file(folder: Path) -> None:
     """What stands in the file before stays, and what is printed around it too."""
     done = run(["inspect", "a.onnx", "--json", "/dev/stdout"], ">all.txt", folder)
     text = (folder / "all.txt").read_text()
-    assert done.returncode == 0 and text.count('"path"') <= 1 and "{" in text and not (folder / "all.txt").is_symlink()
+    assert (
+        done.returncode == 0
+        and text.count('"path"') <= 1
+        and "{" in text
+        and not (folder / "all.txt").is_symlink()
+    )

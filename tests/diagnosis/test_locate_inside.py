@@ -55,26 +55,64 @@ def port(name: str) -> onnx.ValueInfoProto:
 
 
 def branches(factor: float, less: float = 0.5) -> onnx.ModelProto:
-    then = helper.make_graph([helper.make_node("Sin", ["y"], ["s"], "sine"), helper.make_node("Mul", ["s", "factor"], ["t"], "scale")], "then", [], [port("t")],
-                             [constant("factor", factor)])
-    other = helper.make_graph([helper.make_node("Cos", ["y"], ["c"], "cosine"), helper.make_node("Sub", ["c", "less"], ["e"], "minus")], "else", [], [port("e")],
-                              [constant("less", less)])
-    nodes = [helper.make_node("Tanh", ["x"], ["y"], "tanh"), helper.make_node("ReduceSum", ["x"], ["sum"], "sum", keepdims=0),
-             helper.make_node("Greater", ["sum", "zero"], ["positive"], "greater"),
-             helper.make_node("If", ["positive"], ["chosen"], "choice", then_branch=then, else_branch=other),
-             helper.make_node("Add", ["chosen", "x"], ["out"], "add")]
+    then = helper.make_graph(
+        [
+            helper.make_node("Sin", ["y"], ["s"], "sine"),
+            helper.make_node("Mul", ["s", "factor"], ["t"], "scale"),
+        ],
+        "then",
+        [],
+        [port("t")],
+        [constant("factor", factor)],
+    )
+    other = helper.make_graph(
+        [
+            helper.make_node("Cos", ["y"], ["c"], "cosine"),
+            helper.make_node("Sub", ["c", "less"], ["e"], "minus"),
+        ],
+        "else",
+        [],
+        [port("e")],
+        [constant("less", less)],
+    )
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["y"], "tanh"),
+        helper.make_node("ReduceSum", ["x"], ["sum"], "sum", keepdims=0),
+        helper.make_node("Greater", ["sum", "zero"], ["positive"], "greater"),
+        helper.make_node(
+            "If", ["positive"], ["chosen"], "choice", then_branch=then, else_branch=other
+        ),
+        helper.make_node("Add", ["chosen", "x"], ["out"], "add"),
+    ]
     return model(nodes, [constant("zero", 0.0)])
 
 
 def rounds(factor: float) -> onnx.ModelProto:
     body = helper.make_graph(
-        [helper.make_node("Identity", ["going"], ["still"], "going_on"), helper.make_node("Sin", ["old"], ["s"], "sine"),
-         helper.make_node("Mul", ["s", "factor"], ["m"], "scale"), helper.make_node("Add", ["m", "x"], ["new"], "add_x")], "body",
-        [helper.make_tensor_value_info("turn", TensorProto.INT64, []), helper.make_tensor_value_info("going", TensorProto.BOOL, []), port("old")],
-        [helper.make_tensor_value_info("still", TensorProto.BOOL, []), port("new")], [constant("factor", factor)])
-    nodes = [helper.make_node("Tanh", ["x"], ["y"], "tanh"), helper.make_node("Loop", ["times", "yes", "y"], ["looped"], "loop", body=body),
-             helper.make_node("Mul", ["looped", "two"], ["out"], "double")]
-    return model(nodes, [constant("times", 3, np.int64), constant("yes", True, np.bool_), constant("two", 2.0)])
+        [
+            helper.make_node("Identity", ["going"], ["still"], "going_on"),
+            helper.make_node("Sin", ["old"], ["s"], "sine"),
+            helper.make_node("Mul", ["s", "factor"], ["m"], "scale"),
+            helper.make_node("Add", ["m", "x"], ["new"], "add_x"),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("turn", TensorProto.INT64, []),
+            helper.make_tensor_value_info("going", TensorProto.BOOL, []),
+            port("old"),
+        ],
+        [helper.make_tensor_value_info("still", TensorProto.BOOL, []), port("new")],
+        [constant("factor", factor)],
+    )
+    nodes = [
+        helper.make_node("Tanh", ["x"], ["y"], "tanh"),
+        helper.make_node("Loop", ["times", "yes", "y"], ["looped"], "loop", body=body),
+        helper.make_node("Mul", ["looped", "two"], ["out"], "double"),
+    ]
+    return model(
+        nodes,
+        [constant("times", 3, np.int64), constant("yes", True, np.bool_), constant("two", 2.0)],
+    )
 
 
 def running(factor: float) -> onnx.ModelProto:
@@ -82,11 +120,32 @@ def running(factor: float) -> onnx.ModelProto:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch"])
 
     body = helper.make_graph(
-        [helper.make_node("Sin", ["old"], ["s"], "sine"), helper.make_node("Mul", ["s", "factor"], ["m"], "scale"), helper.make_node("Add", ["m", "given"], ["new"], "add_x"),
-         helper.make_node("Identity", ["new"], ["seen"], "show")], "body", [column("old"), column("given")], [column("new"), column("seen")], [constant("factor", factor)])
-    nodes = [helper.make_node("Shape", ["x"], ["rows"], "rows", start=0, end=1), helper.make_node("Expand", ["zero", "rows"], ["start"], "start"),
-             helper.make_node("Scan", ["start", "x"], ["end", "all"], "scan", body=body, num_scan_inputs=1, scan_input_axes=[1], scan_output_axes=[1]),
-             helper.make_node("Mul", ["all", "two"], ["out"], "double")]
+        [
+            helper.make_node("Sin", ["old"], ["s"], "sine"),
+            helper.make_node("Mul", ["s", "factor"], ["m"], "scale"),
+            helper.make_node("Add", ["m", "given"], ["new"], "add_x"),
+            helper.make_node("Identity", ["new"], ["seen"], "show"),
+        ],
+        "body",
+        [column("old"), column("given")],
+        [column("new"), column("seen")],
+        [constant("factor", factor)],
+    )
+    nodes = [
+        helper.make_node("Shape", ["x"], ["rows"], "rows", start=0, end=1),
+        helper.make_node("Expand", ["zero", "rows"], ["start"], "start"),
+        helper.make_node(
+            "Scan",
+            ["start", "x"],
+            ["end", "all"],
+            "scan",
+            body=body,
+            num_scan_inputs=1,
+            scan_input_axes=[1],
+            scan_output_axes=[1],
+        ),
+        helper.make_node("Mul", ["all", "two"], ["out"], "double"),
+    ]
     return model(nodes, [constant("zero", [0.0]), constant("two", 2.0)])
 
 
@@ -94,8 +153,12 @@ def twice(factor: float) -> onnx.ModelProto:
     function = parser.parse_function(f"""
         <opset_import: ["" : 21], domain: "own">
         wave (a) => (b) {{ t = Tanh(a)  s = Sin(t)  f = Constant<value = float {{{factor}}}>()  b = Mul(s, f) }}""")
-    nodes = [helper.make_node("wave", ["x"], ["y"], "first", domain="own"), helper.make_node("Mul", ["y", "seven"], ["z"], "shrink"),
-             helper.make_node("wave", ["z"], ["w"], "second", domain="own"), helper.make_node("Sub", ["w", "x"], ["out"], "minus_x")]
+    nodes = [
+        helper.make_node("wave", ["x"], ["y"], "first", domain="own"),
+        helper.make_node("Mul", ["y", "seven"], ["z"], "shrink"),
+        helper.make_node("wave", ["z"], ["w"], "second", domain="own"),
+        helper.make_node("Sub", ["w", "x"], ["out"], "minus_x"),
+    ]
     made = model(nodes, [constant("seven", 0.7)])
     made.opset_import.append(helper.make_opsetid("own", 1))
     made.functions.append(function)
@@ -120,7 +183,9 @@ def located(module: nn.Module, made: onnx.ModelProto, folder: Path) -> Location 
     path = folder / "model.onnx"
     onnx.save(made, path)
     example = torch.linspace(-1, 2, 18).reshape(3, 6)
-    return run.verify(module.eval(), path, (example,), dynamic_shapes=({0: "batch"},), budget_s=20).location
+    return run.verify(
+        module.eval(), path, (example,), dynamic_shapes=({0: "batch"},), budget_s=20
+    ).location
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -130,7 +195,9 @@ def test_the_inner_node_is_named(name: str, tmp_path: Path) -> None:
     assert where is not None and where.stage is Stage.EXPORT
     assert where.nodes[0] == guilty, where
     assert where.suspects[0].why == "putting the true value in its place mends what follows"
-    assert where.suspects[0].op_type == "Mul" and where.nodes[1] == guilty.split("/")[0], "the node around it comes next"
+    assert where.suspects[0].op_type == "Mul" and where.nodes[1] == guilty.split("/")[0], (
+        "the node around it comes next"
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -142,7 +209,10 @@ def test_the_right_twin_is_not_blamed(name: str, tmp_path: Path) -> None:
 def test_a_branch_that_was_not_taken_is_said_to_be_skipped(tmp_path: Path) -> None:
     where = located(Branches(), branches(1.7), tmp_path)
     assert where is not None
-    assert "choice/else_branch: not run in this case" in where.skipped or "choice/then_branch: not run in this case" in where.skipped
+    assert (
+        "choice/else_branch: not run in this case" in where.skipped
+        or "choice/then_branch: not run in this case" in where.skipped
+    )
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -156,8 +226,12 @@ def test_between_two_files_the_inner_node_is_named_too(name: str, tmp_path: Path
     assert proof.location.nodes[0] == guilty, proof.location
 
 
-def test_where_the_evaluator_is_too_slow_the_runtimes_own_values_are_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_the_evaluator_is_too_slow_the_runtimes_own_values_are_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("onnxproof.diagnosis.locate.stages.slow_s", lambda scene: 1e-9)
     where = located(Twice(), twice(1.7), tmp_path)
     assert where is not None and where.nodes[0] == "first", where
-    assert "as the runtime computes them, since the standard's evaluator could not" in where.evidence
+    assert (
+        "as the runtime computes them, since the standard's evaluator could not" in where.evidence
+    )

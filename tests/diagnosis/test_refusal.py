@@ -32,7 +32,15 @@ def test_what_makes_another_shape_is_named_before_what_refuses_it(tmp_path: Path
         warnings.simplefilter("ignore")
         torch.onnx.export(module, (x,), path, dynamo=True, dynamic_shapes=shapes, verbose=False)
     proof = onnxproof.verify(module, path, (x,), dynamic_shapes=shapes, budget_s=60)
-    assert proof.verdict is Verdict.DIVERGED and proof.location is not None and proof.location.stage is Stage.EXPORT
+    assert (
+        proof.verdict is Verdict.DIVERGED
+        and proof.location is not None
+        and proof.location.stage is Stage.EXPORT
+    )
     first, last = proof.location.suspects[0], proof.location.suspects[-1]
-    assert (first.op_type, last.op_type, last.why) == ("AveragePool", "Reshape", "the runtime gives up here")
+    assert (first.op_type, last.op_type, last.why) == (
+        "AveragePool",
+        "Reshape",
+        "the runtime gives up here",
+    )
     assert first.source is not None and "adaptive_avg_pool2d" in first.source.text

@@ -18,15 +18,32 @@ STEPS = {step["name"]: step for step in ACTION["runs"]["steps"]}
 
 def run(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
     """The step `Verify` in bash, with the inputs that a workflow gives and the defaults of those that it does not."""
-    given = {name: inputs.get(name, about.get("default", "")) for name, about in ACTION["inputs"].items()}
-    environment = {name: given[value.removeprefix("${{ inputs.").removesuffix(" }}")] for name, value in STEPS["Verify"]["env"].items()}
+    given = {
+        name: inputs.get(name, about.get("default", "")) for name, about in ACTION["inputs"].items()
+    }
+    environment = {
+        name: given[value.removeprefix("${{ inputs.").removesuffix(" }}")]
+        for name, value in STEPS["Verify"]["env"].items()
+    }
     program = folder / "bin" / "onnxproof"
     program.parent.mkdir(exist_ok=True)
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m onnxproof.cli "$@"\n')
     program.chmod(program.stat().st_mode | stat.S_IEXEC)
-    return subprocess.run(["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEPS["Verify"]["run"]], cwd=folder, capture_output=True, text=True, check=False,
-                          env=os.environ | environment | {"PYTHONPATH": str(ROOT / "src"), "GITHUB_OUTPUT": str(folder / "output"), "GITHUB_STEP_SUMMARY": str(
-                              folder / "summary"), "PATH": f"{program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}"})
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEPS["Verify"]["run"]],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ
+        | environment
+        | {
+            "PYTHONPATH": str(ROOT / "src"),
+            "GITHUB_OUTPUT": str(folder / "output"),
+            "GITHUB_STEP_SUMMARY": str(folder / "summary"),
+            "PATH": f"{program.parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
+        },
+    )
 
 
 @pytest.fixture
@@ -37,12 +54,25 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_bad_file_fails_the_job_and_leaves_every_report(folder: Path) -> None:
-    done = run(folder, subject="a.onnx", model="b.onnx", budget="2", backends="ort ort:disabled", reports="out put")
+    done = run(
+        folder,
+        subject="a.onnx",
+        model="b.onnx",
+        budget="2",
+        backends="ort ort:disabled",
+        reports="out put",
+    )
     assert done.returncode == 1, done.stderr
     assert "::error title=onnxproof%3A diverged,file=b.onnx" in done.stdout
     assert (folder / "output").read_text() == "verdict=diverged\n"
     assert "DIVERGED" in (folder / "summary").read_text(encoding="utf-8")
-    assert {path.name for path in (folder / "out put").iterdir()} == {"proof.json", "report.html", "junit.xml", "results.sarif", "summary.md"}
+    assert {path.name for path in (folder / "out put").iterdir()} == {
+        "proof.json",
+        "report.html",
+        "junit.xml",
+        "results.sarif",
+        "summary.md",
+    }
 
 
 def test_an_error_is_an_output_too(folder: Path) -> None:
@@ -60,7 +90,9 @@ def test_an_input_stays_a_word(folder: Path) -> None:
 def test_no_input_is_written_into_a_script() -> None:
     for step in STEPS.values():
         assert "${{" not in step.get("run", "")
-    assert {"subject", "model"} == {name for name, about in ACTION["inputs"].items() if about.get("required")}
+    assert {"subject", "model"} == {
+        name for name, about in ACTION["inputs"].items() if about.get("required")
+    }
 
 
 def test_our_own_workflow_runs_every_target_that_tests() -> None:

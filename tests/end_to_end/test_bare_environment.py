@@ -17,7 +17,14 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_grou
 
 def run(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run(
+        [str(word) for word in words],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
 
 
 def done(*words: str | Path, cwd: Path) -> str:
@@ -29,7 +36,17 @@ def done(*words: str | Path, cwd: Path) -> str:
 @pytest.fixture(scope="session")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
-    done(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
+    done(
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        folder,
+        ROOT,
+        cwd=folder,
+    )
     return next(folder.glob("onnxproof-*.whl"))
 
 
@@ -38,7 +55,17 @@ def bare(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """The folder of a virtual environment with the wheel and its core dependencies."""
     folder = tmp_path_factory.mktemp("bare")
     venv.create(folder / "venv", with_pip=True)
-    done(folder / "venv/bin/python", "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel, cwd=folder)
+    done(
+        folder / "venv/bin/python",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--constraint",
+        ROOT / "constraints.txt",
+        wheel,
+        cwd=folder,
+    )
     linear(folder / "a.onnx")
     linear(folder / "b.onnx", bias=BIAS + 0.5)
     return folder
@@ -50,7 +77,18 @@ def beside(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     folder = tmp_path_factory.mktemp("beside")
     venv.create(folder / "venv", with_pip=False)
     site = next((folder / "venv/lib").glob("python3*")) / "site-packages"
-    done(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel, cwd=folder)
+    done(
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        site,
+        wheel,
+        cwd=folder,
+    )
     (site / "behind.pth").write_text(sysconfig.get_path("purelib") + "\n")
 
     reference(folder)
@@ -63,20 +101,34 @@ def test_there_is_no_torch_in_the_bare_environment(bare: Path) -> None:
 
 
 def test_the_core_imports_and_helps(bare: Path) -> None:
-    assert "site-packages" in done(bare / "venv/bin/python", "-c", "import onnxproof; print(onnxproof.__file__)", cwd=bare)
+    assert "site-packages" in done(
+        bare / "venv/bin/python", "-c", "import onnxproof; print(onnxproof.__file__)", cwd=bare
+    )
     assert "usage: onnxproof COMMAND" in done(bare / "venv/bin/onnxproof", "--help", cwd=bare)
     assert done(bare / "venv/bin/onnxproof", "--version", cwd=bare).startswith("onnxproof 0.")
 
 
 def test_every_module_of_the_core_imports(bare: Path) -> None:
-    script = ("import importlib, pkgutil, onnxproof\n"
-              "for info in pkgutil.walk_packages(onnxproof.__path__, 'onnxproof.'):\n"
-              "    if info.name.endswith('__main__'): continue\n"
-              "    try: importlib.import_module(info.name)\n"
-              "    except ModuleNotFoundError as why: print(info.name, why.name)\n")
-    lines = [line.split() for line in done(bare / "venv/bin/python", "-c", script, cwd=bare).splitlines()]
+    script = (
+        "import importlib, pkgutil, onnxproof\n"
+        "for info in pkgutil.walk_packages(onnxproof.__path__, 'onnxproof.'):\n"
+        "    if info.name.endswith('__main__'): continue\n"
+        "    try: importlib.import_module(info.name)\n"
+        "    except ModuleNotFoundError as why: print(info.name, why.name)\n"
+    )
+    lines = [
+        line.split() for line in done(bare / "venv/bin/python", "-c", script, cwd=bare).splitlines()
+    ]
     assert {missing for _, missing in lines} <= {"torch", "altair"}, lines
-    assert {name for name, _ in lines}.isdisjoint({"onnxproof.verification.run", "onnxproof.exporter", "onnxproof.cli._demo_model", "onnxproof.diagnosis.diagnose", "onnxproof.verification.case_runner"})
+    assert {name for name, _ in lines}.isdisjoint(
+        {
+            "onnxproof.verification.run",
+            "onnxproof.exporter",
+            "onnxproof.cli._demo_model",
+            "onnxproof.diagnosis.diagnose",
+            "onnxproof.verification.case_runner",
+        }
+    )
 
 
 def test_backends_says_how_to_install_what_is_missing(bare: Path) -> None:
@@ -88,7 +140,17 @@ def test_backends_says_how_to_install_what_is_missing(bare: Path) -> None:
 
 
 def test_diff_works_without_torch(bare: Path) -> None:
-    same = run(bare / "venv/bin/onnxproof", "diff", "a.onnx", "a.onnx", "--budget", "5", "--json", "same.json", cwd=bare)
+    same = run(
+        bare / "venv/bin/onnxproof",
+        "diff",
+        "a.onnx",
+        "a.onnx",
+        "--budget",
+        "5",
+        "--json",
+        "same.json",
+        cwd=bare,
+    )
     assert same.returncode == 0, same.stdout + same.stderr
     assert json.loads((bare / "same.json").read_text())["verdict"] == "faithful"
     other = run(bare / "venv/bin/onnxproof", "diff", "a.onnx", "b.onnx", "--budget", "5", cwd=bare)
@@ -106,22 +168,50 @@ def test_a_module_without_torch_is_an_error_with_words(bare: Path) -> None:
 
 def test_the_wheel_with_everything_verifies_a_module(beside: Path) -> None:
     python = beside / "venv/bin/python"
-    assert str(beside) in done(python, "-c", "import onnxproof, torch; print(onnxproof.__file__)", cwd=beside)
-    told = run(python, "-m", "onnxproof.cli", "verify", "model.py:build", "a.onnx", "--budget", "4", cwd=beside)
+    assert str(beside) in done(
+        python, "-c", "import onnxproof, torch; print(onnxproof.__file__)", cwd=beside
+    )
+    told = run(
+        python,
+        "-m",
+        "onnxproof.cli",
+        "verify",
+        "model.py:build",
+        "a.onnx",
+        "--budget",
+        "4",
+        cwd=beside,
+    )
     assert told.returncode == 0, told.stdout + told.stderr
     assert "FAITHFUL" in told.stdout
 
 
 def test_the_wheel_brings_its_page_and_its_pytest_plug_in(beside: Path) -> None:
     python = beside / "venv/bin/python"
-    done(python, "-m", "onnxproof.cli", "diff", "a.onnx", "a.onnx", "--budget", "1", "--json", "p.json", cwd=beside)
+    done(
+        python,
+        "-m",
+        "onnxproof.cli",
+        "diff",
+        "a.onnx",
+        "a.onnx",
+        "--budget",
+        "1",
+        "--json",
+        "p.json",
+        cwd=beside,
+    )
     done(python, "-m", "onnxproof.cli", "report", "p.json", "-o", "r.html", cwd=beside)
     assert "FAITHFUL" in (beside / "r.html").read_text(encoding="utf-8")
-    assert "--onnxproof-strict" in done(python, "-m", "pytest", "--help", cwd=beside), "the entry point is found without -p"
+    assert "--onnxproof-strict" in done(python, "-m", "pytest", "--help", cwd=beside), (
+        "the entry point is found without -p"
+    )
 
 
 def test_the_report_says_what_to_install(bare: Path) -> None:
-    told = run(bare / "venv/bin/onnxproof", "diff", "a.onnx", "a.onnx", "--html", "r.html", cwd=bare)
+    told = run(
+        bare / "venv/bin/onnxproof", "diff", "a.onnx", "a.onnx", "--html", "r.html", cwd=bare
+    )
     assert told.returncode == 2
     assert "error[html-missing]" in told.stderr
     assert "pip install 'onnxproof[html]'" in told.stderr

@@ -20,16 +20,27 @@ BUGS = {
 @pytest.mark.parametrize("name", planted(BUGS))
 def test_the_right_cause_is_first_and_proven(name: str) -> None:
     proof = examine(name).proof
-    assert proof.causes and proof.causes[0].code == FAULTS[name].cause and proof.causes[0].proven, told(proof)
+    assert proof.causes and proof.causes[0].code == FAULTS[name].cause and proof.causes[0].proven, (
+        told(proof)
+    )
 
 
 @pytest.mark.parametrize("name", list(FAULTS))
 def test_a_wrong_cause_is_never_proven(name: str) -> None:
     proof = examine(name).proof
-    assert [cause.code for cause in proof.causes if cause.proven and cause.code != FAULTS[name].cause] == [], told(proof)
+    assert [
+        cause.code for cause in proof.causes if cause.proven and cause.code != FAULTS[name].cause
+    ] == [], told(proof)
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.xfail(strict=True, reason=BUGS[n])) if n in BUGS else n for n in FAULTS if FAULTS[n].fixed])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=pytest.mark.xfail(strict=True, reason=BUGS[n])) if n in BUGS else n
+        for n in FAULTS
+        if FAULTS[n].fixed
+    ],
+)
 def test_the_remedy_was_verified(name: str) -> None:
     proof = examine(name).proof
     fix = proof.causes[0].fix if proof.causes else None
@@ -42,20 +53,48 @@ def test_an_offered_remedy_is_never_worse_than_drift(name: str) -> None:
         assert cause.fix is None or cause.fix.verdict in (Verdict.FAITHFUL, Verdict.DRIFT)
 
 
-@pytest.mark.parametrize(("name", "exporter"), [("sums", "dynamo"), ("flat", "dynamo"), ("peak", "dynamo"), ("normed", "dynamo"), ("lengths", "dynamo"),
-                                                ("towers", "dynamo"), ("span", "dynamo"), ("hashed", "dynamo"), ("conv", "legacy"), ("mlp", "legacy")])
+@pytest.mark.parametrize(
+    ("name", "exporter"),
+    [
+        ("sums", "dynamo"),
+        ("flat", "dynamo"),
+        ("peak", "dynamo"),
+        ("normed", "dynamo"),
+        ("lengths", "dynamo"),
+        ("towers", "dynamo"),
+        ("span", "dynamo"),
+        ("hashed", "dynamo"),
+        ("conv", "legacy"),
+        ("mlp", "legacy"),
+    ],
+)
 def test_no_cause_is_proven_on_a_healthy_twin(name: str, exporter: str) -> None:
     right = model(name)
-    proof = run.verify(right.module, exported(name, exporter), right.example, dynamic_shapes=right.shapes, budget_s=BUDGET_S)
+    proof = run.verify(
+        right.module,
+        exported(name, exporter),
+        right.example,
+        dynamic_shapes=right.shapes,
+        budget_s=BUDGET_S,
+    )
     assert proof.verdict is Verdict.FAITHFUL, told(proof)
-    odd = {"nan-handling", "tie-order"} if proof.notes else set()  # real differences in domains where runtimes differ by nature
-    assert [cause.code for cause in proof.causes if cause.proven and cause.code not in odd] == [], told(proof)
+    odd = (
+        {"nan-handling", "tie-order"} if proof.notes else set()
+    )  # real differences in domains where runtimes differ by nature
+    assert [cause.code for cause in proof.causes if cause.proven and cause.code not in odd] == [], (
+        told(proof)
+    )
 
 
 def test_every_cause_has_planted_faults() -> None:
     counts = Counter(fault.cause for fault in (*FAULTS.values(), *quantized_faults.FAULTS.values()))
-    elsewhere = {"nondeterminism": "test_layouts", "preprocessing": "test_preprocessing", "provider-fallback": "test_provider_fallback", "state": "test_state_cause",
-                 "overflow": "told as `precision` or `nan-handling`"}
+    elsewhere = {
+        "nondeterminism": "test_layouts",
+        "preprocessing": "test_preprocessing",
+        "provider-fallback": "test_provider_fallback",
+        "state": "test_state_cause",
+        "overflow": "told as `precision` or `nan-handling`",
+    }
     assert set(causes.codes()) - set(counts) == set(elsewhere)
     once = sorted(code for code, n in counts.items() if n < 2)
     assert once == ["missing-op", "mutation", "nan-handling", "output-order", "tie-order"]

@@ -16,7 +16,10 @@ from onnxproof.runtimes.session.execution import as_complex
 
 Function = Callable[[torch.Tensor], torch.Tensor]
 WINDOW = torch.hann_window(8)
-REAL, COMPLEX = torch.randn(4, 32, generator=torch.Generator().manual_seed(1)), torch.randn(4, 9, dtype=torch.complex64, generator=torch.Generator().manual_seed(1))
+REAL, COMPLEX = (
+    torch.randn(4, 32, generator=torch.Generator().manual_seed(1)),
+    torch.randn(4, 9, dtype=torch.complex64, generator=torch.Generator().manual_seed(1)),
+)
 
 
 class Complex(torch.nn.Module):
@@ -28,24 +31,37 @@ class Complex(torch.nn.Module):
         return self.function(x)
 
 
-def _verified(path: Path, function: Function, exported: Function, x: torch.Tensor, *, explain: bool = False) -> Proof:
+def _verified(
+    path: Path, function: Function, exported: Function, x: torch.Tensor, *, explain: bool = False
+) -> Proof:
     with contextlib.redirect_stdout(io.StringIO()):
         torch.onnx.export(Complex(exported).eval(), (x,), path, external_data=False, verbose=False)
     return onnxproof.verify(Complex(function).eval(), path, (x,), budget_s=5, explain=explain)
 
 
 OUTPUTS: dict[str, Function] = {
-    "fft": torch.fft.fft, "rfft": torch.fft.rfft, "stft": lambda x: torch.stft(x, 8, return_complex=True, window=WINDOW),
-    "view_as_complex": lambda x: torch.view_as_complex(x.reshape(x.shape[0], -1, 2)), "polar": lambda x: torch.polar(x.abs(), x),
+    "fft": torch.fft.fft,
+    "rfft": torch.fft.rfft,
+    "stft": lambda x: torch.stft(x, 8, return_complex=True, window=WINDOW),
+    "view_as_complex": lambda x: torch.view_as_complex(x.reshape(x.shape[0], -1, 2)),
+    "polar": lambda x: torch.polar(x.abs(), x),
 }
-INPUTS: dict[str, Function] = {"real out": lambda x: torch.view_as_real(x * 2).sum(-1), "complex out": lambda x: x * (1 + 2j), "irfft": torch.fft.irfft}
+INPUTS: dict[str, Function] = {
+    "real out": lambda x: torch.view_as_real(x * 2).sum(-1),
+    "complex out": lambda x: x * (1 + 2j),
+    "irfft": torch.fft.irfft,
+}
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
 def test_a_complex_output_is_compared_as_its_real_view(tmp_path: Path, name: str) -> None:
     proof = _verified(tmp_path / "m.onnx", OUTPUTS[name], OUTPUTS[name], REAL)
     assert proof.verdict is Verdict.FAITHFUL, proof.sentence()
-    assert [f.what for f in proof.findings if f.code == "complex-as-real" and "the file returns its real view" in f.what]
+    assert [
+        f.what
+        for f in proof.findings
+        if f.code == "complex-as-real" and "the file returns its real view" in f.what
+    ]
     assert all(gap.compared for gap in proof.gaps if gap.group != "nonfinite")
 
 
@@ -53,25 +69,40 @@ def test_a_complex_output_is_compared_as_its_real_view(tmp_path: Path, name: str
 def test_a_complex_input_is_handed_over_as_its_real_view(tmp_path: Path, name: str) -> None:
     proof = _verified(tmp_path / "m.onnx", INPUTS[name], INPUTS[name], COMPLEX)
     assert proof.verdict is Verdict.FAITHFUL, proof.sentence()
-    assert [f.what for f in proof.findings if f.code == "complex-as-real" and "the file takes its real view" in f.what]
+    assert [
+        f.what
+        for f in proof.findings
+        if f.code == "complex-as-real" and "the file takes its real view" in f.what
+    ]
 
 
 WRONG: dict[str, Function] = {
     "conjugated": lambda x: torch.fft.fft(x).conj().resolve_conj(),
-    "real and imaginary swapped": lambda x: torch.view_as_complex(torch.view_as_real(torch.fft.fft(x)).flip(-1).contiguous()),
+    "real and imaginary swapped": lambda x: torch.view_as_complex(
+        torch.view_as_real(torch.fft.fft(x)).flip(-1).contiguous()
+    ),
     "a thousandth more": lambda x: torch.fft.fft(x) * 1.001,
-    "the imaginary part alone": lambda x: torch.view_as_complex(torch.view_as_real(torch.fft.fft(x)) * torch.tensor([1.0, 1.01])),
+    "the imaginary part alone": lambda x: torch.view_as_complex(
+        torch.view_as_real(torch.fft.fft(x)) * torch.tensor([1.0, 1.01])
+    ),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_complex_output_is_diverged(tmp_path: Path, name: str) -> None:
-    proof = _verified(tmp_path / "m.onnx", torch.fft.fft, WRONG[name], REAL, explain=name == "conjugated")
+    proof = _verified(
+        tmp_path / "m.onnx", torch.fft.fft, WRONG[name], REAL, explain=name == "conjugated"
+    )
     assert proof.verdict is Verdict.DIVERGED, proof.sentence()
 
 
 def test_a_conjugated_input_is_diverged(tmp_path: Path) -> None:
-    proof = _verified(tmp_path / "m.onnx", lambda x: x * (1 + 2j), lambda x: x.conj().resolve_conj() * (1 + 2j), COMPLEX)
+    proof = _verified(
+        tmp_path / "m.onnx",
+        lambda x: x * (1 + 2j),
+        lambda x: x.conj().resolve_conj() * (1 + 2j),
+        COMPLEX,
+    )
     assert proof.verdict is Verdict.DIVERGED, proof.sentence()
 
 

@@ -28,7 +28,9 @@ def test_the_export_is_faithful(told: tuple[_demo_model.Story, list[str], Path])
     assert told[0].accuracy > 0.9
 
 
-def test_the_fault_passes_allclose_and_not_onnxproof(told: tuple[_demo_model.Story, list[str], Path]) -> None:
+def test_the_fault_passes_allclose_and_not_onnxproof(
+    told: tuple[_demo_model.Story, list[str], Path],
+) -> None:
     broken = told[0].broken
     assert broken.allclose
     assert broken.same_answers == 1.0
@@ -41,14 +43,24 @@ def test_the_proof_is_written(told: tuple[_demo_model.Story, list[str], Path]) -
     document = json.loads((told[2] / "proof.json").read_text())
     jsonschema.validate(document, SCHEMA)
     assert document["verdict"] == told[0].broken.proof.verdict.value
-    assert {path.name for path in told[2].iterdir()} >= {"digits.onnx", "digits.epsilon.onnx", "proof.json"}
+    assert {path.name for path in told[2].iterdir()} >= {
+        "digits.onnx",
+        "digits.epsilon.onnx",
+        "proof.json",
+    }
 
 
 def test_only_one_attribute_differs(told: tuple[_demo_model.Story, list[str], Path]) -> None:
     import onnx
 
-    good, bad = (onnx.load(told[2] / name).graph.node for name in ("digits.onnx", "digits.epsilon.onnx"))
-    differ = [(a.name, {x.name for x, y in zip(a.attribute, b.attribute, strict=True) if x != y}) for a, b in zip(good, bad, strict=True) if a != b]
+    good, bad = (
+        onnx.load(told[2] / name).graph.node for name in ("digits.onnx", "digits.epsilon.onnx")
+    )
+    differ = [
+        (a.name, {x.name for x, y in zip(a.attribute, b.attribute, strict=True) if x != y})
+        for a, b in zip(good, bad, strict=True)
+        if a != b
+    ]
     assert [names for _, names in differ] == [{"epsilon"}]
 
 
@@ -57,7 +69,11 @@ def test_it_says_what_it_does(told: tuple[_demo_model.Story, list[str], Path]) -
     assert "epsilon 1e-06 instead of 1e-05" in told[1][-1]
 
 
-def test_the_table_is_printed(told: tuple[_demo_model.Story, list[str], Path], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_table_is_printed(
+    told: tuple[_demo_model.Story, list[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.setattr(_demo_model, "run", lambda folder, say: told[0])
     assert main(["demo", "--output", str(told[2])]) == 0
     text = capfd.readouterr().out
@@ -69,9 +85,13 @@ def test_the_table_is_printed(told: tuple[_demo_model.Story, list[str], Path], m
 
 
 @pytest.mark.parametrize("package", ["sklearn", "torch"])
-def test_what_is_missing_is_told_with_the_pip_command(package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_is_missing_is_told_with_the_pip_command(
+    package: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(OnnxproofError) as caught:
         _demo_model.run(tmp_path, print)
-    assert str(caught.value) == (f"error[demo-missing]: the demo needs a package that isn't installed: {package}\n"
-                                 "  = help: pip install 'onnxproof[torch]' scikit-learn")
+    assert str(caught.value) == (
+        f"error[demo-missing]: the demo needs a package that isn't installed: {package}\n"
+        "  = help: pip install 'onnxproof[torch]' scikit-learn"
+    )

@@ -58,9 +58,15 @@ class Reader:
         project = tomllib.loads(text)["project"]
         info = self.folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n")
-        (info / "entry_points.txt").write_text("".join(
-            f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in points.items()) for group, points in project["entry-points"].items()))
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+        )
+        (info / "entry_points.txt").write_text(
+            "".join(
+                f"[{group}]\n" + "".join(f"{name} = {target}\n" for name, target in points.items())
+                for group, points in project["entry-points"].items()
+            )
+        )
         importlib.invalidate_caches()
 
     def do_yaml(self, text: str, title: str) -> None:
@@ -69,8 +75,15 @@ class Reader:
         for step in (step for job in document.get("jobs", {}).values() for step in job["steps"]):
             if step.get("uses", "").startswith("OWNER/onnxproof"):
                 assert step["with"].keys() <= action["inputs"].keys()
-                assert {name for name, given in action["inputs"].items() if given.get("required")} <= step["with"].keys()
-        for line in (line for job in document.values() if isinstance(job, dict) for line in job.get("script", ())):
+                assert {
+                    name for name, given in action["inputs"].items() if given.get("required")
+                } <= step["with"].keys()
+        for line in (
+            line
+            for job in document.values()
+            if isinstance(job, dict)
+            for line in job.get("script", ())
+        ):
             known(line)
 
     def do_console(self, text: str, title: str) -> None:
@@ -80,7 +93,9 @@ class Reader:
                 continue
             self.code, said = self.run(command)
             compare(command, expected, said.replace(f"{self.folder}/", ""))
-            assert self.code != ERROR or "echo $?" in text or "error[backend-missing]" in said, f"`{command}` fails, and the page does not say so:\n{said}"
+            assert self.code != ERROR or "echo $?" in text or "error[backend-missing]" in said, (
+                f"`{command}` fails, and the page does not say so:\n{said}"
+            )
 
     def do_text(self, text: str, title: str) -> None:
         """Shown and not run."""
@@ -96,9 +111,30 @@ class Reader:
                 return main(words[1:]), out.getvalue()
         if words[0] in ("pip", "make"):
             return 0, ""
-        program = [sys.executable, "-m", "pytest", "-p", "onnxproof_pytest", "-p", "no:cacheprovider", "-W", "ignore"] if words[0] == "pytest" else [sys.executable]
+        program = (
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-p",
+                "onnxproof_pytest",
+                "-p",
+                "no:cacheprovider",
+                "-W",
+                "ignore",
+            ]
+            if words[0] == "pytest"
+            else [sys.executable]
+        )
         environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}:{self.folder}"}
-        done = subprocess.run([*program, *words[1:]], cwd=self.folder, capture_output=True, text=True, check=False, env=environment)
+        done = subprocess.run(
+            [*program, *words[1:]],
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+        )
         return done.returncode, done.stdout + done.stderr
 
 
@@ -115,9 +151,14 @@ def known(command: str) -> None:
     if words[0] == "onnxproof":
         assert words[1] in commands(), command
     elif words[0] == "pip":
-        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+            "optional-dependencies"
+        ]
         for word in words[2:]:
-            assert set(re.findall(r"\[(.*)\]", word)[0].split(",") if "[" in word else ()) <= extras.keys(), command
+            assert (
+                set(re.findall(r"\[(.*)\]", word)[0].split(",") if "[" in word else ())
+                <= extras.keys()
+            ), command
     elif words[0] == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.M), command
     else:
@@ -133,7 +174,9 @@ def plain(line: str) -> str:
 
 def lines_of(text: str) -> Iterator[str]:
     """The plain lines; the rows of a table, which stands by the worst case, in alphabetical order: which group is the worst differs between machines."""
-    for is_row, lines in itertools.groupby(text.splitlines(), key=lambda line: ROW.match(line) is not None):
+    for is_row, lines in itertools.groupby(
+        text.splitlines(), key=lambda line: ROW.match(line) is not None
+    ):
         made = [plain(line) for line in lines]
         yield from sorted(made) if is_row else made
 
@@ -143,7 +186,9 @@ def compare(command: str, expected: str, said: str) -> None:
     lines = lines_of(said)
     for line in filter(None, lines_of(expected)):
         begins = line.removesuffix("...")
-        if line != "..." and not any(other.startswith(begins) if begins != line else line == other for other in lines):
+        if line != "..." and not any(
+            other.startswith(begins) if begins != line else line == other for other in lines
+        ):
             pytest.fail(f"`{command}` does not say\n  {line}\nin\n{said}")
 
 
@@ -155,15 +200,21 @@ def name_of(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if name_of(page) not in APART], ids=name_of)
-def test_every_block_of_the_page_does_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if name_of(page) not in APART], ids=name_of
+)
+def test_every_block_of_the_page_does_what_it_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Most pages bring all that they need; what the reader has already is in `page_files`."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delenv("GITHUB_STEP_SUMMARY", raising=False)
     monkeypatch.setenv("COLUMNS", "200")  # pages do not wrap what a terminal would
     before = set(sys.modules)
-    reader = Reader(tmp_path, PREPARED[name_of(page)](tmp_path) if name_of(page) in PREPARED else {})
+    reader = Reader(
+        tmp_path, PREPARED[name_of(page)](tmp_path) if name_of(page) in PREPARED else {}
+    )
     try:
         reader.read(page)
         if "build" in reader.names:
@@ -180,13 +231,17 @@ def test_the_readme_shows_what_happens(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.syspath_prepend(str(tmp_path))
     tutorial = Reader(tmp_path)
     blocks = FENCE.findall((DOCS / "tutorial.md").read_text(encoding="utf-8"))
-    tutorial.do_python(next(text for language, title, text in blocks if title == "model.py"), "model.py")
+    tutorial.do_python(
+        next(text for language, title, text in blocks if title == "model.py"), "model.py"
+    )
     written: dict[str, Any] = {}
     exec((tmp_path / "model.py").read_text(), written)
     module, (x,) = written["build"]()
     served(tmp_path, module, (x,))
     tutorial.run("onnxproof export model.py:build -o model.onnx --dynamic x:0=batch --budget 1")
-    tutorial.do_python(next(text for language, title, text in blocks if language == "python" and not title), "")
+    tutorial.do_python(
+        next(text for language, title, text in blocks if language == "python" and not title), ""
+    )
     reader = Reader(tmp_path, {"module": module, "x": x})
     reader.read(ROOT / "README.md")
     assert reader.ran >= 3
@@ -195,7 +250,9 @@ def test_the_readme_shows_what_happens(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("name", _reference.make())
 def test_the_reference_is_the_one_of_the_code(name: str) -> None:
-    assert (DOCS / "reference" / name).read_text(encoding="utf-8") == _reference.make()[name], "run `make reference`"
+    assert (DOCS / "reference" / name).read_text(encoding="utf-8") == _reference.make()[name], (
+        "run `make reference`"
+    )
 
 
 def links() -> Iterator[tuple[Path, str]]:
@@ -206,7 +263,9 @@ def links() -> Iterator[tuple[Path, str]]:
 
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text(encoding="utf-8")), re.M)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+    return {
+        re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings
+    }
 
 
 def test_every_link_and_picture_is_there() -> None:
@@ -223,8 +282,12 @@ def test_the_site_has_every_page() -> None:
     site = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 
     def files(item: Any) -> Iterator[str]:
-        for part in item.values() if isinstance(item, dict) else item if isinstance(item, list) else ():
+        for part in (
+            item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+        ):
             yield from [part] if isinstance(part, str) else files(part)
 
     named = set(files(site["nav"]))
-    assert named == {str(page.relative_to(DOCS)) for page in [*PAGES[1:], *(DOCS / "reference").glob("*.md")]} | {"findings/README.md"}
+    assert named == {
+        str(page.relative_to(DOCS)) for page in [*PAGES[1:], *(DOCS / "reference").glob("*.md")]
+    } | {"findings/README.md"}

@@ -21,7 +21,12 @@ TITLE, PRICE = "ends the process", -1
 def test(bench):
     {deed}
 '''
-DEEDS = {"SIGABRT": "os.abort()", "SIGFPE": "os.kill(os.getpid(), signal.SIGFPE)", "SIGSEGV": "ctypes.string_at(0)", "SIGKILL": "os.kill(os.getpid(), signal.SIGKILL)"}
+DEEDS = {
+    "SIGABRT": "os.abort()",
+    "SIGFPE": "os.kill(os.getpid(), signal.SIGFPE)",
+    "SIGSEGV": "ctypes.string_at(0)",
+    "SIGKILL": "os.kill(os.getpid(), signal.SIGKILL)",
+}
 
 
 @pytest.fixture
@@ -41,37 +46,96 @@ def plant(folder: Path, deed: str) -> None:
     (info / "entry_points.txt").write_text("[onnxproof.causes]\nending = ending_cause\n")
 
 
-@pytest.mark.parametrize(("name", "quiet"), [("SIGABRT", ()), ("SIGFPE", ("-q",)), ("SIGSEGV", ()), ("SIGKILL", ())])
+@pytest.mark.parametrize(
+    ("name", "quiet"), [("SIGABRT", ()), ("SIGFPE", ("-q",)), ("SIGSEGV", ()), ("SIGKILL", ())]
+)
 def test_a_cause_that_ends_the_process(folder: Path, name: str, quiet: tuple[str, ...]) -> None:
     plant(folder, DEEDS[name])
-    words = ["diff", "a.onnx", "bad.onnx", "--budget", "20", *quiet, "--json", "p.json", "--junit", "p.xml", "--html", "p.html"]
+    words = [
+        "diff",
+        "a.onnx",
+        "bad.onnx",
+        "--budget",
+        "20",
+        *quiet,
+        "--json",
+        "p.json",
+        "--junit",
+        "p.xml",
+        "--html",
+        "p.html",
+    ]
     paths = os.pathsep.join([str(folder), *(p for p in sys.path if p)])
-    done = subprocess.run([sys.executable, "-m", "onnxproof.cli", *words], env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "onnxproof.cli", *words],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
     assert done.returncode == -getattr(signal, name), done.stderr
     document = json.loads((folder / "p.json").read_text())
     assert document["verdict"] == "diverged" and document["gaps"] and document["replay"]
     assert [finding["code"] for finding in document["findings"]].count("explaining") == 1
     assert "onnxproof: DIVERGED  bad.onnx does not say what a.onnx says" in done.stderr
-    assert (folder / "p.html").read_text().rstrip().endswith("</html>") and "failure" in (folder / "p.xml").read_text()
+    assert (folder / "p.html").read_text().rstrip().endswith("</html>") and "failure" in (
+        folder / "p.xml"
+    ).read_text()
 
 
-def test_the_finished_proof_takes_its_place(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_finished_proof_takes_its_place(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert main(["diff", "a.onnx", "bad.onnx", "--budget", "20", "--json", "p.json"]) == 1
     document = json.loads(Path("p.json").read_text())
-    assert document["location"] and "explaining" not in {finding["code"] for finding in document["findings"]}
+    assert document["location"] and "explaining" not in {
+        finding["code"] for finding in document["findings"]
+    }
     assert capfd.readouterr().err.count("onnxproof: DIVERGED") == 1
 
 
-def test_standard_output_and_pipes_get_the_finished_proof_alone(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["diff", "a.onnx", "bad.onnx", "--budget", "20", "--json", "-", "--markdown", "/dev/null"]) == 1
+def test_standard_output_and_pipes_get_the_finished_proof_alone(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(
+            [
+                "diff",
+                "a.onnx",
+                "bad.onnx",
+                "--budget",
+                "20",
+                "--json",
+                "-",
+                "--markdown",
+                "/dev/null",
+            ]
+        )
+        == 1
+    )
     document = json.loads(capfd.readouterr().out)
-    assert document["location"] and "explaining" not in {finding["code"] for finding in document["findings"]}
+    assert document["location"] and "explaining" not in {
+        finding["code"] for finding in document["findings"]
+    }
 
 
 def test_nothing_is_told_early_where_nothing_is_explained(folder: Path) -> None:
     early = []
-    run.diff("a.onnx", "bad.onnx", budget_s=20, explain=False, progress=lambda state: early.append(state.proof))
-    run.diff("a.onnx", "a.onnx", budget_s=20, only=("example",), progress=lambda state: early.append(state.proof))
+    run.diff(
+        "a.onnx",
+        "bad.onnx",
+        budget_s=20,
+        explain=False,
+        progress=lambda state: early.append(state.proof),
+    )
+    run.diff(
+        "a.onnx",
+        "a.onnx",
+        budget_s=20,
+        only=("example",),
+        progress=lambda state: early.append(state.proof),
+    )
     assert set(early) == {None}
 
 
@@ -99,6 +163,12 @@ def test_an_export_is_told_with_its_record(folder: Path) -> None:
             return bent(x)
 
     early = []
-    proof = onnxproof.export(Model(), (torch.randn(2, 3),), folder / "m.onnx", budget_s=20, progress=lambda state: early.append(state.proof))
+    proof = onnxproof.export(
+        Model(),
+        (torch.randn(2, 3),),
+        folder / "m.onnx",
+        budget_s=20,
+        progress=lambda state: early.append(state.proof),
+    )
     told = [state for state in early if state is not None]
     assert proof.verdict is Verdict.DIVERGED and len(told) == 1 and told[0].export == proof.export

@@ -18,7 +18,7 @@ from onnxproof.report import overlay
 from onnxproof.results import Verdict
 from onnxproof.verification import run as prove
 
-SOURCE = '''
+SOURCE = """
 import torch
 from torch import nn
 
@@ -36,7 +36,7 @@ class Net(nn.Module):
 def build():
     torch.manual_seed(3)
     return Net().eval(), (torch.randn(3, 8),)
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +44,21 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A module, its export, and two files with one and with two faults."""
     folder = tmp_path_factory.mktemp("explain")
     (folder / "net.py").write_text(SOURCE)
-    onnxproof.export(f"{folder}/net.py:build", None, folder / "right.onnx", dynamic_shapes=({0: "batch"},), budget_s=2, explain=False)
-    faults = {"one": [attributes("LayerNormalization", epsilon=1e-3)],
-              "two": [attributes("LayerNormalization", epsilon=1e-3), attributes("LeakyRelu", alpha=0.01)]}
+    onnxproof.export(
+        f"{folder}/net.py:build",
+        None,
+        folder / "right.onnx",
+        dynamic_shapes=({0: "batch"},),
+        budget_s=2,
+        explain=False,
+    )
+    faults = {
+        "one": [attributes("LayerNormalization", epsilon=1e-3)],
+        "two": [
+            attributes("LayerNormalization", epsilon=1e-3),
+            attributes("LeakyRelu", alpha=0.01),
+        ],
+    }
     for name, changes in faults.items():
         model = onnx.load(folder / "right.onnx")
         for change in changes:
@@ -56,72 +68,149 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def explain(place: Path, *words: str) -> int:
-    return main(["explain", f"{place}/net.py:build", *words, "--budget", "20", "--dynamic", "x:0=batch"])
+    return main(
+        ["explain", f"{place}/net.py:build", *words, "--budget", "20", "--dynamic", "x:0=batch"]
+    )
 
 
-def test_a_fault_is_explained_reproduced_mended_and_shown(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_is_explained_reproduced_mended_and_shown(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = (place / "one.onnx").read_bytes()
-    code = explain(place, f"{place}/one.onnx", "--repro", f"{tmp_path}/repro", "--fix", "-o", f"{tmp_path}/fixed.onnx", "--overlay", f"{tmp_path}/o.json",
-                   "--json", f"{tmp_path}/p.json")
+    code = explain(
+        place,
+        f"{place}/one.onnx",
+        "--repro",
+        f"{tmp_path}/repro",
+        "--fix",
+        "-o",
+        f"{tmp_path}/fixed.onnx",
+        "--overlay",
+        f"{tmp_path}/o.json",
+        "--json",
+        f"{tmp_path}/p.json",
+    )
     out = capsys.readouterr().out
     assert code == 1, out
-    assert "where: stage export, " in out and "net.py:13" in out and "return self.b(self.n(x * 0.05))" in out
-    assert "proven cause attribute" in out and "times the noise before" in out and "(tried: faithful)" in out
+    assert (
+        "where: stage export, " in out
+        and "net.py:13" in out
+        and "return self.b(self.n(x * 0.05))" in out
+    )
+    assert (
+        "proven cause attribute" in out
+        and "times the noise before" in out
+        and "(tried: faithful)" in out
+    )
     assert f"fix: {tmp_path}/fixed.onnx is verified from scratch: faithful" in out
-    assert (tmp_path / "repro" / "repro.py").is_file() and f"repro: {tmp_path}/repro/repro.py" in out
+    assert (
+        tmp_path / "repro" / "repro.py"
+    ).is_file() and f"repro: {tmp_path}/repro/repro.py" in out
     assert (place / "one.onnx").read_bytes() == before
     data = json.loads((tmp_path / "o.json").read_text())
     (graph,) = data.values()
     assert list(data) == [onnx.load(place / "one.onnx").graph.name]
-    assert graph["results"][nodes(onnx.load(place / "one.onnx").graph, "LayerNormalization")[0].name]["value"] > 1000
-    assert main(["verify", f"{place}/net.py:build", f"{tmp_path}/fixed.onnx", "--budget", "2", "-q"]) == 0
+    assert (
+        graph["results"][nodes(onnx.load(place / "one.onnx").graph, "LayerNormalization")[0].name][
+            "value"
+        ]
+        > 1000
+    )
+    assert (
+        main(["verify", f"{place}/net.py:build", f"{tmp_path}/fixed.onnx", "--budget", "2", "-q"])
+        == 0
+    )
     capsys.readouterr()
     assert main(["explain", f"{tmp_path}/p.json"]) == 1
     stored = capsys.readouterr().out
-    assert "where: stage export" in stored and "proven cause attribute" in stored and "replay the worst case" in stored
-    lines = stored[stored.index("where"):stored.index("replay")].strip().splitlines()
+    assert (
+        "where: stage export" in stored
+        and "proven cause attribute" in stored
+        and "replay the worst case" in stored
+    )
+    lines = stored[stored.index("where") : stored.index("replay")].strip().splitlines()
     assert len([line for line in lines if line.strip()]) <= 10
 
 
-def test_several_causes_are_removed_one_after_the_other(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_causes_are_removed_one_after_the_other(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     code = explain(place, f"{place}/two.onnx", "--fix", "-o", f"{tmp_path}/fixed.onnx", "-q")
     out = capsys.readouterr().out
     assert code == 1
-    assert "faithful" in out and out.count("removed attribute") == 2 and "`alpha`" in out and "`epsilon`" in out
+    assert (
+        "faithful" in out
+        and out.count("removed attribute") == 2
+        and "`alpha`" in out
+        and "`epsilon`" in out
+    )
     fixed, right = onnx.load(tmp_path / "fixed.onnx"), onnx.load(place / "right.onnx")
     for op_type in ("LeakyRelu", "LayerNormalization"):
-        found, wanted = (helper.get_node_attr_value(nodes(m.graph, op_type)[0], "alpha" if op_type == "LeakyRelu" else "epsilon") for m in (fixed, right))
+        found, wanted = (
+            helper.get_node_attr_value(
+                nodes(m.graph, op_type)[0], "alpha" if op_type == "LeakyRelu" else "epsilon"
+            )
+            for m in (fixed, right)
+        )
         np.testing.assert_allclose(found, wanted)
 
 
-def test_a_faithful_file_needs_nothing(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain(place, f"{place}/right.onnx", "--repro", f"{tmp_path}/repro", "--fix", "-o", f"{tmp_path}/fixed.onnx") == 0
+def test_a_faithful_file_needs_nothing(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        explain(
+            place,
+            f"{place}/right.onnx",
+            "--repro",
+            f"{tmp_path}/repro",
+            "--fix",
+            "-o",
+            f"{tmp_path}/fixed.onnx",
+        )
+        == 0
+    )
     assert "the file is faithful: there is nothing to write" in capsys.readouterr().out
     assert not (tmp_path / "repro").exists() and not (tmp_path / "fixed.onnx").exists()
 
 
-def test_json_on_standard_output_is_alone_there(place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain(place, f"{place}/one.onnx", "--overlay", f"{tmp_path}/o.json", "--json", "-", "-q") == 1
+def test_json_on_standard_output_is_alone_there(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        explain(place, f"{place}/one.onnx", "--overlay", f"{tmp_path}/o.json", "--json", "-", "-q")
+        == 1
+    )
     captured = capsys.readouterr()
     assert json.loads(captured.out)["location"]["stage"] == "export"
     assert "overlay: " in captured.err
 
 
 def test_the_file_is_never_written_over(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert explain(place, f"{place}/one.onnx", "--fix", "-o", f"{place}/../{place.name}/one.onnx") == 2
+    assert (
+        explain(place, f"{place}/one.onnx", "--fix", "-o", f"{place}/../{place.name}/one.onnx") == 2
+    )
     assert "it is never written over" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["--fix"], "`--fix` and `-o` go together"), (["-o", "x.onnx"], "`--fix` and `-o` go together"),
-    (["--fix", "-o", "/no/such/folder/x.onnx"], "there is no folder `/no/such/folder`"),
-])
-def test_what_does_not_go_together_is_refused_before_anything_runs(place: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--fix"], "`--fix` and `-o` go together"),
+        (["-o", "x.onnx"], "`--fix` and `-o` go together"),
+        (["--fix", "-o", "/no/such/folder/x.onnx"], "there is no folder `/no/such/folder`"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_before_anything_runs(
+    place: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert explain(place, f"{place}/one.onnx", *words) == 2
     assert message in capsys.readouterr().err
 
 
-def test_a_stored_proof_can_be_neither_cut_nor_mended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stored_proof_can_be_neither_cut_nor_mended(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["explain", "p.json", "--repro", str(tmp_path)]) == 2
     assert "a stored proof holds no tensors" in capsys.readouterr().err
     assert main(["explain", "net.py:build"]) == 2
@@ -154,13 +243,23 @@ def proven(found: Examined) -> prove.Run:
 def test_a_session_option_is_a_remedy_without_a_file() -> None:
     found = examine("quantized-pool-fused")
     done = remedy.mend(proven(found), found.proof)
-    assert done.model is None and done.options == ("QDQSelectorActionTransformer",) and done.verdict is Verdict.FAITHFUL and done.better
+    assert (
+        done.model is None
+        and done.options == ("QDQSelectorActionTransformer",)
+        and done.verdict is Verdict.FAITHFUL
+        and done.better
+    )
 
 
 def test_without_a_remedy_nothing_is_mended() -> None:
     found = examine("sums-length-baked")
     done = remedy.mend(proven(found), found.proof)
-    assert done.model is None and done.causes == () and done.verdict is Verdict.DIVERGED and not done.better, told(found.proof)
+    assert (
+        done.model is None
+        and done.causes == ()
+        and done.verdict is Verdict.DIVERGED
+        and not done.better
+    ), told(found.proof)
 
 
 def test_an_overlay_needs_a_location() -> None:
@@ -170,4 +269,6 @@ def test_an_overlay_needs_a_location() -> None:
         overlay.make(replace(examine("sums-length-baked").proof, location=None))
     made = overlay.make(examine("batch-statistics-shared").proof)
     limit = Policy().noise_limit
-    assert json.dumps(made, allow_nan=False) and [t["value"] for t in next(iter(made.values()))["thresholds"]] == [limit, 10 * limit, 100 * limit, 1e15]
+    assert json.dumps(made, allow_nan=False) and [
+        t["value"] for t in next(iter(made.values()))["thresholds"]
+    ] == [limit, 10 * limit, 100 * limit, 1e15]

@@ -39,22 +39,39 @@ def test_what_was_measured_comes_with_the_interrupt(folder: Path) -> None:
     assert f"stopped by the user after {AFTER} cases: there is no verdict" in proof.error
 
 
-def test_the_command_writes_it_and_fails(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_it_and_fails(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     one = prove.Run._one
-    monkeypatch.setattr(prove.Run, "_one", lambda run, *words: stops(Progress(case="", done=len(run.sizes), elapsed=0.0, budget=1.0)) or one(run, *words))
+    monkeypatch.setattr(
+        prove.Run,
+        "_one",
+        lambda run, *words: (
+            stops(Progress(case="", done=len(run.sizes), elapsed=0.0, budget=1.0))
+            or one(run, *words)
+        ),
+    )
     assert main(["diff", "a.onnx", "a.onnx", "--json", "p.json"]) == 2
     document = json.loads(Path("p.json").read_text())
-    assert document["verdict"] == "error" and len({gap["case"] for gap in document["gaps"]}) == AFTER
+    assert (
+        document["verdict"] == "error" and len({gap["case"] for gap in document["gaps"]}) == AFTER
+    )
     said = capfd.readouterr()
     assert said.out.startswith("ERROR") and "error[interrupted]" in said.err
 
 
-def test_a_verdict_that_was_known_stands(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_verdict_that_was_known_stands(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Stopped while the cause was looked for: the cases had all been run."""
+
     def stopped(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("onnxproof.diagnosis.diagnose.diagnose", stopped)
     assert main(["diff", "a.onnx", "bad.onnx", "--json", "p.json", "--budget", "5"]) == 1
     assert json.loads(Path("p.json").read_text())["verdict"] == "diverged"
-    assert "unexplained: stopped by the user while the node and the cause were looked for" in capfd.readouterr().out
+    assert (
+        "unexplained: stopped by the user while the node and the cause were looked for"
+        in capfd.readouterr().out
+    )

@@ -22,7 +22,9 @@ def test_no_kill_leaves_anything(tmp_path: Path) -> None:
     """Each signal on a run with a child process and shared memory, and on one that only writes."""
     chosen = [command for command in kills.COMMANDS if command.name in ("verify", "report")]
     found = list(kills.kills(7, 6, tmp_path, chosen))
-    assert {(kill.command, kill.signal) for kill in found} == {(name, number.name) for name in ("verify", "report") for number in kills.SIGNALS}
+    assert {(kill.command, kill.signal) for kill in found} == {
+        (name, number.name) for name in ("verify", "report") for number in kills.SIGNALS
+    }
     assert [kill for kill in found if kill.faults] == []
 
 
@@ -37,13 +39,24 @@ def test_the_bench_sees_what_is_left(tmp_path: Path) -> None:
     (ground.out / "q.part.onnx").write_bytes(b"")
     (ground.out / "repro").mkdir()
     (ground.out / "repro" / "repro.py").write_text("")
-    orphan = subprocess.Popen(["sleep", "60"], env={"TMPDIR": str(ground.temporary), "PATH": os.environ["PATH"]})
+    orphan = subprocess.Popen(
+        ["sleep", "60"], env={"TMPDIR": str(ground.temporary), "PATH": os.environ["PATH"]}
+    )
     try:
         faults = "\n".join([*ground._left(1), *ground._broken(kills.COMMANDS[1])])
     finally:
         orphan.kill()
         orphan.wait()
-    for words in ("temporary: onnxproof-run-1-abcdefgh", "draft: ", ".part.onnx", "process: ", "half: p.json", "half: m.onnx", "half: repro lacks model.onnx", "unknown output"):
+    for words in (
+        "temporary: onnxproof-run-1-abcdefgh",
+        "draft: ",
+        ".part.onnx",
+        "process: ",
+        "half: p.json",
+        "half: m.onnx",
+        "half: repro lacks model.onnx",
+        "unknown output",
+    ):
         assert words in faults
 
 
@@ -65,16 +78,32 @@ with _signals.handled(lambda: _signals.leave_at_once("error[interrupted]: stoppe
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize(("patience", "signals"), [("3", 1), ("600", 2)])
-def test_an_interrupt_that_is_swallowed_ends_all_the_same(tmp_path: Path, number: signal.Signals, patience: str, signals: int) -> None:
+def test_an_interrupt_that_is_swallowed_ends_all_the_same(
+    tmp_path: Path, number: signal.Signals, patience: str, signals: int
+) -> None:
     """After a while by itself, or at once by a second signal; the first of them interrupts once."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(tmp_path)}
-    process = subprocess.Popen([sys.executable, "-c", STUCK, patience], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None and process.stdout.readline() == "ready\n" and list(tmp_path.iterdir())
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK, patience],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert (
+        process.stdout is not None
+        and process.stdout.readline() == "ready\n"
+        and list(tmp_path.iterdir())
+    )
     for place in range(signals):
         time.sleep(1.5 if place else 0.0)
         process.send_signal(number)
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 2 and out == "interrupted\n" and err == "error[interrupted]: stopped\n"
+    assert (
+        process.returncode == 2
+        and out == "interrupted\n"
+        and err == "error[interrupted]: stopped\n"
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -89,7 +118,9 @@ except KeyboardInterrupt:
     raise SystemExit(2)
 """
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
@@ -99,7 +130,12 @@ except KeyboardInterrupt:
 def test_a_signal_after_the_work_does_not_change_the_exit_code(tmp_path: Path) -> None:
     """Python takes seconds to end when torch is loaded, and the verdict is known by then."""
     code = "import atexit, sys, time; atexit.register(lambda: (print('ending', flush=True), time.sleep(60))); from onnxproof.cli import main; sys.exit(main())"
-    process = subprocess.Popen([sys.executable, "-c", code, "explain", "--causes"], env={**os.environ, "PYTHONPATH": str(SOURCE)}, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "explain", "--causes"],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     while process.stdout.readline() != "ending\n":
         pass

@@ -55,7 +55,15 @@ class Half(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3))
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Conv2d(8, 8, 3),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Conv2d(8, 4, 3),
+        )
         for norm in (m for m in self.body if isinstance(m, nn.BatchNorm2d)):
             norm.running_mean.normal_()
             norm.running_var.uniform_(0.5, 2)
@@ -82,9 +90,15 @@ class Tiny(nn.Module):
         return self.net(x).sigmoid() * 1e-20 * 1e-19
 
 
-def _weights(node: onnx.NodeProto, graph: onnx.GraphProto, place: int, change: Callable[[Any], Any]) -> None:
+def _weights(
+    node: onnx.NodeProto, graph: onnx.GraphProto, place: int, change: Callable[[Any], Any]
+) -> None:
     (tensor,) = [t for t in graph.initializer if t.name == node.input[place]]
-    tensor.CopyFrom(numpy_helper.from_array(np.ascontiguousarray(change(numpy_helper.to_array(tensor).copy())), tensor.name))
+    tensor.CopyFrom(
+        numpy_helper.from_array(
+            np.ascontiguousarray(change(numpy_helper.to_array(tensor).copy())), tensor.name
+        )
+    )
 
 
 def _a_row_off(values: Any) -> Any:
@@ -116,12 +130,33 @@ def _identity(node: onnx.NodeProto, graph: onnx.GraphProto) -> None:
     node.CopyFrom(helper.make_node("Identity", node.input[:1], node.output, node.name))
 
 
-CASES: dict[str, tuple[type[nn.Module], tuple[int, ...], str, Callable[[onnx.NodeProto, onnx.GraphProto], None], set[str]]] = {
-    "beside a choice that rounding decides": (NearTies, (16, 24), "MatMul|Gemm", _scaled, {"weights"}),
+CASES: dict[
+    str,
+    tuple[
+        type[nn.Module],
+        tuple[int, ...],
+        str,
+        Callable[[onnx.NodeProto, onnx.GraphProto], None],
+        set[str],
+    ],
+] = {
+    "beside a choice that rounding decides": (
+        NearTies,
+        (16, 24),
+        "MatMul|Gemm",
+        _scaled,
+        {"weights"},
+    ),
     "a lost bias behind a squeeze": (Squeezed, (9, 12), "Gemm", _without_bias, {"weights"}),
     "a sum for a mean": (Pooled, (2, 3, 9, 9), "ReduceMean", _renamed("ReduceSum"), {"attribute"}),
     "in half precision": (Half, (2, 3, 12, 12), "Relu", _identity, {"clipping", "missing-op"}),
-    "where all answers are NaN": (Power, (6, 12), "Pow", _exponent_off, {"attribute", "baked-value"}),
+    "where all answers are NaN": (
+        Power,
+        (6, 12),
+        "Pow",
+        _exponent_off,
+        {"attribute", "baked-value"},
+    ),
     "where all answers are tiny": (Tiny, (6, 6), "Gemm", _scaled, {"weights"}),
 }
 
@@ -135,7 +170,9 @@ def test_the_changed_node_is_named_and_why(tmp_path: Path, name: str) -> None:
         module, x = copy.deepcopy(module).half(), x.half()
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        torch.onnx.export(module, (x,), path, dynamo=True, dynamic_shapes=({0: "batch"},), verbose=False)
+        torch.onnx.export(
+            module, (x,), path, dynamo=True, dynamic_shapes=({0: "batch"},), verbose=False
+        )
     model = onnx.load(path)
     node = [n for n in model.graph.node if n.op_type in op_type.split("|")][-1]
     change(node, model.graph)

@@ -50,26 +50,42 @@ class Unlikely(nn.Module):
 
 
 PLACES = torch.tensor([[0, 0, 1, 1, 2, 3], [3, 2, 1, 0, 0, 0]])
-CASES = [pytest.param(Divided(), (torch.rand(1, 2, 6, 6),), 0.05, id="unsupported-setting"), pytest.param(Averaged(), (torch.rand(2, 6), PLACES), 0.05, id="outputs-never-tested"),
-         pytest.param(Clock(), (torch.rand(2, 3),), 0.2, id="float64-constant"), pytest.param(Unlikely(), (torch.tensor([[20.0, 0, 0], [1, 2, 3]]),), 1.0, id="float64-softmax")]
+CASES = [
+    pytest.param(Divided(), (torch.rand(1, 2, 6, 6),), 0.05, id="unsupported-setting"),
+    pytest.param(Averaged(), (torch.rand(2, 6), PLACES), 0.05, id="outputs-never-tested"),
+    pytest.param(Clock(), (torch.rand(2, 3),), 0.2, id="float64-constant"),
+    pytest.param(Unlikely(), (torch.tensor([[20.0, 0, 0], [1, 2, 3]]),), 1.0, id="float64-softmax"),
+]
 
 
 @pytest.mark.parametrize(("module", "inputs", "off"), CASES)
-def test_the_naive_file_is_wrong_in_silence_and_ours_is_not_let_pass(module: nn.Module, inputs: tuple[Any, ...], off: float, tmp_path: Path) -> None:
+def test_the_naive_file_is_wrong_in_silence_and_ours_is_not_let_pass(
+    module: nn.Module, inputs: tuple[Any, ...], off: float, tmp_path: Path
+) -> None:
     torch.set_num_threads(1)
     with quiet():
         torch.onnx.export(module, inputs, tmp_path / "naive.onnx", dynamo=True, external_data=False)
     session = onnxruntime.InferenceSession(tmp_path / "naive.onnx")
-    found = session.run(None, {port.name: array.numpy() for port, array in zip(session.get_inputs(), inputs, strict=True)})[0]
+    found = session.run(
+        None,
+        {
+            port.name: array.numpy()
+            for port, array in zip(session.get_inputs(), inputs, strict=True)
+        },
+    )[0]
     wanted = module(*inputs).numpy()
-    assert found.shape == wanted.shape and np.abs(found - wanted).max() > off  # runs, and answers wrongly
+    assert (
+        found.shape == wanted.shape and np.abs(found - wanted).max() > off
+    )  # runs, and answers wrongly
 
     proof = onnxproof.export(module, inputs, tmp_path / "m.onnx", budget_s=BUDGET_S, explain=False)
     assert proof.verdict is Verdict.DIVERGED and not proof.passed
 
 
 def test_the_exit_code_says_so_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "model.py").write_text("import torch\n\n\nclass Divided(torch.nn.Module):\n    def forward(self, x):\n"
-                                       "        return torch.nn.functional.avg_pool2d(x, 2, divisor_override=3)\n\n\ndef build():\n    return Divided(), (torch.rand(1, 2, 6, 6),)\n")
+    (tmp_path / "model.py").write_text(
+        "import torch\n\n\nclass Divided(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return torch.nn.functional.avg_pool2d(x, 2, divisor_override=3)\n\n\ndef build():\n    return Divided(), (torch.rand(1, 2, 6, 6),)\n"
+    )
     monkeypatch.chdir(tmp_path)
     assert main(["export", "model.py:build", "-o", "m.onnx", "--budget", "2", "-q"]) == 1

@@ -18,7 +18,7 @@ from onnxproof.results.proof import Proof
 from onnxproof.testing import outsider
 from onnxproof.verification import run
 
-PLANTED = '''
+PLANTED = """
 import ctypes, os, sys, time
 import numpy as np
 from onnxproof.backends import Description, current, ort
@@ -90,9 +90,24 @@ def sours(session, inputs):
 bad_segfaults, bad_aborts, bad_hangs, bad_eats, bad_stales, bad_overwrites, bad_broadcasts, bad_drops_nan, bad_truncates, bad_wavers, bad_races, bad_sours = (
     Backend("bad-" + wrong.__name__.replace("_", "-"), wrong)
     for wrong in (segfaults, aborts, hangs, eats, stales, overwrites, broadcasts, drops_nan, truncates, wavers, races, sours))
-'''
-NAMES = ("segfaults", "aborts", "hangs", "eats", "stales", "overwrites", "broadcasts", "drops-nan", "truncates", "wavers", "races", "sours")
-pytestmark = pytest.mark.timeout(900)  # the first test waits for all of them, also on a machine that does much else
+"""
+NAMES = (
+    "segfaults",
+    "aborts",
+    "hangs",
+    "eats",
+    "stales",
+    "overwrites",
+    "broadcasts",
+    "drops-nan",
+    "truncates",
+    "wavers",
+    "races",
+    "sours",
+)
+pytestmark = pytest.mark.timeout(
+    900
+)  # the first test waits for all of them, also on a machine that does much else
 LIMITS = Serving(time_s=4.0, memory_gb=0.25, threads=1)
 
 
@@ -117,7 +132,10 @@ def subject(planted: Path) -> tuple[Model, Path, tuple[Tensor, Tensor]]:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     module, example = Model().eval(), (torch.randn(3, 6), torch.arange(3))
-    write(load(module, example, dynamic_shapes={"x": {0: "batch"}, "ids": {0: "batch"}}), planted / "model.onnx")
+    write(
+        load(module, example, dynamic_shapes={"x": {0: "batch"}, "ids": {0: "batch"}}),
+        planted / "model.onnx",
+    )
     return module, planted / "model.onnx", example
 
 
@@ -126,27 +144,36 @@ def proof(subject: tuple[Model, Path, tuple[Tensor, Tensor]]) -> Proof:
     """All of them at once, between two honest ones."""
     module, path, example = subject
     backends = ("ort", *(f"bad-{name}" for name in NAMES), "ort:azure", "ort:basic")
-    return run.verify(module, path, example, backends=backends, serving=LIMITS, budget_s=400, explain=False)
+    return run.verify(
+        module, path, example, backends=backends, serving=LIMITS, budget_s=400, explain=False
+    )
 
 
 def said(proof: Proof, backend: str) -> dict[str, str]:
-    return {finding.code: finding.what for finding in proof.findings if f"`{backend}`" in finding.what or finding.what.startswith(f"{backend}:")}
+    return {
+        finding.code: finding.what
+        for finding in proof.findings
+        if f"`{backend}`" in finding.what or finding.what.startswith(f"{backend}:")
+    }
 
 
-@pytest.mark.parametrize(("backend", "code", "words"), [
-    ("bad-segfaults", "crashed", "died of a segmentation fault (SIGSEGV)"),
-    ("bad-aborts", "aborted", "aborted (SIGABRT): error: a tensor is out of range"),
-    ("bad-hangs", "hung", "gave no answer within 4 s and was ended"),
-    ("bad-eats", "out-of-memory", "the limit is 0.25 GB, and was ended"),
-    ("bad-stales", "stale-output", "gives its answer to the input before"),
-    ("bad-overwrites", "input-overwritten", "wrote into its input `x`"),
-    ("bad-drops-nan", "nan-dropped", "makes 4 numbers of what is NaN in the reference"),
-    ("bad-truncates", "int64-truncated", "cuts 64-bit integers to 32 bits"),
-    ("bad-wavers", "nondeterminism", "answers otherwise when it is asked the same again"),
-    ("bad-races", "threads", "answers otherwise with another number of threads"),
-    ("bad-sours", "wrong-after-empty", "answers otherwise once it was given an empty batch"),
-    ("ort:azure", "provider-fallback", "Azure took none of the model's"),
-])
+@pytest.mark.parametrize(
+    ("backend", "code", "words"),
+    [
+        ("bad-segfaults", "crashed", "died of a segmentation fault (SIGSEGV)"),
+        ("bad-aborts", "aborted", "aborted (SIGABRT): error: a tensor is out of range"),
+        ("bad-hangs", "hung", "gave no answer within 4 s and was ended"),
+        ("bad-eats", "out-of-memory", "the limit is 0.25 GB, and was ended"),
+        ("bad-stales", "stale-output", "gives its answer to the input before"),
+        ("bad-overwrites", "input-overwritten", "wrote into its input `x`"),
+        ("bad-drops-nan", "nan-dropped", "makes 4 numbers of what is NaN in the reference"),
+        ("bad-truncates", "int64-truncated", "cuts 64-bit integers to 32 bits"),
+        ("bad-wavers", "nondeterminism", "answers otherwise when it is asked the same again"),
+        ("bad-races", "threads", "answers otherwise with another number of threads"),
+        ("bad-sours", "wrong-after-empty", "answers otherwise once it was given an empty batch"),
+        ("ort:azure", "provider-fallback", "Azure took none of the model's"),
+    ],
+)
 def test_each_is_named(proof: Proof, backend: str, code: str, words: str) -> None:
     found = said(proof, backend)
     assert code in found, found
@@ -154,12 +181,19 @@ def test_each_is_named(proof: Proof, backend: str, code: str, words: str) -> Non
 
 
 def test_a_broadcast_is_another_shape(proof: Proof) -> None:
-    assert {gap.status for gap in proof.gaps if gap.backend == "bad-broadcasts" and gap.compared == 0} >= {Status.SHAPE}
+    assert {
+        gap.status for gap in proof.gaps if gap.backend == "bad-broadcasts" and gap.compared == 0
+    } >= {Status.SHAPE}
 
 
-@pytest.mark.parametrize("name", ["segfaults", "aborts", "hangs", "eats", "stales", "broadcasts", "truncates", "wavers"])
+@pytest.mark.parametrize(
+    "name", ["segfaults", "aborts", "hangs", "eats", "stales", "broadcasts", "truncates", "wavers"]
+)
 def test_each_fails_by_its_own_gaps(proof: Proof, name: str) -> None:
-    assert judge([gap for gap in proof.gaps if gap.backend == f"bad-{name}"], proof.policy) is Verdict.DIVERGED
+    assert (
+        judge([gap for gap in proof.gaps if gap.backend == f"bad-{name}"], proof.policy)
+        is Verdict.DIVERGED
+    )
 
 
 def test_no_other_result_is_lost(proof: Proof) -> None:
@@ -168,39 +202,77 @@ def test_no_other_result_is_lost(proof: Proof) -> None:
         assert judge(mine, proof.policy) is Verdict.FAITHFUL
         assert len({gap.case for gap in mine}) > 30
     assert proof.verdict is Verdict.DIVERGED
-    assert not any(finding.counts or finding.fails for backend in ("ort", "ort:basic") for finding in proof.findings if f"`{backend}`" in finding.what)
+    assert not any(
+        finding.counts or finding.fails
+        for backend in ("ort", "ort:basic")
+        for finding in proof.findings
+        if f"`{backend}`" in finding.what
+    )
 
 
-def test_one_that_writes_into_its_inputs_fails_the_run_though_its_answers_are_right(subject: tuple[Model, Path, tuple[Tensor, Tensor]]) -> None:
+def test_one_that_writes_into_its_inputs_fails_the_run_though_its_answers_are_right(
+    subject: tuple[Model, Path, tuple[Tensor, Tensor]],
+) -> None:
     module, path, example = subject
-    proof = run.verify(module, path, example, backends=("bad-overwrites",), serving=LIMITS, budget_s=60, explain=False, only=("example",))
+    proof = run.verify(
+        module,
+        path,
+        example,
+        backends=("bad-overwrites",),
+        serving=LIMITS,
+        budget_s=60,
+        explain=False,
+        only=("example",),
+    )
     assert proof.verdict is Verdict.FAITHFUL and not proof.passed
-    with pytest.raises(VerdictError, match=r"error\[input-overwritten\]: `bad-overwrites` wrote into its input `x` in 1 run;"):
+    with pytest.raises(
+        VerdictError,
+        match=r"error\[input-overwritten\]: `bad-overwrites` wrote into its input `x` in 1 run;",
+    ):
         proof.raise_for_verdict()
 
 
 def test_an_empty_batch_spoils_no_case_that_follows(proof: Proof) -> None:
     """The runtime that sours gets its empty batches in a session of their own."""
-    assert judge([gap for gap in proof.gaps if gap.backend == "bad-sours"], proof.policy) is Verdict.FAITHFUL
+    assert (
+        judge([gap for gap in proof.gaps if gap.backend == "bad-sours"], proof.policy)
+        is Verdict.FAITHFUL
+    )
 
 
 def test_the_arbiter_says_who_is_right(proof: Proof) -> None:
     assert proof.cross is not None
-    assert {"ort", "ort:basic"} <= set(proof.cross.right) and {"bad-segfaults", "bad-hangs", "bad-broadcasts"} <= set(proof.cross.wrong)
+    assert {"ort", "ort:basic"} <= set(proof.cross.right) and {
+        "bad-segfaults",
+        "bad-hangs",
+        "bad-broadcasts",
+    } <= set(proof.cross.wrong)
     assert "agree with the standard's evaluation in float64" in proof.cross.words
     assert ("ort", "ort:basic") not in {pair[:2] for pair in proof.cross.disagree}
 
 
-def test_a_lone_backend_that_dies_on_opening_is_an_error_with_its_last_words(planted: Path, subject: tuple[Model, Path, tuple[Tensor, Tensor]]) -> None:
+def test_a_lone_backend_that_dies_on_opening_is_an_error_with_its_last_words(
+    planted: Path, subject: tuple[Model, Path, tuple[Tensor, Tensor]]
+) -> None:
     module, path, example = subject
-    source = PLANTED + "\nclass Dead(Backend):\n    def open(self, model, option=''):\n        aborts(None, None)\nbad_opens = Dead('bad-opens', None)\nbad_other = bad_opens\n"
+    source = (
+        PLANTED
+        + "\nclass Dead(Backend):\n    def open(self, model, option=''):\n        aborts(None, None)\nbad_opens = Dead('bad-opens', None)\nbad_other = bad_opens\n"
+    )
     folder = planted / "dead"
     folder.mkdir()
-    with outsider(folder, source, "bad-opens", "bad-other"), pytest.raises(Crashed, match=r"`bad-opens` aborted \(SIGABRT\): error: a tensor is out of range"):
+    with (
+        outsider(folder, source, "bad-opens", "bad-other"),
+        pytest.raises(
+            Crashed, match=r"`bad-opens` aborted \(SIGABRT\): error: a tensor is out of range"
+        ),
+    ):
         run.verify(module, path, example, backends=("bad-opens",), explain=False)
 
 
-def test_nothing_of_a_child_is_left_behind(subject: tuple[Model, Path, tuple[Tensor, Tensor]]) -> None:
+def test_nothing_of_a_child_is_left_behind(
+    subject: tuple[Model, Path, tuple[Tensor, Tensor]],
+) -> None:
     from onnxproof.runtimes import open_session
 
     _, path, _ = subject

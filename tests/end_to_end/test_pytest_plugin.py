@@ -42,8 +42,14 @@ def test_a_proof_in_one_line_and_a_failure_that_reads_well(run: pytest.Pytester)
     """)
     result = run.runpytest_subprocess(*ARGUMENTS)
     result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines(["error?verdict-diverged?: bad.onnx does not say what build says: output `*", "  --> bad.onnx", "  = note: stage export, node *",
-                                 "  = help: replay: onnxproof verify model.py:build bad.onnx --case '*' --backend ort --seed 0"])
+    result.stdout.fnmatch_lines(
+        [
+            "error?verdict-diverged?: bad.onnx does not say what build says: output `*",
+            "  --> bad.onnx",
+            "  = note: stage export, node *",
+            "  = help: replay: onnxproof verify model.py:build bad.onnx --case '*' --backend ort --seed 0",
+        ]
+    )
     assert "prove.py" not in result.stdout.str()
     assert "Traceback" not in result.stdout.str()
 
@@ -79,8 +85,20 @@ def test_the_marker_makes_a_test_for_each_backend_and_opset(run: pytest.Pytester
             assert onnx.load(onnxproof.folder / "model.onnx").opset_import[0].version == onnxproof.opset
     """)
     listed = run.runpytest_subprocess(*ARGUMENTS, "--collect-only", "-q")
-    listed.stdout.fnmatch_lines([f"*test_export?{name}?" for name in ("ort-opset18", "ort-opset20", "ort:disabled-opset18", "ort:disabled-opset20")])
-    run.runpytest_subprocess(*ARGUMENTS, "-k", "disabled and opset20 or not disabled and opset18").assert_outcomes(passed=2, deselected=2)
+    listed.stdout.fnmatch_lines(
+        [
+            f"*test_export?{name}?"
+            for name in (
+                "ort-opset18",
+                "ort-opset20",
+                "ort:disabled-opset18",
+                "ort:disabled-opset20",
+            )
+        ]
+    )
+    run.runpytest_subprocess(
+        *ARGUMENTS, "-k", "disabled and opset20 or not disabled and opset18"
+    ).assert_outcomes(passed=2, deselected=2)
 
 
 def test_a_wrong_word_in_the_marker_is_told(run: pytest.Pytester) -> None:
@@ -93,7 +111,9 @@ def test_a_wrong_word_in_the_marker_is_told(run: pytest.Pytester) -> None:
     """)
     result = run.runpytest_subprocess(*ARGUMENTS, "--strict-markers")
     assert result.ret != 0
-    result.stdout.fnmatch_lines(["*the marker `onnxproof` has no `backend`; it is onnxproof(backends=*"])
+    result.stdout.fnmatch_lines(
+        ["*the marker `onnxproof` has no `backend`; it is onnxproof(backends=*"]
+    )
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["alone", "xdist"])
@@ -134,7 +154,14 @@ def test_a_report_that_cannot_be_written_is_told_before_the_run(run: pytest.Pyte
 
 def test_the_plug_in_loads_nothing_but_pytest(tmp_path: Path) -> None:
     script = "import sys, pytest\nbefore = set(sys.modules)\nimport onnxproof_pytest\nprint(*sorted(set(sys.modules) - before))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(SOURCE)})
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+    )
     assert done.stdout.split() == ["onnxproof_pytest"]
 
 

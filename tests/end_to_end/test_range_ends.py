@@ -24,8 +24,12 @@ def _proof(dtype: torch.dtype, path: Path, *, dynamo: bool) -> onnxproof.Proof:
     module, x = Guard(dtype).eval(), torch.randn(2, 6, generator=torch.Generator().manual_seed(1))
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
-        dims = {"dynamic_shapes": ({0: "batch"},)} if dynamo else {"dynamic_axes": {"x": {0: "batch"}}}
-        torch.onnx.export(module, (x,), path, dynamo=dynamo, input_names=["x"], verbose=False, **dims)
+        dims = (
+            {"dynamic_shapes": ({0: "batch"},)} if dynamo else {"dynamic_axes": {"x": {0: "batch"}}}
+        )
+        torch.onnx.export(
+            module, (x,), path, dynamo=dynamo, input_names=["x"], verbose=False, **dims
+        )
     return onnxproof.verify(module, path, (x,), dynamic_shapes=({0: "batch"},), budget_s=60)
 
 
@@ -37,6 +41,8 @@ def test_a_guard_that_a_runtime_with_more_range_undoes_is_found(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
-def test_a_guard_that_holds_is_faithful_and_leaves_no_notes(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_a_guard_that_holds_is_faithful_and_leaves_no_notes(
+    tmp_path: Path, dtype: torch.dtype
+) -> None:
     proof = _proof(dtype, tmp_path / "guard.onnx", dynamo=True)
     assert proof.verdict is Verdict.FAITHFUL and not proof.notes

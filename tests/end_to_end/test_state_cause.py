@@ -102,9 +102,21 @@ def called(module: Any, times: int) -> Any:
 
 
 def exported(module: nn.Module, path: Path) -> Path:
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()), torch.no_grad():
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+        torch.no_grad(),
+    ):
         warnings.simplefilter("ignore")
-        torch.onnx.export(copy.deepcopy(module), (EXAMPLE,), str(path), dynamo=False, input_names=["x"], opset_version=17)
+        torch.onnx.export(
+            copy.deepcopy(module),
+            (EXAMPLE,),
+            str(path),
+            dynamo=False,
+            input_names=["x"],
+            opset_version=17,
+        )
     return path
 
 
@@ -116,17 +128,38 @@ TRACED = {Running: 1}
 """The legacy exporter calls the module once and writes down what is in its buffers then."""
 
 
-@pytest.mark.parametrize(("kind", "calls", "name"), [(Counting, 3, "`steps` (3 for 0)"), (Running, 2, "`mean` (a tensor [6] for a tensor [6])"),
-                                                     (Remembering, 1, "`last` (a tensor [4, 6] for None)"), (Scaling, 1, "`scales` (1 items for 0 items)")])
-def test_a_file_of_a_module_that_was_called_before(kind: type[nn.Module], calls: int, name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "calls", "name"),
+    [
+        (Counting, 3, "`steps` (3 for 0)"),
+        (Running, 2, "`mean` (a tensor [6] for a tensor [6])"),
+        (Remembering, 1, "`last` (a tensor [4, 6] for None)"),
+        (Scaling, 1, "`scales` (1 items for 0 items)"),
+    ],
+)
+def test_a_file_of_a_module_that_was_called_before(
+    kind: type[nn.Module], calls: int, name: str, tmp_path: Path
+) -> None:
     proof = verified(made(kind), exported(called(made(kind), calls), tmp_path / "m.onnx"))
     assert proof.verdict is Verdict.DIVERGED
     assert (proof.causes[0].code, proof.causes[0].proven) == ("state", True), told(proof)
-    assert f"after {calls + TRACED.get(kind, 0)} more call" in proof.causes[0].evidence and name in proof.causes[0].evidence
+    assert (
+        f"after {calls + TRACED.get(kind, 0)} more call" in proof.causes[0].evidence
+        and name in proof.causes[0].evidence
+    )
 
 
-@pytest.mark.parametrize(("kind", "calls", "words"), [(Counting, 4, "as before any call"), (Running, 3, "as after 1 call on the example"), (Remembering, 2, "as before any call")])
-def test_a_module_that_was_called_since(kind: type[nn.Module], calls: int, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "calls", "words"),
+    [
+        (Counting, 4, "as before any call"),
+        (Running, 3, "as after 1 call on the example"),
+        (Remembering, 2, "as before any call"),
+    ],
+)
+def test_a_module_that_was_called_since(
+    kind: type[nn.Module], calls: int, words: str, tmp_path: Path
+) -> None:
     module = made(kind)
     path = exported(module, tmp_path / "m.onnx")
     proof = verified(called(module, calls), path)
@@ -139,16 +172,27 @@ def test_a_buffer_that_the_file_names_is_read_from_it(tmp_path: Path) -> None:
     """Nobody knows what the module was called with before the export, but the file has what came of it."""
     module = made(Lagging)
     module.mean += normal(6, seed=8)  # type: ignore[operator]
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         warnings.simplefilter("ignore")
-        torch.onnx.export(module, (EXAMPLE,), tmp_path / "m.onnx", dynamo=True, external_data=False, verbose=False)
+        torch.onnx.export(
+            module, (EXAMPLE,), tmp_path / "m.onnx", dynamo=True, external_data=False, verbose=False
+        )
     proof = verified(made(Lagging), tmp_path / "m.onnx")
     assert (proof.causes[0].code, proof.causes[0].proven) == ("state", True), told(proof)
-    assert "with its state as the file has it" in proof.causes[0].evidence and "`mean`" in proof.causes[0].evidence
+    assert (
+        "with its state as the file has it" in proof.causes[0].evidence
+        and "`mean`" in proof.causes[0].evidence
+    )
 
 
 @pytest.mark.parametrize("kind", [Counting, Remembering])
-def test_another_fault_of_such_a_module_is_not_taken_for_it(kind: type[nn.Module], tmp_path: Path) -> None:
+def test_another_fault_of_such_a_module_is_not_taken_for_it(
+    kind: type[nn.Module], tmp_path: Path
+) -> None:
     module, other = made(kind), made(kind)
     with torch.no_grad():
         weight = other.get_parameter("head.weight")
@@ -160,7 +204,9 @@ def test_another_fault_of_such_a_module_is_not_taken_for_it(kind: type[nn.Module
 
 
 def test_a_module_without_state_is_not_asked(tmp_path: Path) -> None:
-    module, other = (seeded(nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2)), seed) for seed in (0, 1))
+    module, other = (
+        seeded(nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 2)), seed) for seed in (0, 1)
+    )
     proof = verified(module, exported(other, tmp_path / "m.onnx"))
     assert "state: a forward pass changes nothing in the module" in proof.tried
 

@@ -62,17 +62,36 @@ def test_torch_takes_other_experts_than_onnx(healthy: Experts) -> None:
 
 
 def test_exactly_tied_experts_are_a_note(healthy: Experts, tmp_path: Path) -> None:
-    proof = onnxproof.verify(healthy, exported(healthy, tmp_path / "m.onnx"), example(), dynamic_shapes=DIMS, budget_s=4, explain=False)
+    proof = onnxproof.verify(
+        healthy,
+        exported(healthy, tmp_path / "m.onnx"),
+        example(),
+        dynamic_shapes=DIMS,
+        budget_s=4,
+        explain=False,
+    )
     assert proof.verdict is not Verdict.DIVERGED, proof.sentence()
     assert {note.domain for note in proof.notes} == {Domain.TIES}
-    assert all(gap.domain is Domain.TIES or gap.noise_ratio < proof.policy.noise_limit for gap in proof.gaps)
+    assert all(
+        gap.domain is Domain.TIES or gap.noise_ratio < proof.policy.noise_limit
+        for gap in proof.gaps
+    )
 
 
-def test_a_fault_in_an_expert_that_only_the_file_takes_is_diverged(healthy: Experts, tmp_path: Path) -> None:
+def test_a_fault_in_an_expert_that_only_the_file_takes_is_diverged(
+    healthy: Experts, tmp_path: Path
+) -> None:
     wrong = copy.deepcopy(healthy)
     with torch.no_grad():
         wrong.layers[0].weight[0] *= 1.02
-    proof = onnxproof.verify(healthy, exported(wrong, tmp_path / "m.onnx"), example(), dynamic_shapes=DIMS, budget_s=4, explain=False)
+    proof = onnxproof.verify(
+        healthy,
+        exported(wrong, tmp_path / "m.onnx"),
+        example(),
+        dynamic_shapes=DIMS,
+        budget_s=4,
+        explain=False,
+    )
     assert proof.verdict is Verdict.DIVERGED
 
 

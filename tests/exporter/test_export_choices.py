@@ -45,7 +45,9 @@ X = (torch.randn(4, 16, generator=torch.Generator().manual_seed(1)),)
 
 
 def export(module: Any, inputs: Any, path: Path, **options: Any) -> onnxproof.Proof:
-    return onnxproof.export(module, inputs, path, budget_s=BUDGET_S, explain=False, options=ExportOptions(**options))
+    return onnxproof.export(
+        module, inputs, path, budget_s=BUDGET_S, explain=False, options=ExportOptions(**options)
+    )
 
 
 def test_nodes_that_overflow_half_precision_are_found_and_kept(loud: Loud, tmp_path: Path) -> None:
@@ -53,18 +55,28 @@ def test_nodes_that_overflow_half_precision_are_found_and_kept(loud: Loud, tmp_p
     assert proof.verdict is Verdict.FAITHFUL
     said = proof.export.choices["precision"]
     written = onnx.load(tmp_path / "m.onnx")
-    squares = next(node.name for node in written.graph.node if node.op_type == "Mul" and len({name.partition("_cast")[0] for name in node.input}) == 1)
+    squares = next(
+        node.name
+        for node in written.graph.node
+        if node.op_type == "Mul" and len({name.partition("_cast")[0] for name in node.input}) == 1
+    )
     total = next(node.name for node in written.graph.node if node.op_type == "ReduceSum")
     assert squares in said and total in said and "dB" in said
     kinds = {tensor.name: tensor.data_type for tensor in written.graph.initializer}
     assert kinds["first.bias"] == onnx.TensorProto.FLOAT16
-    assert float(said.partition("(")[2].partition(" dB")[0]) > 60 > float(said.partition("from ")[2].partition(" dB")[0])
+    assert (
+        float(said.partition("(")[2].partition(" dB")[0])
+        > 60
+        > float(said.partition("from ")[2].partition(" dB")[0])
+    )
 
 
 def test_bfloat16_is_kept_for_the_weights(loud: Loud, tmp_path: Path) -> None:
     proof = export(loud, X, tmp_path / "m.onnx", precision="bf16")
     assert proof.verdict is Verdict.FAITHFUL
-    assert {t.data_type for t in onnx.load(tmp_path / "m.onnx").graph.initializer if len(t.dims) == 2} == {onnx.TensorProto.BFLOAT16}
+    assert {
+        t.data_type for t in onnx.load(tmp_path / "m.onnx").graph.initializer if len(t.dims) == 2
+    } == {onnx.TensorProto.BFLOAT16}
     assert proof.export.choices["precision"].startswith("bf16 weights, float32 arithmetic (")
 
 
@@ -85,10 +97,26 @@ def test_a_node_whose_weights_bfloat16_ruins_is_found_and_kept(tmp_path: Path) -
     torch.manual_seed(0)
     proof = export(Cancels().eval(), X, tmp_path / "m.onnx", precision="bf16")
     said = proof.export.choices["precision"]
-    kinds = {tensor.name: tensor.data_type for tensor in onnx.load(tmp_path / "m.onnx").graph.initializer}
-    assert kinds["second.weight"] == onnx.TensorProto.FLOAT and {"first.weight_bf16", "last.weight_bf16"} <= set(kinds)
-    assert next(node.name for node in onnx.load(tmp_path / "m.onnx").graph.node if "second.weight" in node.input) in said
-    assert float(said.partition("(")[2].partition(" dB")[0]) > 30 > float(said.partition("from ")[2].partition(" dB")[0])
+    kinds = {
+        tensor.name: tensor.data_type for tensor in onnx.load(tmp_path / "m.onnx").graph.initializer
+    }
+    assert kinds["second.weight"] == onnx.TensorProto.FLOAT and {
+        "first.weight_bf16",
+        "last.weight_bf16",
+    } <= set(kinds)
+    assert (
+        next(
+            node.name
+            for node in onnx.load(tmp_path / "m.onnx").graph.node
+            if "second.weight" in node.input
+        )
+        in said
+    )
+    assert (
+        float(said.partition("(")[2].partition(" dB")[0])
+        > 30
+        > float(said.partition("from ")[2].partition(" dB")[0])
+    )
 
 
 class Hidden(nn.Module):
@@ -99,14 +127,22 @@ class Hidden(nn.Module):
         return shown / ((shown * 80) ** 2).sum(-1, keepdim=True).add(1).sqrt()
 
 
-def test_half_precision_is_measured_on_several_cases_and_not_on_the_example_alone(tmp_path: Path) -> None:
+def test_half_precision_is_measured_on_several_cases_and_not_on_the_example_alone(
+    tmp_path: Path,
+) -> None:
     mask = torch.zeros(2, 64, dtype=torch.bool)
     mask[:, 0] = True
     x = torch.full((2, 64), 0.5) + 0.01 * torch.randn(2, 64)
     proof = export(Hidden(), (x, mask), tmp_path / "m.onnx", precision="fp16")
     said = proof.export.choices["precision"]
-    total = next(node.name for node in onnx.load(tmp_path / "m.onnx").graph.node if node.op_type == "ReduceSum")
-    assert total in said and "from 0 dB" in said  # 64 squares of forty; the example has one of them, and four times as large it would still be harmless
+    total = next(
+        node.name
+        for node in onnx.load(tmp_path / "m.onnx").graph.node
+        if node.op_type == "ReduceSum"
+    )
+    assert (
+        total in said and "from 0 dB" in said
+    )  # 64 squares of forty; the example has one of them, and four times as large it would still be harmless
     cases = int(said.partition(" on ")[2].partition(" cases")[0])
     assert 4 <= cases <= 10
     assert proof.verdict is Verdict.FAITHFUL
@@ -115,9 +151,13 @@ def test_half_precision_is_measured_on_several_cases_and_not_on_the_example_alon
 def test_the_newest_opset_is_asked_of_the_runtime(loud: Loud, tmp_path: Path) -> None:
     newest = opset.ceiling("ort")
     assert newest >= 20
-    with pytest.raises(onnxproof.OnnxproofError, match=rf"opset {newest + 1} is newer than what `ort` reads"):
+    with pytest.raises(
+        onnxproof.OnnxproofError, match=rf"opset {newest + 1} is newer than what `ort` reads"
+    ):
         export(loud, X, tmp_path / "m.onnx", opset=newest + 1)
-    assert export(loud, X, tmp_path / "m.onnx", opset=min(newest, 23)).export.choices["opset"] == str(min(newest, 23))
+    assert export(loud, X, tmp_path / "m.onnx", opset=min(newest, 23)).export.choices[
+        "opset"
+    ] == str(min(newest, 23))
     assert opset.choose(99, ("ort",)) == newest
 
 
@@ -142,17 +182,34 @@ def test_the_opset_is_lowered_to_what_the_chosen_runtime_reads(loud: Loud, tmp_p
     assert export(loud, X, tmp_path / "usual.onnx").export.choices["opset"] == "20"
     with outsider(tmp_path, DATED, "dated"):
         opset.ceiling.cache_clear()
-        proof = onnxproof.export(loud, X, tmp_path / "m.onnx", backends=("ort", "dated"), budget_s=BUDGET_S, explain=False)
+        proof = onnxproof.export(
+            loud,
+            X,
+            tmp_path / "m.onnx",
+            backends=("ort", "dated"),
+            budget_s=BUDGET_S,
+            explain=False,
+        )
         assert proof.export.choices["opset"] == "18" and proof.verdict is Verdict.FAITHFUL
-        with pytest.raises(onnxproof.OnnxproofError, match=r"opset 20 is newer than what `dated` reads"):
+        with pytest.raises(
+            onnxproof.OnnxproofError, match=r"opset 20 is newer than what `dated` reads"
+        ):
             onnxproof.export(loud, X, tmp_path / "m.onnx", backends=("ort", "dated"), opset=20)
     opset.ceiling.cache_clear()
 
 
-def test_weights_that_a_protobuf_can_not_hold_go_into_a_file_of_their_own(loud: Loud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onnxproof.exporter.translate._PROTOBUF_LIMIT", 1000)  # `make bench-export` does it with more than 2 GB
+def test_weights_that_a_protobuf_can_not_hold_go_into_a_file_of_their_own(
+    loud: Loud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "onnxproof.exporter.translate._PROTOBUF_LIMIT", 1000
+    )  # `make bench-export` does it with more than 2 GB
     proof = export(loud, X, tmp_path / "m.onnx")
-    assert proof.verdict is Verdict.FAITHFUL and proof.export.choices["external data"] == "yes" and (tmp_path / "m.onnx.data").is_file()
+    assert (
+        proof.verdict is Verdict.FAITHFUL
+        and proof.export.choices["external data"] == "yes"
+        and (tmp_path / "m.onnx.data").is_file()
+    )
 
 
 def test_external_data_is_written_when_asked_for(loud: Loud, tmp_path: Path) -> None:
@@ -162,13 +219,22 @@ def test_external_data_is_written_when_asked_for(loud: Loud, tmp_path: Path) -> 
 
 
 def test_names_are_the_users_and_are_checked(loud: Loud, tmp_path: Path) -> None:
-    proof = export(loud, X, tmp_path / "m.onnx", input_names=("features",), output_names=("scores",))
+    proof = export(
+        loud, X, tmp_path / "m.onnx", input_names=("features",), output_names=("scores",)
+    )
     graph = onnx.load(tmp_path / "m.onnx").graph
     assert proof.verdict is Verdict.FAITHFUL
-    assert ([port.name for port in graph.input], [port.name for port in graph.output]) == (["features"], ["scores"])
-    with pytest.raises(onnxproof.OnnxproofError, match=r"`--input-names` gives 2 names for 1 tensors"):
+    assert ([port.name for port in graph.input], [port.name for port in graph.output]) == (
+        ["features"],
+        ["scores"],
+    )
+    with pytest.raises(
+        onnxproof.OnnxproofError, match=r"`--input-names` gives 2 names for 1 tensors"
+    ):
         export(loud, X, tmp_path / "m.onnx", input_names=("a", "b"))
-    with pytest.raises(onnxproof.OnnxproofError, match=r"`--output-names` gives the name `a` twice"):
+    with pytest.raises(
+        onnxproof.OnnxproofError, match=r"`--output-names` gives the name `a` twice"
+    ):
         export(loud, X, tmp_path / "m.onnx", output_names=("a", "a"))
 
 
@@ -186,30 +252,47 @@ class Wordy(nn.Module):
 
 
 @pytest.mark.parametrize("tool", optimizing.TOOLS)
-def test_an_optimizer_that_keeps_the_meaning_is_taken_with_the_metadata(tool: str, tmp_path: Path) -> None:
+def test_an_optimizer_that_keeps_the_meaning_is_taken_with_the_metadata(
+    tool: str, tmp_path: Path
+) -> None:
     torch.manual_seed(0)
     proof = export(Wordy().eval(), X, tmp_path / "m.onnx", optimize=tool)
     said = proof.export.choices["optimised"]
     assert "verified against the file before" in said and proof.verdict is Verdict.FAITHFUL
-    before, _, after = said.removeprefix(f"{tool}: ").partition(" nodes")[0], "", said.partition(" to ")[2].partition(",")[0]
+    before, _, after = (
+        said.removeprefix(f"{tool}: ").partition(" nodes")[0],
+        "",
+        said.partition(" to ")[2].partition(",")[0],
+    )
     assert int(after) == len(onnx.load(tmp_path / "m.onnx").graph.node) <= int(before)
     assert "onnxproof.dims" in {prop.key for prop in onnx.load(tmp_path / "m.onnx").metadata_props}
-    assert onnxruntime.InferenceSession(tmp_path / "m.onnx").get_inputs()[0].shape == ["batch", 16]  # dims stay open
+    assert onnxruntime.InferenceSession(tmp_path / "m.onnx").get_inputs()[0].shape == [
+        "batch",
+        16,
+    ]  # dims stay open
 
 
-def test_a_tool_that_is_not_installed_is_told_before_the_export(loud: Loud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tool_that_is_not_installed_is_told_before_the_export(
+    loud: Loud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "onnxslim", None)
     with pytest.raises(onnxproof.OnnxproofError, match=r"pip install 'onnxproof\[onnxslim\]'"):
         export(loud, X, tmp_path / "m.onnx", optimize="onnxslim")
     assert not (tmp_path / "m.onnx").exists()
 
 
-def test_an_optimizer_that_changes_the_meaning_is_refused(loud: Loud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_optimizer_that_changes_the_meaning_is_refused(
+    loud: Loud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def careless(model: onnx.ModelProto) -> onnx.ModelProto:
         made = onnx.ModelProto()
         made.CopyFrom(model)
         bias = next(tensor for tensor in made.graph.initializer if tensor.name == "last.bias")
-        bias.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(bias) * np.float32(1.01), bias.name))
+        bias.CopyFrom(
+            onnx.numpy_helper.from_array(
+                onnx.numpy_helper.to_array(bias) * np.float32(1.01), bias.name
+            )
+        )
         return made
 
     monkeypatch.setattr(optimizing, "_script", careless)
@@ -219,12 +302,20 @@ def test_an_optimizer_that_changes_the_meaning_is_refused(loud: Loud, tmp_path: 
     assert "onnxscript was not taken: its file is d" in refused.what
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    ({"precision": "fp8"}, "error[unknown-precision]: `--precision fp8` is not known"),
-    ({"optimize": "magic"}, "error[unknown-tool]: `--optimize magic` is not known"),
-    ({"pipeline": "deploy.py:f"}, "error[no-preprocessing]: `Loud` does not say how it is preprocessed"),
-])
-def test_choices_that_are_not_known(loud: Loud, tmp_path: Path, options: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"precision": "fp8"}, "error[unknown-precision]: `--precision fp8` is not known"),
+        ({"optimize": "magic"}, "error[unknown-tool]: `--optimize magic` is not known"),
+        (
+            {"pipeline": "deploy.py:f"},
+            "error[no-preprocessing]: `Loud` does not say how it is preprocessed",
+        ),
+    ],
+)
+def test_choices_that_are_not_known(
+    loud: Loud, tmp_path: Path, options: dict[str, Any], words: str
+) -> None:
     with pytest.raises(onnxproof.OnnxproofError) as caught:
         export(loud, X, tmp_path / "m.onnx", **options)
     assert words in str(caught.value) and not (tmp_path / "m.onnx").exists()
@@ -234,7 +325,9 @@ def test_the_commit_and_the_versions_are_in_the_file(loud: Loud, tmp_path: Path)
     export(loud, X, tmp_path / "m.onnx")
     metadata = {prop.key: prop.value for prop in onnx.load(tmp_path / "m.onnx").metadata_props}
     assert metadata["onnxproof.version.torch"] == torch.__version__
-    assert len(metadata.get("onnxproof.commit", "0" * 40).removesuffix("-dirty")) == 40  # there is none outside of a repository
+    assert (
+        len(metadata.get("onnxproof.commit", "0" * 40).removesuffix("-dirty")) == 40
+    )  # there is none outside of a repository
 
 
 # ---------------------------------------------------------------- preprocessing
@@ -263,7 +356,7 @@ def build():
     image = torch.randint(0, 256, (2, 8, 8, 3), dtype=torch.uint8)
     return onnxproof.Subject(module=net, example_inputs=(image,), preprocess=preprocess)
 '''
-DEPLOY = '''
+DEPLOY = """
 import numpy as np
 
 MEAN, SPREAD = np.array((0.48, 0.45, 0.40), np.float32), np.array((0.22, 0.21, 0.23), np.float32)
@@ -293,7 +386,7 @@ def unscaled(image):
 
 def channels_last(image):
     return right(image).transpose(0, 2, 3, 1)
-'''
+"""
 
 
 @pytest.fixture
@@ -301,7 +394,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "model.py").write_text(FACTORY)
     (tmp_path / "deploy.py").write_text(DEPLOY)
     (tmp_path / "images").mkdir()
-    Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(tmp_path / "images" / "cat.png")
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(
+        tmp_path / "images" / "cat.png"
+    )
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -310,21 +405,58 @@ def test_preprocessing_is_exported_into_the_model(place: Path) -> None:
     proof = onnxproof.export("model.py:build", None, "m.onnx", budget_s=BUDGET_S, explain=False)
     assert proof.verdict is Verdict.FAITHFUL
     port = onnxruntime.InferenceSession("m.onnx").get_inputs()[0]
-    assert (port.name, port.type, port.shape) == ("image", "tensor(uint8)", ["batch", "height", "width", 3])
+    assert (port.name, port.type, port.shape) == (
+        "image",
+        "tensor(uint8)",
+        ["batch", "height", "width", 3],
+    )
 
 
-def test_the_pipeline_of_the_deployment_is_verified_on_image_files(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "model.py:build", "-o", "m.onnx", "--pipeline", "deploy.py:right", "--data", "images", "--budget", "1"]) == 0
+def test_the_pipeline_of_the_deployment_is_verified_on_image_files(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(
+            [
+                "export",
+                "model.py:build",
+                "-o",
+                "m.onnx",
+                "--pipeline",
+                "deploy.py:right",
+                "--data",
+                "images",
+                "--budget",
+                "1",
+            ]
+        )
+        == 0
+    )
     assert "pipeline 2 raw inputs, the same tensors" in capfd.readouterr().out
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("reversed_channels", "the channels are reversed (RGB and BGR)"),
-    ("unscaled", "another scale, mean or standard deviation: factor [255.0, 255.0, 255.0]"),
-    ("channels_last", "it makes float32[2, 8, 8, 3], and the model's own makes float32[2, 3, 8, 8]; the layout is (0, 2, 3, 1)"),
-])
-def test_a_pipeline_that_differs_is_diverged_and_says_how(place: Path, name: str, words: str) -> None:
-    proof = onnxproof.export("model.py:build", None, "m.onnx", budget_s=BUDGET_S, explain=False, options=ExportOptions(pipeline=f"deploy.py:{name}"))
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("reversed_channels", "the channels are reversed (RGB and BGR)"),
+        ("unscaled", "another scale, mean or standard deviation: factor [255.0, 255.0, 255.0]"),
+        (
+            "channels_last",
+            "it makes float32[2, 8, 8, 3], and the model's own makes float32[2, 3, 8, 8]; the layout is (0, 2, 3, 1)",
+        ),
+    ],
+)
+def test_a_pipeline_that_differs_is_diverged_and_says_how(
+    place: Path, name: str, words: str
+) -> None:
+    proof = onnxproof.export(
+        "model.py:build",
+        None,
+        "m.onnx",
+        budget_s=BUDGET_S,
+        explain=False,
+        options=ExportOptions(pipeline=f"deploy.py:{name}"),
+    )
     assert proof.verdict is Verdict.DIVERGED
     assert words in proof.findings[0].what
     assert words in proof.sentence()

@@ -31,7 +31,9 @@ class Sentence(nn.Module):
         return self.out((self.table(ids) * weight).sum(1) / weight.sum(1).clamp(min=1))
 
 
-def test_without_a_word_about_dims_the_naive_file_takes_one_size_and_ours_takes_all(tmp_path: Path) -> None:
+def test_without_a_word_about_dims_the_naive_file_takes_one_size_and_ours_takes_all(
+    tmp_path: Path,
+) -> None:
     inputs = (torch.randint(0, 50, (1, 6)), torch.ones(1, 6, dtype=torch.long))
     crippled = naive(Sentence().eval(), inputs, tmp_path / "naive.onnx")
     with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument):
@@ -39,8 +41,17 @@ def test_without_a_word_about_dims_the_naive_file_takes_one_size_and_ours_takes_
 
     proof = export(Sentence(), inputs, tmp_path / "m.onnx")
     assert proof.verdict is Verdict.FAITHFUL
-    assert [(row.input, row.name) for row in proof.export.dims] == [("ids", "batch"), ("ids", "sequence"), ("mask", "batch"), ("mask", "sequence")]
-    assert answer(onnxruntime.InferenceSession(tmp_path / "m.onnx"), torch.zeros(3, 9, dtype=torch.long), torch.ones(3, 9, dtype=torch.long)).shape == (3, 4)
+    assert [(row.input, row.name) for row in proof.export.dims] == [
+        ("ids", "batch"),
+        ("ids", "sequence"),
+        ("mask", "batch"),
+        ("mask", "sequence"),
+    ]
+    assert answer(
+        onnxruntime.InferenceSession(tmp_path / "m.onnx"),
+        torch.zeros(3, 9, dtype=torch.long),
+        torch.ones(3, 9, dtype=torch.long),
+    ).shape == (3, 4)
 
 
 class Steps(nn.Module):
@@ -55,17 +66,29 @@ class Steps(nn.Module):
         return state
 
 
-def test_a_loop_over_a_length_is_unrolled_by_the_naive_call_in_silence_and_told_by_ours(tmp_path: Path) -> None:
+def test_a_loop_over_a_length_is_unrolled_by_the_naive_call_in_silence_and_told_by_ours(
+    tmp_path: Path,
+) -> None:
     module, x = Steps().eval(), torch.randn(2, 5, 4)
     auto = torch.export.Dim.AUTO
     wrong = naive(module, (x,), tmp_path / "naive.onnx", dynamic_shapes=({0: auto, 1: auto},))
     longer = torch.randn(2, 7, 4)
-    assert np.abs(answer(wrong, longer) - module(longer).detach().numpy()).max() > 1e-2  # it takes seven steps, and walks five of them
+    assert (
+        np.abs(answer(wrong, longer) - module(longer).detach().numpy()).max() > 1e-2
+    )  # it takes seven steps, and walks five of them
 
     proof = export(module, (x,), tmp_path / "m.onnx")
     assert proof.verdict is Verdict.FAITHFUL and dim(proof, "x", 1).name == "sequence"
-    assert [a.name for a in proof.export.attempts if a.worked] == ["scripted"] and "keeps x[1] open" in proof.export.attempts[-1].what
-    assert np.abs(answer(onnxruntime.InferenceSession(tmp_path / "m.onnx"), longer) - module(longer).detach().numpy()).max() < 1e-5
+    assert [a.name for a in proof.export.attempts if a.worked] == [
+        "scripted"
+    ] and "keeps x[1] open" in proof.export.attempts[-1].what
+    assert (
+        np.abs(
+            answer(onnxruntime.InferenceSession(tmp_path / "m.onnx"), longer)
+            - module(longer).detach().numpy()
+        ).max()
+        < 1e-5
+    )
 
 
 class Walks(Steps):
@@ -83,61 +106,124 @@ def test_a_loop_that_nothing_keeps_open_is_told_with_its_line(tmp_path: Path) ->
     fixed = dim(proof, "x", 1)
     assert (fixed.name, fixed.size, fixed.baked) == ("", 5, True)
     assert fixed.source is not None and fixed.source.text == "for step in range(x.shape[1]):"
-    assert [d.dim_value for d in onnx.load(tmp_path / "m.onnx").graph.input[0].type.tensor_type.shape.dim] == [0, 5, 4]
+    assert [
+        d.dim_value
+        for d in onnx.load(tmp_path / "m.onnx").graph.input[0].type.tensor_type.shape.dim
+    ] == [0, 5, 4]
     assert proof.verdict is Verdict.FAITHFUL  # on what the file takes
     assert [(a.name, a.worked) for a in proof.export.attempts] == [("scripted", False)]
 
 
-def test_a_loop_that_nothing_keeps_open_and_that_must_vary_is_an_error_at_its_line(tmp_path: Path) -> None:
+def test_a_loop_that_nothing_keeps_open_and_that_must_vary_is_an_error_at_its_line(
+    tmp_path: Path,
+) -> None:
     with pytest.raises(onnxproof.OnnxproofError) as caught:
-        export(Walks(), (torch.randn(2, 5, 4),), tmp_path / "m.onnx", options=ExportOptions(dynamic={"x": {1: "seq"}}))
+        export(
+            Walks(),
+            (torch.randn(2, 5, 4),),
+            tmp_path / "m.onnx",
+            options=ExportOptions(dynamic={"x": {1: "seq"}}),
+        )
     said = str(caught.value)
-    assert "dim 1 of `x` should vary, and the module fixes it at 5" in said and "`for step in range(x.shape[1]):`" in said and f"--> {__file__}:" in said
+    assert (
+        "dim 1 of `x` should vary, and the module fixes it at 5" in said
+        and "`for step in range(x.shape[1]):`" in said
+        and f"--> {__file__}:" in said
+    )
     assert "tried scripted: " in said and not (tmp_path / "m.onnx").exists()
 
 
 def test_a_loop_over_a_length_that_must_vary_is_kept_by_scripting(tmp_path: Path) -> None:
-    proof = export(Steps(), (torch.randn(2, 5, 4),), tmp_path / "m.onnx", options=ExportOptions(dynamic={"x": {1: "seq"}}))
+    proof = export(
+        Steps(),
+        (torch.randn(2, 5, 4),),
+        tmp_path / "m.onnx",
+        options=ExportOptions(dynamic={"x": {1: "seq"}}),
+    )
     assert proof.verdict is Verdict.FAITHFUL
-    assert proof.export is not None and [a.name for a in proof.export.attempts if a.worked] == ["scripted"]
+    assert proof.export is not None and [a.name for a in proof.export.attempts if a.worked] == [
+        "scripted"
+    ]
     assert dim(proof, "x", 1).name == "seq"
     assert "Loop" in {node.op_type for node in onnx.load(tmp_path / "m.onnx").graph.node}
 
 
 def test_names_statics_and_ranges_of_the_user_win(tmp_path: Path) -> None:
-    options = ExportOptions(dynamic={"ids": {1: "tokens"}}, static={"ids": (0,), "mask": (0,)}, ranges={"tokens": (1, 12)})
-    proof = export(Sentence(), (torch.randint(0, 50, (2, 6)), torch.ones(2, 6, dtype=torch.long)), tmp_path / "m.onnx", options=options)
+    options = ExportOptions(
+        dynamic={"ids": {1: "tokens"}},
+        static={"ids": (0,), "mask": (0,)},
+        ranges={"tokens": (1, 12)},
+    )
+    proof = export(
+        Sentence(),
+        (torch.randint(0, 50, (2, 6)), torch.ones(2, 6, dtype=torch.long)),
+        tmp_path / "m.onnx",
+        options=options,
+    )
     assert dim(proof, "ids", 0).reason == "you asked for it"
-    assert (dim(proof, "mask", 1).name, dim(proof, "mask", 1).promised, dim(proof, "mask", 1).maximum) == ("tokens", True, 12)
-    assert all(size <= 12 for gap in proof.gaps if gap.case.startswith("tokens=") for size in [int(gap.case.partition("=")[2])])
+    assert (
+        dim(proof, "mask", 1).name,
+        dim(proof, "mask", 1).promised,
+        dim(proof, "mask", 1).maximum,
+    ) == ("tokens", True, 12)
+    assert all(
+        size <= 12
+        for gap in proof.gaps
+        if gap.case.startswith("tokens=")
+        for size in [int(gap.case.partition("=")[2])]
+    )
 
 
-@pytest.mark.parametrize(("options", "words"), [
-    (ExportOptions(dynamic={"y": {0: "b"}}), "error[unknown-input]: there is no input `y`"),
-    (ExportOptions(dynamic={"ids": {5: "b"}}), "error[unknown-axis]: `ids` has no axis 5"),
-    (ExportOptions(dynamic={"ids": {0: "b"}}, static={"ids": (0,)}), "error[both-ways]: axis 0 of `ids` is asked to be dynamic and static"),
-    (ExportOptions(ranges={"tokns": (1, 9)}), "error[unknown-dim]: there is no dim `tokns` to give a range to"),
-])
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (ExportOptions(dynamic={"y": {0: "b"}}), "error[unknown-input]: there is no input `y`"),
+        (ExportOptions(dynamic={"ids": {5: "b"}}), "error[unknown-axis]: `ids` has no axis 5"),
+        (
+            ExportOptions(dynamic={"ids": {0: "b"}}, static={"ids": (0,)}),
+            "error[both-ways]: axis 0 of `ids` is asked to be dynamic and static",
+        ),
+        (
+            ExportOptions(ranges={"tokns": (1, 9)}),
+            "error[unknown-dim]: there is no dim `tokns` to give a range to",
+        ),
+    ],
+)
 def test_wishes_that_make_no_sense(tmp_path: Path, options: ExportOptions, words: str) -> None:
     with pytest.raises(onnxproof.OnnxproofError) as caught:
-        export(Sentence(), (torch.randint(0, 50, (2, 6)), torch.ones(2, 6, dtype=torch.long)), tmp_path / "m.onnx", options=options)
+        export(
+            Sentence(),
+            (torch.randint(0, 50, (2, 6)), torch.ones(2, 6, dtype=torch.long)),
+            tmp_path / "m.onnx",
+            options=options,
+        )
     assert words in str(caught.value)
     assert not (tmp_path / "m.onnx").exists()
 
 
 class Cached(nn.Module):
-    def forward(self, x: torch.Tensor, past_key: torch.Tensor, mask: torch.Tensor) -> dict[str, torch.Tensor]:
+    def forward(
+        self, x: torch.Tensor, past_key: torch.Tensor, mask: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
         keys = torch.cat([past_key, x], 2)
-        return {"scores": (x @ keys.transpose(2, 3)).masked_fill(~mask[:, None, None, :], -1e9), "present": keys}
+        return {
+            "scores": (x @ keys.transpose(2, 3)).masked_fill(~mask[:, None, None, :], -1e9),
+            "present": keys,
+        }
 
 
-def test_a_dim_that_follows_from_others_is_named_by_them_and_dict_outputs_keep_their_keys(tmp_path: Path) -> None:
+def test_a_dim_that_follows_from_others_is_named_by_them_and_dict_outputs_keep_their_keys(
+    tmp_path: Path,
+) -> None:
     inputs = (torch.randn(2, 2, 3, 4), torch.randn(2, 2, 5, 4), torch.ones(2, 8, dtype=torch.bool))
     proof = export(Cached(), inputs, tmp_path / "m.onnx")
     assert proof.verdict is Verdict.FAITHFUL
     assert dim(proof, "past_key", 2).name == "past"
     assert set(dim(proof, "mask", 1).name.split(" + ")) == {"past", dim(proof, "x", 2).name}
-    assert [port.name for port in onnx.load(tmp_path / "m.onnx").graph.output] == ["scores", "present"]
+    assert [port.name for port in onnx.load(tmp_path / "m.onnx").graph.output] == [
+        "scores",
+        "present",
+    ]
 
 
 def test_a_size_of_one_that_is_broadcast_stays_and_the_batch_does_not(tmp_path: Path) -> None:
@@ -160,7 +246,9 @@ class Large(nn.Module):
         return x * 2
 
 
-def test_a_branch_on_a_size_is_frozen_by_the_naive_call_and_an_assumption_of_ours(tmp_path: Path) -> None:
+def test_a_branch_on_a_size_is_frozen_by_the_naive_call_and_an_assumption_of_ours(
+    tmp_path: Path,
+) -> None:
     module, x = Large(), torch.randn(2, 4)
     wrong = naive(module, (x,), tmp_path / "naive.onnx", dynamic_shapes=({0: "batch"},))
     many = torch.randn(5, 4)
@@ -170,9 +258,18 @@ def test_a_branch_on_a_size_is_frozen_by_the_naive_call_and_an_assumption_of_our
     assert proof.verdict is Verdict.DIVERGED
     assert proof.export is not None
     guard = proof.export.guards[0]
-    assert (guard.text, guard.source is not None and guard.source.text) == ("batch <= 3", "if x.shape[0] > 3:")
-    assert guard.tested == "inside (batch 3): it answers as the module does; outside (batch 4): its answer is not the module's"
-    assert "the file accepts batch 4, but was traced for batch <= 3 at test_export_dims.py:" in finding(proof, "guard").what
+    assert (guard.text, guard.source is not None and guard.source.text) == (
+        "batch <= 3",
+        "if x.shape[0] > 3:",
+    )
+    assert (
+        guard.tested
+        == "inside (batch 3): it answers as the module does; outside (batch 4): its answer is not the module's"
+    )
+    assert (
+        "the file accepts batch 4, but was traced for batch <= 3 at test_export_dims.py:"
+        in finding(proof, "guard").what
+    )
     metadata = {prop.key: prop.value for prop in onnx.load(tmp_path / "m.onnx").metadata_props}
     assert [g.text for g in kept_guards.from_metadata(metadata)] == ["batch <= 3"]
     assert json.loads(metadata["onnxproof.dims"])[0]["maximum"] == 3
@@ -186,19 +283,36 @@ class Lonely(nn.Module):
 
 
 def test_a_size_of_one_that_is_special_is_an_assumption_and_tried(tmp_path: Path) -> None:
-    wrong = naive(Lonely(), (torch.randn(2, 4),), tmp_path / "naive.onnx", dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    wrong = naive(
+        Lonely(),
+        (torch.randn(2, 4),),
+        tmp_path / "naive.onnx",
+        dynamic_shapes=({0: torch.export.Dim.AUTO},),
+    )
     one = torch.randn(1, 4)
-    assert np.abs(answer(wrong, one) - Lonely()(one).numpy()).max() > 1e-2  # it takes a batch of one, and answers as for two
+    assert (
+        np.abs(answer(wrong, one) - Lonely()(one).numpy()).max() > 1e-2
+    )  # it takes a batch of one, and answers as for two
 
     proof = export(Lonely(), (torch.randn(2, 4),), tmp_path / "m.onnx")
     assert proof.verdict is Verdict.DIVERGED
     guard = proof.export.guards[0]
-    assert (guard.text, guard.source.text) == ("batch != 1", "if x.shape[0] == 1:") and "outside (batch 1): its answer is not the module's" in guard.tested
+    assert (guard.text, guard.source.text) == (
+        "batch != 1",
+        "if x.shape[0] == 1:",
+    ) and "outside (batch 1): its answer is not the module's" in guard.tested
     assert "the file accepts batch 1, but was traced for batch != 1" in finding(proof, "guard").what
 
 
-def test_within_a_promised_range_that_the_assumption_covers_the_same_model_is_faithful(tmp_path: Path) -> None:
-    proof = export(Large(), (torch.randn(2, 4),), tmp_path / "m.onnx", options=ExportOptions(ranges={"batch": (1, 3)}))
+def test_within_a_promised_range_that_the_assumption_covers_the_same_model_is_faithful(
+    tmp_path: Path,
+) -> None:
+    proof = export(
+        Large(),
+        (torch.randn(2, 4),),
+        tmp_path / "m.onnx",
+        options=ExportOptions(ranges={"batch": (1, 3)}),
+    )
     assert proof.verdict is Verdict.FAITHFUL
     assert "your range for batch leaves them out" in proof.export.guards[0].tested
 
@@ -211,7 +325,9 @@ def test_an_assumption_that_is_undefined_at_a_size_does_not_cover_it() -> None:
     remainder = Eq(PythonMod(12, size - 3), 0)
     assert kept_guards.holds(remainder, {size: 7})
     assert not kept_guards.holds(remainder, {size: 8})
-    assert not kept_guards.holds(remainder, {size: 3})  # a division by zero, as a window of Swin that is as large as the image
+    assert not kept_guards.holds(
+        remainder, {size: 3}
+    )  # a division by zero, as a window of Swin that is as large as the image
 
 
 class Signed(nn.Module):
@@ -224,7 +340,9 @@ class Signed(nn.Module):
         return y
 
 
-def test_a_branch_on_a_value_is_frozen_by_naive_tracing_and_rewritten_by_ours(tmp_path: Path) -> None:
+def test_a_branch_on_a_value_is_frozen_by_naive_tracing_and_rewritten_by_ours(
+    tmp_path: Path,
+) -> None:
     module, x = Signed(), torch.ones(2, 3)
     wrong = naive(module, (x,), tmp_path / "naive.onnx", dynamo=False)
     below = -3 * x
@@ -233,7 +351,9 @@ def test_a_branch_on_a_value_is_frozen_by_naive_tracing_and_rewritten_by_ours(tm
     proof = export(module, (x,), tmp_path / "m.onnx")
     assert proof.verdict is Verdict.FAITHFUL
     assert [a.name for a in proof.export.attempts if a.worked] == ["branch"]
-    assert np.array_equal(answer(onnxruntime.InferenceSession(tmp_path / "m.onnx"), below), module(below).numpy())
+    assert np.array_equal(
+        answer(onnxruntime.InferenceSession(tmp_path / "m.onnx"), below), module(below).numpy()
+    )
     assert "forward" not in module.__dict__  # the user's module is as it was
 
 

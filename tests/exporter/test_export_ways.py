@@ -39,10 +39,15 @@ class Scaled(nn.Module):
         return x * float(x.max())
 
 
-def test_a_value_that_python_asks_for_is_kept_by_reading_the_bytecode(tmp_path: Path, captures: list[bool]) -> None:
+def test_a_value_that_python_asks_for_is_kept_by_reading_the_bytecode(
+    tmp_path: Path, captures: list[bool]
+) -> None:
     proof = export(Scaled(), (torch.randn(2, 3),), tmp_path / "m.onnx")
     assert proof.verdict is Verdict.FAITHFUL and taken(proof) == ["strict"]
-    assert captures == [False, True]  # what could not be captured has nothing to decompose or to replace
+    assert captures == [
+        False,
+        True,
+    ]  # what could not be captured has nothing to decompose or to replace
 
 
 class Medians(nn.Module):
@@ -50,10 +55,18 @@ class Medians(nn.Module):
         return x - x.median(1, keepdim=True)[0]
 
 
-def test_an_operator_is_replaced_in_the_program_that_was_captured_once(tmp_path: Path, captures: list[bool]) -> None:
+def test_an_operator_is_replaced_in_the_program_that_was_captured_once(
+    tmp_path: Path, captures: list[bool]
+) -> None:
     proof = export(Medians(), (torch.randn(3, 5),), tmp_path / "m.onnx")
-    assert proof.verdict is Verdict.FAITHFUL and taken(proof) == ["replacement"] and captures == [False]
-    assert torch.ops.aten.median.dim not in torch._decomp.decomposition_table  # torch's table is as it was
+    assert (
+        proof.verdict is Verdict.FAITHFUL
+        and taken(proof) == ["replacement"]
+        and captures == [False]
+    )
+    assert (
+        torch.ops.aten.median.dim not in torch._decomp.decomposition_table
+    )  # torch's table is as it was
 
 
 REPLACES = """
@@ -70,16 +83,25 @@ class Signs(nn.Module):
         return torch.copysign(x, y)
 
 
-def test_another_package_registers_a_replacement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_package_registers_a_replacement(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     inputs = (torch.randn(2, 3), torch.randn(2, 3))
-    with pytest.raises(onnxproof.OnnxproofError, match=r"tried replacement: no replacement of `prims\.signbit` is known") as caught:
+    with pytest.raises(
+        onnxproof.OnnxproofError,
+        match=r"tried replacement: no replacement of `prims\.signbit` is known",
+    ) as caught:
         export(Signs(), inputs, tmp_path / "m.onnx")
-    assert "`return torch.copysign(x, y)`" in str(caught.value) and f"--> {__file__}:" in str(caught.value)  # the line, though torch took its operator apart
+    assert "`return torch.copysign(x, y)`" in str(caught.value) and f"--> {__file__}:" in str(
+        caught.value
+    )  # the line, though torch took its operator apart
     (tmp_path / "acme_signs.py").write_text(REPLACES)
     info = tmp_path / "acme_signs-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-signs\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[onnxproof.replacements]\naten.copysign.Tensor = acme_signs:copysign\n")
+    (info / "entry_points.txt").write_text(
+        "[onnxproof.replacements]\naten.copysign.Tensor = acme_signs:copysign\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
     proof = export(Signs(), inputs, tmp_path / "m.onnx")
@@ -115,8 +137,15 @@ class Experts(nn.Module):
 def test_experts_are_computed_by_batched_products(tmp_path: Path, captures: list[bool]) -> None:
     module = Experts()
     proof = export(module, (torch.randn(2, 4),), tmp_path / "m.onnx")
-    assert proof.verdict is Verdict.FAITHFUL and taken(proof) == ["experts"] and captures == [False, False]
-    assert "ONNX has no translation for the operator `onnxproof_tests.products`" in proof.export.attempts[0].what
+    assert (
+        proof.verdict is Verdict.FAITHFUL
+        and taken(proof) == ["experts"]
+        and captures == [False, False]
+    )
+    assert (
+        "ONNX has no translation for the operator `onnxproof_tests.products`"
+        in proof.export.attempts[0].what
+    )
     assert module.config._experts_implementation == "grouped_mm"  # the user's choice again
 
 

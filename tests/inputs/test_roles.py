@@ -15,7 +15,9 @@ Inputs = Mapping[str, Array]
 
 
 def slot(name: str, example: Array, role: Role, **other: Any) -> Slot:
-    info = InputInfo(name=name, dtype=str(example.dtype), shape=example.shape, dims=example.shape, onnx_name=name)
+    info = InputInfo(
+        name=name, dtype=str(example.dtype), shape=example.shape, dims=example.shape, onnx_name=name
+    )
     return Slot(info=info, role=role, example=example, **other)
 
 
@@ -37,7 +39,9 @@ def attention(x: Array, hidden: Array, *, fill: float = -np.inf, causal: bool = 
     top = scores.max(-1, keepdims=True)
     weights = np.exp(scores - np.where(np.isfinite(top), top, 0.0))
     total = weights.sum(-1, keepdims=True)
-    return np.einsum("bqk,bkd->bqd", weights / np.where(total > 0, total, 1.0), x).astype(np.float32)
+    return np.einsum("bqk,bkd->bqd", weights / np.where(total > 0, total, 1.0), x).astype(
+        np.float32
+    )
 
 
 X = slot("x", normal(2, 7, 5), Role.FLOAT)
@@ -45,12 +49,25 @@ ONES = np.ones((2, 7), np.int64)
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize(("example", "hides", "wanted"), [
-    (ONES, lambda mask: mask == 0, Hides.ZERO), (ONES.astype(bool), lambda mask: ~mask, Hides.ZERO), (~ONES.astype(bool), lambda mask: mask, Hides.ONE),
-    (ONES, lambda mask: mask != 0, Hides.ONE)])
-def test_the_value_that_hides_is_found_out(example: Array, hides: Callable[[Array], Array], wanted: Hides, causal: bool) -> None:
+@pytest.mark.parametrize(
+    ("example", "hides", "wanted"),
+    [
+        (ONES, lambda mask: mask == 0, Hides.ZERO),
+        (ONES.astype(bool), lambda mask: ~mask, Hides.ZERO),
+        (~ONES.astype(bool), lambda mask: mask, Hides.ONE),
+        (ONES, lambda mask: mask != 0, Hides.ONE),
+    ],
+)
+def test_the_value_that_hides_is_found_out(
+    example: Array, hides: Callable[[Array], Array], wanted: Hides, causal: bool
+) -> None:
     mask = slot("m", example, Role.MASK)
-    assert how_it_hides(space_of(X, mask), mask, lambda i: [attention(i["x"], hides(i["m"]), causal=causal)]) is wanted
+    assert (
+        how_it_hides(
+            space_of(X, mask), mask, lambda i: [attention(i["x"], hides(i["m"]), causal=causal)]
+        )
+        is wanted
+    )
 
 
 def test_an_additive_mask_is_believed_whatever_it_is_called() -> None:
@@ -60,7 +77,11 @@ def test_an_additive_mask_is_believed_whatever_it_is_called() -> None:
 
 
 def test_a_mask_over_a_cache_and_what_follows_it_is_tried_on_either() -> None:
-    past, new, mask = slot("past", normal(2, 5, 4), Role.FLOAT), slot("new", normal(2, 2, 4), Role.FLOAT), slot("m", ONES, Role.MASK)
+    past, new, mask = (
+        slot("past", normal(2, 5, 4), Role.FLOAT),
+        slot("new", normal(2, 2, 4), Role.FLOAT),
+        slot("m", ONES, Role.MASK),
+    )
 
     def run(i: Inputs) -> list[Array]:
         return [attention(np.concatenate([i["past"], i["new"]], 1), i["m"] == 0)[:, 5:]]
@@ -82,10 +103,15 @@ WEIGHT = normal(6, 6)
 @pytest.mark.parametrize("name", ["c", "h", "attention_mask"])
 def test_a_recurrent_state_of_zeros_is_no_mask_even_if_it_is_called_one(name: str) -> None:
     zeros = np.zeros((3, 6), np.float32)
-    slots = [slot("x", normal(3, 6), Role.FLOAT), *(slot(n, zeros, Role.FLOAT, additive=True) for n in ("h", "c"))]
+    slots = [
+        slot("x", normal(3, 6), Role.FLOAT),
+        *(slot(n, zeros, Role.FLOAT, additive=True) for n in ("h", "c")),
+    ]
 
     def run(i: Inputs) -> list[Array]:
-        return cell({"x": i["x"], "h": i.get("h", i.get(name, zeros)), "c": i.get("c", i.get(name, zeros))})
+        return cell(
+            {"x": i["x"], "h": i.get("h", i.get(name, zeros)), "c": i.get("c", i.get(name, zeros))}
+        )
 
     if name == "attention_mask":
         slots[2] = slot(name, zeros, Role.FLOAT, additive=True)
@@ -122,4 +148,6 @@ def test_hidden_places_are_written_and_read_back(how: Hides) -> None:
     assert (hidden_places(written, how) == hidden).all() and written.dtype == array.dtype
     if how is Hides.LOW:
         low = np.where(hidden, np.float32(-1e9), np.float32(0))
-        assert (with_hidden(low, how, hidden) == low).all(), "a place that was hidden keeps its value"
+        assert (with_hidden(low, how, hidden) == low).all(), (
+            "a place that was hidden keeps its value"
+        )

@@ -48,7 +48,15 @@ class Net(nn.Module):
 def linear(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Path]:
     module, path = Net().eval(), tmp_path_factory.mktemp("linear") / "linear.onnx"
     example = torch.randn(3, 4)
-    torch.onnx.export(module, (example,), path, input_names=["x"], dynamic_shapes=({0: "batch"},), dynamo=True, verbose=False)
+    torch.onnx.export(
+        module,
+        (example,),
+        path,
+        input_names=["x"],
+        dynamic_shapes=({0: "batch"},),
+        dynamo=True,
+        verbose=False,
+    )
     return module, path
 
 
@@ -63,7 +71,9 @@ def told(proof: Proof, code: str) -> str:
     return found[0]
 
 
-def test_data_as_the_model_takes_it_is_not_told_of(linear: tuple[nn.Module, Path], tmp_path: Path) -> None:
+def test_data_as_the_model_takes_it_is_not_told_of(
+    linear: tuple[nn.Module, Path], tmp_path: Path
+) -> None:
     np.savez(tmp_path / "good.npz", x=X)
     proof = verified(linear, tmp_path / "good.npz")
     assert proof.verdict is Verdict.FAITHFUL and "data-good.npz" in proof.sizes
@@ -80,16 +90,30 @@ class Counted(nn.Module):
         return x * 2
 
 
-@pytest.mark.parametrize(("data", "code"), [
-    ("nope.npz", "no-such-file"), ([], "no-data"), (iter(()), "no-data"), ({}, "no-data"), (7, "bad-data"), (["words"], "bad-data"), ([object()], "bad-data")])
-def test_data_that_is_not_there_is_told_before_anything_runs(linear: tuple[nn.Module, Path], data: Any, code: str) -> None:
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        ("nope.npz", "no-such-file"),
+        ([], "no-data"),
+        (iter(()), "no-data"),
+        ({}, "no-data"),
+        (7, "bad-data"),
+        (["words"], "bad-data"),
+        ([object()], "bad-data"),
+    ],
+)
+def test_data_that_is_not_there_is_told_before_anything_runs(
+    linear: tuple[nn.Module, Path], data: Any, code: str
+) -> None:
     Counted.passes = 0
     with pytest.raises(InputError) as caught:
         run.verify(Counted(), linear[1], (torch.from_numpy(X),), data=data, budget_s=1)
     assert caught.value.code == code and Counted.passes == 0
 
 
-def test_a_generator_that_raises_is_told_before_anything_runs(linear: tuple[nn.Module, Path]) -> None:
+def test_a_generator_that_raises_is_told_before_anything_runs(
+    linear: tuple[nn.Module, Path],
+) -> None:
     def items() -> Iterator[Any]:
         raise FileNotFoundError("images/1.png")
         yield
@@ -114,26 +138,44 @@ def test_what_was_taken_from_an_iterator_is_given_again() -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "uint8", "bool"])
 def test_a_cast_is_told_with_both_dtypes(linear: tuple[nn.Module, Path], dtype: str) -> None:
     proof = verified(linear, [np.abs(X).astype(dtype)])
-    assert f"`x` is {dtype}, and the model takes float32" in told(proof, "data-cast").replace("your data for ", "")
+    assert f"`x` is {dtype}, and the model takes float32" in told(proof, "data-cast").replace(
+        "your data for ", ""
+    )
     assert proof.verdict is Verdict.FAITHFUL
 
 
-def test_an_item_that_the_reference_refuses_is_told_with_its_name(linear: tuple[nn.Module, Path], tmp_path: Path) -> None:
+def test_an_item_that_the_reference_refuses_is_told_with_its_name(
+    linear: tuple[nn.Module, Path], tmp_path: Path
+) -> None:
     np.savez(tmp_path / "a-good.npz", x=X)
     np.savez(tmp_path / "b-wrong.npz", x=np.ones((3, 5), np.float32))
     what = told(verified(linear, tmp_path, budget_s=10), "data-dropped")
-    assert what.startswith("1 of 2 items of your data were not compared: `b-wrong.npz`: the reference refuses it: RuntimeError") and "a-good" not in what
+    assert (
+        what.startswith(
+            "1 of 2 items of your data were not compared: `b-wrong.npz`: the reference refuses it: RuntimeError"
+        )
+        and "a-good" not in what
+    )
 
 
-@pytest.mark.parametrize(("data", "why"), [
-    ([np.ones((3, 5), np.float32)], "the reference refuses it"),
-    ([np.ones((3, 5), np.float32), np.ones(7, np.float32)], "the reference refuses it"),
-    ([X.astype(np.complex64)], "the imaginary part would be lost"),
-    ([np.full((3, 4), 1e300)], "values are too large for it"),
-    ([np.full((3, 4), "a")], "holds <U1, not numbers"),
-], ids=["shape", "shapes", "complex", "large", "text"])
-def test_data_of_which_nothing_can_be_compared_is_an_error(linear: tuple[nn.Module, Path], data: Any, why: str) -> None:
-    with pytest.raises(InputError, match=rf"error\[data-unusable\]: none of the {len(data)} items of your data can be compared") as caught:
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        ([np.ones((3, 5), np.float32)], "the reference refuses it"),
+        ([np.ones((3, 5), np.float32), np.ones(7, np.float32)], "the reference refuses it"),
+        ([X.astype(np.complex64)], "the imaginary part would be lost"),
+        ([np.full((3, 4), 1e300)], "values are too large for it"),
+        ([np.full((3, 4), "a")], "holds <U1, not numbers"),
+    ],
+    ids=["shape", "shapes", "complex", "large", "text"],
+)
+def test_data_of_which_nothing_can_be_compared_is_an_error(
+    linear: tuple[nn.Module, Path], data: Any, why: str
+) -> None:
+    with pytest.raises(
+        InputError,
+        match=rf"error\[data-unusable\]: none of the {len(data)} items of your data can be compared",
+    ) as caught:
         verified(linear, data)
     assert why in str(caught.value)
 
@@ -147,28 +189,49 @@ class Rows(nn.Module):
         return self.table(ids)
 
 
-@pytest.mark.parametrize(("values", "unfit"), [([1.0, 2.0], False), ([0.5, 1.0], True), ([float("nan"), 1.0], True), ([1e30, 1.0], True)])
-def test_floats_for_ids_are_taken_where_no_value_changes(tmp_path: Path, values: list[float], unfit: bool) -> None:
+@pytest.mark.parametrize(
+    ("values", "unfit"),
+    [([1.0, 2.0], False), ([0.5, 1.0], True), ([float("nan"), 1.0], True), ([1e30, 1.0], True)],
+)
+def test_floats_for_ids_are_taken_where_no_value_changes(
+    tmp_path: Path, values: list[float], unfit: bool
+) -> None:
     module, path = Rows().eval(), tmp_path / "rows.onnx"
-    torch.onnx.export(module, (torch.tensor([1, 2]),), path, input_names=["ids"], dynamo=True, verbose=False)
+    torch.onnx.export(
+        module, (torch.tensor([1, 2]),), path, input_names=["ids"], dynamo=True, verbose=False
+    )
     data = [np.array([1, 2]), np.array(values)]
     proof = run.verify(module, path, (torch.tensor([1, 2]),), data=data, budget_s=10, explain=False)
     if unfit:
-        assert "`1`: `ids` is float64 and the model takes int64: values would change" in told(proof, "data-dropped")
+        assert "`1`: `ids` is float64 and the model takes int64: values would change" in told(
+            proof, "data-dropped"
+        )
     else:
-        assert "your data for `ids` is float64, and the model takes int64" in told(proof, "data-cast")
+        assert "your data for `ids` is float64, and the model takes int64" in told(
+            proof, "data-cast"
+        )
 
 
-def test_arrays_that_no_input_takes_are_told(linear: tuple[nn.Module, Path], tmp_path: Path) -> None:
+def test_arrays_that_no_input_takes_are_told(
+    linear: tuple[nn.Module, Path], tmp_path: Path
+) -> None:
     np.savez(tmp_path / "rows.npz", x=X, labels=np.arange(3), extra=X)
-    assert told(verified(linear, tmp_path / "rows.npz"), "data-unused") == "no input takes these arrays of your data: `extra`, `labels`"
+    assert (
+        told(verified(linear, tmp_path / "rows.npz"), "data-unused")
+        == "no input takes these arrays of your data: `extra`, `labels`"
+    )
 
 
-def test_data_that_the_time_did_not_reach_fails_the_run(linear: tuple[nn.Module, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_that_the_time_did_not_reach_fails_the_run(
+    linear: tuple[nn.Module, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(run.Run, "_stop", lambda self: True)
     proof = verified(linear, [X])
     if not any(name.startswith("data-") for name in proof.sizes):
-        assert "none of your data was compared" in told(proof, "data-not-compared") and not proof.passed
+        assert (
+            "none of your data was compared" in told(proof, "data-not-compared")
+            and not proof.passed
+        )
 
 
 @pytest.fixture
@@ -181,27 +244,47 @@ def folder(linear: tuple[nn.Module, Path], tmp_path: Path, monkeypatch: pytest.M
     return tmp_path
 
 
-def test_the_command_tells_of_the_data_under_quiet(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_tells_of_the_data_under_quiet(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     np.savez(folder / "double.npz", x=X.astype(np.float64))
-    assert main(["verify", "model.py:build", "m.onnx", "--data", "double.npz", "--budget", "1", "-q"]) == 0
+    assert (
+        main(["verify", "model.py:build", "m.onnx", "--data", "double.npz", "--budget", "1", "-q"])
+        == 0
+    )
     out = capfd.readouterr().out
-    assert out.startswith("FAITHFUL") and "note data-cast: your data for `x` is float64, and the model takes float32" in out
+    assert (
+        out.startswith("FAITHFUL")
+        and "note data-cast: your data for `x` is float64, and the model takes float32" in out
+    )
 
 
-def test_the_command_ends_with_an_error_where_no_data_is_there_or_fits(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_command_ends_with_an_error_where_no_data_is_there_or_fits(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert main(["verify", "model.py:build", "m.onnx", "--data", "nope.npz", "--budget", "1"]) == 2
     assert "error[no-such-file]: there is no file `nope.npz`" in capfd.readouterr().err
     np.savez(folder / "wrong.npz", x=np.ones((3, 5), np.float32))
-    assert main(["verify", "model.py:build", "m.onnx", "--data", "wrong.npz", "--budget", "1", "-q"]) == 2
-    assert "error[data-unusable]: none of the 1 items of your data can be compared" in capfd.readouterr().err
+    assert (
+        main(["verify", "model.py:build", "m.onnx", "--data", "wrong.npz", "--budget", "1", "-q"])
+        == 2
+    )
+    assert (
+        "error[data-unusable]: none of the 1 items of your data can be compared"
+        in capfd.readouterr().err
+    )
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
+
 @pytest.mark.parametrize("name", ["a.npy", "a.npz", "A.NPZ", "a.safetensors"])
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_arrays_are_read_as_numpy_reads_them(tmp_path: Path, name: str, order: Any) -> None:
-    array, path = np.asarray(np.arange(24, dtype=np.float32).reshape(2, 3, 4), order=order), tmp_path / name
+    array, path = (
+        np.asarray(np.arange(24, dtype=np.float32).reshape(2, 3, 4), order=order),
+        tmp_path / name,
+    )
     if name.endswith(".npy"):
         np.save(path, array)
     elif name.endswith(".safetensors"):
@@ -210,11 +293,15 @@ def test_arrays_are_read_as_numpy_reads_them(tmp_path: Path, name: str, order: A
         save_file({"x": np.ascontiguousarray(array)}, path)
     else:
         with path.open("wb") as stream:
-            np.savez_compressed(stream, x=array, empty=np.zeros((0, 3)), scalar=np.float64(2), flag=np.array([True]))
+            np.savez_compressed(
+                stream, x=array, empty=np.zeros((0, 3)), scalar=np.float64(2), flag=np.array([True])
+            )
     found = array_files.read_arrays(path)
     assert np.array_equal(next(iter(found.values())), array)
     if "empty" in found:
-        assert found["empty"].shape == (0, 3) and found["scalar"] == 2 and found["flag"].dtype == bool
+        assert (
+            found["empty"].shape == (0, 3) and found["scalar"] == 2 and found["flag"].dtype == bool
+        )
 
 
 def _claims(shape: str) -> bytes:
@@ -226,7 +313,9 @@ def _claims(shape: str) -> bytes:
 
 @pytest.mark.parametrize("shape", ["(1000000000000,)", "(1 << 40, 1 << 40)", "(-1,)", "(2,)"])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_an_array_that_claims_more_than_the_file_holds_is_refused(tmp_path: Path, shape: str, zipped: bool) -> None:
+def test_an_array_that_claims_more_than_the_file_holds_is_refused(
+    tmp_path: Path, shape: str, zipped: bool
+) -> None:
     path = tmp_path / ("a.npz" if zipped else "a.npy")
     path.write_bytes(_claims(shape))
     if zipped:
@@ -237,11 +326,16 @@ def test_an_array_that_claims_more_than_the_file_holds_is_refused(tmp_path: Path
     assert caught.value.code == "bad-data"
 
 
-def test_an_archive_that_does_not_fit_is_refused_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_does_not_fit_is_refused_before_it_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     np.savez_compressed(tmp_path / "zeros.npz", x=np.zeros(1 << 20))
     monkeypatch.setattr(array_files, "room", lambda: 1 << 20)
     monkeypatch.setattr(array_files, "_read_npy", lambda *_: pytest.fail("it was unpacked"))
-    with pytest.raises(InputError, match=r"error\[data-too-large\]: `zeros.npz` unpacks to 8,388,736 bytes, and 1,048,576 fit"):
+    with pytest.raises(
+        InputError,
+        match=r"error\[data-too-large\]: `zeros.npz` unpacks to 8,388,736 bytes, and 1,048,576 fit",
+    ):
         array_files.read_arrays(tmp_path / "zeros.npz")
 
 
@@ -253,7 +347,12 @@ def test_only_regular_files_are_opened(tmp_path: Path, kind: str) -> None:
     data.mkdir()
     path = data / "a.npz"
     np.savez(data / "b.npz", x=X)
-    words = {"fifo": "is a FIFO", "socket": "is a socket", "loop": "is a link that leads to itself", "device": "is a device"}
+    words = {
+        "fifo": "is a FIFO",
+        "socket": "is a socket",
+        "loop": "is a link that leads to itself",
+        "device": "is a device",
+    }
     if kind.startswith("fifo"):
         os.mkfifo(path)
     elif kind == "socket":

@@ -20,8 +20,17 @@ NUMBERS = [kind for kind in TYPES if kind != TensorProto.STRING]
 
 
 def model(*tensors: onnx.TensorProto) -> onnx.ModelProto:
-    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4]) for name in ("xx_in", "yy_out")]
-    graph = helper.make_graph([helper.make_node("Relu", ["xx_in"], ["yy_out"], name="the_node")], "g", ports[:1], ports[1:], list(tensors))
+    ports = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 4])
+        for name in ("xx_in", "yy_out")
+    ]
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["xx_in"], ["yy_out"], name="the_node")],
+        "g",
+        ports[:1],
+        ports[1:],
+        list(tensors),
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
 
 
@@ -36,22 +45,35 @@ def weight(kind: int, dims: list[int], *, raw: bool) -> onnx.TensorProto:
     if kind == TensorProto.STRING:
         return helper.make_tensor("w", kind, dims, [b"a"] * elements)
     if raw:
-        return helper.make_tensor("w", kind, dims, bytes(file_checks.byte_size(kind, elements)), raw=True)
-    return helper.make_tensor("w", kind, dims, np.zeros(elements, helper.tensor_dtype_to_np_dtype(kind)))
+        return helper.make_tensor(
+            "w", kind, dims, bytes(file_checks.byte_size(kind, elements)), raw=True
+        )
+    return helper.make_tensor(
+        "w", kind, dims, np.zeros(elements, helper.tensor_dtype_to_np_dtype(kind))
+    )
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=TensorProto.DataType.Name)
 @pytest.mark.parametrize("dims", [[], [3], [2, 3], [0], [5, 0, 2]], ids=str)
 @pytest.mark.parametrize("raw", [True, False], ids=["raw", "typed"])
-def test_every_type_is_read_in_both_forms(tmp_path: Path, kind: int, dims: list[int], raw: bool) -> None:
+def test_every_type_is_read_in_both_forms(
+    tmp_path: Path, kind: int, dims: list[int], raw: bool
+) -> None:
     made = weight(kind, dims, raw=raw)
     onnx_file.read(saved(model(made), tmp_path))
     assert numpy_helper.to_array(made).shape == tuple(dims)  # what is let through can be read
 
 
 @settings(max_examples=150, deadline=None)
-@given(kind=st.sampled_from(NUMBERS), dims=st.lists(st.integers(-2, 5), max_size=3), size=st.integers(0, 90), raw=st.booleans())
-def test_what_is_let_through_can_be_turned_into_an_array(kind: int, dims: list[int], size: int, raw: bool) -> None:
+@given(
+    kind=st.sampled_from(NUMBERS),
+    dims=st.lists(st.integers(-2, 5), max_size=3),
+    size=st.integers(0, 90),
+    raw=st.booleans(),
+)
+def test_what_is_let_through_can_be_turned_into_an_array(
+    kind: int, dims: list[int], size: int, raw: bool
+) -> None:
     tensor = onnx.TensorProto(name="w", data_type=kind, dims=dims)
     if raw:
         tensor.raw_data = bytes(size)
@@ -110,19 +132,43 @@ def bad_strings(made: onnx.TensorProto) -> None:
 
 
 @pytest.mark.parametrize("place", ["initializer", "constant", "branch", "function"])
-@pytest.mark.parametrize(("damage", "words"), [
-    (short, r"error\[bad-weight\]: the weight `w` holds 23 bytes, and its dims and type need 24"),
-    (long, r"error\[bad-weight\]: the weight `w` holds 25 bytes, and its dims and type need 24"),
-    (negative, r"error\[bad-weight\]: the weight `w` has dims that no tensor can have"),
-    (enormous, r"error\[bad-weight\]: the weight `w` has dims that no tensor can have"),
-    (other_type, r"error\[bad-weight\]: the weight `w` holds 24 bytes, and its dims and type need 48"),
-    (no_data, r"error\[bad-weight\]: the weight `w` holds 0 numbers, and its dims and type need 6"),
-    (segment, r"error\[bad-weight\]: the weight `w` is said to be a segment of a larger one, which nobody reads"),
-    (few_strings, r"error\[bad-weight\]: the weight `w` holds 1 strings, and its dims need 6"),
-    (unknown_type, r"error\[unknown-type\]: the weight `w` has the element type 99, which onnx .* doesn't know"),
-    (bad_strings, r"error\[not-utf8\]: a string of the weight `w` is not UTF-8"),
-], ids=lambda value: value.__name__ if callable(value) else "")
-def test_a_weight_that_does_not_fit_is_refused_wherever_it_is(tmp_path: Path, place: str, damage: Callable[[onnx.TensorProto], None], words: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (
+            short,
+            r"error\[bad-weight\]: the weight `w` holds 23 bytes, and its dims and type need 24",
+        ),
+        (
+            long,
+            r"error\[bad-weight\]: the weight `w` holds 25 bytes, and its dims and type need 24",
+        ),
+        (negative, r"error\[bad-weight\]: the weight `w` has dims that no tensor can have"),
+        (enormous, r"error\[bad-weight\]: the weight `w` has dims that no tensor can have"),
+        (
+            other_type,
+            r"error\[bad-weight\]: the weight `w` holds 24 bytes, and its dims and type need 48",
+        ),
+        (
+            no_data,
+            r"error\[bad-weight\]: the weight `w` holds 0 numbers, and its dims and type need 6",
+        ),
+        (
+            segment,
+            r"error\[bad-weight\]: the weight `w` is said to be a segment of a larger one, which nobody reads",
+        ),
+        (few_strings, r"error\[bad-weight\]: the weight `w` holds 1 strings, and its dims need 6"),
+        (
+            unknown_type,
+            r"error\[unknown-type\]: the weight `w` has the element type 99, which onnx .* doesn't know",
+        ),
+        (bad_strings, r"error\[not-utf8\]: a string of the weight `w` is not UTF-8"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_weight_that_does_not_fit_is_refused_wherever_it_is(
+    tmp_path: Path, place: str, damage: Callable[[onnx.TensorProto], None], words: str
+) -> None:
     tensor = weight(TensorProto.FLOAT, [2, 3], raw=True)
     damage(tensor)
     made = model(*[tensor] if place == "initializer" else [])
@@ -131,15 +177,21 @@ def test_a_weight_that_does_not_fit_is_refused_wherever_it_is(tmp_path: Path, pl
         made.graph.node.append(node)
     elif place == "branch":
         branch = helper.make_graph([node], "b", [], [onnx.ValueInfoProto(name="c")])
-        made.graph.node.append(helper.make_node("If", ["xx_in"], ["z"], then_branch=branch, else_branch=branch))
+        made.graph.node.append(
+            helper.make_node("If", ["xx_in"], ["z"], then_branch=branch, else_branch=branch)
+        )
     elif place == "function":
         made.functions.append(helper.make_function("d", "f", [], ["c"], [node], []))
     with pytest.raises(ModelError, match=words):
         onnx_file.read(saved(made, tmp_path))
 
 
-def outside(location: str, folder: Path, *, offset: str | None = "0", length: str | None = "24") -> Path:
-    tensor = onnx.TensorProto(name="w", dims=[2, 3], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+def outside(
+    location: str, folder: Path, *, offset: str | None = "0", length: str | None = "24"
+) -> Path:
+    tensor = onnx.TensorProto(
+        name="w", dims=[2, 3], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL
+    )
     for key, value in (("location", location), ("offset", offset), ("length", length)):
         if value is not None:
             tensor.external_data.add(key=key, value=value)
@@ -147,21 +199,42 @@ def outside(location: str, folder: Path, *, offset: str | None = "0", length: st
     return saved(model(tensor), folder)
 
 
-@pytest.mark.parametrize(("location", "more", "code"), [
-    ("/etc/passwd", {}, "external-data-outside"), ("../m.data", {}, "external-data-outside"), ("a/../../m.data", {}, "external-data-outside"),
-    ("nope.data", {}, "external-data-missing"), (".", {}, "external-data-missing"), ("a" * 5000, {}, "external-data-missing"), ("a\0b", {}, "external-data-missing"),
-    ("", {}, "bad-external-data"), ("m.data", {"offset": "-1"}, "bad-external-data"), ("m.data", {"length": "0x10"}, "bad-external-data"),
-    ("m.data", {"length": "9" * 400}, "bad-external-data"), ("m.data", {"offset": "1"}, "external-data-too-short"), ("m.data", {"offset": "10000000000"}, "external-data-too-short"),
-    ("m.data", {"length": "20"}, "bad-weight"), ("m.data", {"length": "28"}, "bad-weight"),
-])
-def test_external_data_that_is_not_there(tmp_path: Path, capfd: pytest.CaptureFixture[str], location: str, more: dict[str, str], code: str) -> None:
+@pytest.mark.parametrize(
+    ("location", "more", "code"),
+    [
+        ("/etc/passwd", {}, "external-data-outside"),
+        ("../m.data", {}, "external-data-outside"),
+        ("a/../../m.data", {}, "external-data-outside"),
+        ("nope.data", {}, "external-data-missing"),
+        (".", {}, "external-data-missing"),
+        ("a" * 5000, {}, "external-data-missing"),
+        ("a\0b", {}, "external-data-missing"),
+        ("", {}, "bad-external-data"),
+        ("m.data", {"offset": "-1"}, "bad-external-data"),
+        ("m.data", {"length": "0x10"}, "bad-external-data"),
+        ("m.data", {"length": "9" * 400}, "bad-external-data"),
+        ("m.data", {"offset": "1"}, "external-data-too-short"),
+        ("m.data", {"offset": "10000000000"}, "external-data-too-short"),
+        ("m.data", {"length": "20"}, "bad-weight"),
+        ("m.data", {"length": "28"}, "bad-weight"),
+    ],
+)
+def test_external_data_that_is_not_there(
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    location: str,
+    more: dict[str, str],
+    code: str,
+) -> None:
     path = outside(location, tmp_path, **more)  # type: ignore[arg-type]
     assert main(["inspect", str(path)]) == 2
     said = capfd.readouterr().err
     assert said.startswith(f"error[{code}]: ") and "internal" not in said and len(said) < 1000
 
 
-@pytest.mark.parametrize("more", [{}, {"offset": None}, {"length": None}, {"offset": None, "length": None}], ids=str)
+@pytest.mark.parametrize(
+    "more", [{}, {"offset": None}, {"length": None}, {"offset": None, "length": None}], ids=str
+)
 def test_external_data_as_exporters_write_it(tmp_path: Path, more: dict[str, str | None]) -> None:
     onnx_file.read(outside("m.data", tmp_path, **more))
     assert main(["inspect", "-q", str(tmp_path / "m.onnx")]) == 0
@@ -178,11 +251,18 @@ def test_a_download_cache_keeps_links_to_its_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["the_node", "xx_in", "yy_out", "Relu", "batch", "main_scope"])
-def test_text_that_is_not_utf8(tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str) -> None:
+def test_text_that_is_not_utf8(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
     made = model()
     made.graph.node[0].metadata_props.add(key="k", value="main_scope")
-    (tmp_path / "m.onnx").write_bytes(made.SerializeToString().replace(name.encode(), b"\xff" + name.encode()[1:]))
-    for words in (["inspect", str(tmp_path / "m.onnx")], ["diff", str(tmp_path / "m.onnx"), str(tmp_path / "m.onnx")]):
+    (tmp_path / "m.onnx").write_bytes(
+        made.SerializeToString().replace(name.encode(), b"\xff" + name.encode()[1:])
+    )
+    for words in (
+        ["inspect", str(tmp_path / "m.onnx")],
+        ["diff", str(tmp_path / "m.onnx"), str(tmp_path / "m.onnx")],
+    ):
         assert main(words) == 2
         assert capfd.readouterr().err.startswith("error[not-utf8]: ")
 
@@ -194,13 +274,22 @@ def test_a_port_of_an_unknown_type_and_a_node_that_makes_nothing(tmp_path: Path)
         onnx_file.read(saved(made, tmp_path))
     made = model()
     made.graph.node.append(helper.make_node("Relu", ["xx_in"], [], name="idle"))
-    with pytest.raises(ModelError, match=r"error\[node-without-output\]: the node `idle` \(Relu\) has no output"):
+    with pytest.raises(
+        ModelError, match=r"error\[node-without-output\]: the node `idle` \(Relu\) has no output"
+    ):
         onnx_file.read(saved(made, tmp_path))
 
 
 def test_a_path_that_no_system_can_hold(capfd: pytest.CaptureFixture[str]) -> None:
     for path in ("a" * 5000 + ".onnx", "a/" * 3000 + "b.onnx", "nul\0.onnx"):
-        for words in (["inspect", path], ["diff", path, path], ["verify", path, path], ["verify", f"{path}:build", path], ["verify", "--from", path], ["report", path, "-o", "r.md"]):
+        for words in (
+            ["inspect", path],
+            ["diff", path, path],
+            ["verify", path, path],
+            ["verify", f"{path}:build", path],
+            ["verify", "--from", path],
+            ["report", path, "-o", "r.md"],
+        ):
             assert main(words) == 2
             said = capfd.readouterr().err
             assert "error[" in said and "error[internal]" not in said, (words[0], said[:300])

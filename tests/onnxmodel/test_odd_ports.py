@@ -15,20 +15,58 @@ from onnxproof.results import Verdict
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21, "ai.onnx.ml" : 3]>\n'
 TEXTS: dict[str, tuple[str, str, str]] = {
-    "string in": ("g (string[2] x) => (string[2] y) { y = Identity(x) }", "string-tensor", "the input `x` holds strings, and only numbers are compared"),
-    "string out": ("g (float[2,3] x) => (string[2,3] y) { y = Cast<to = 8>(x) }", "string-tensor", "the output `y` holds strings, and only numbers are compared"),
-    "string beside": ("g (string[2] s, float[2,3] x) => (float[2,3] y, string[2] t) { y = Neg(x) t = Identity(s) }", "string-tensor", "the input `s` holds strings"),
-    "sequence in": ("g (seq(float[2]) x) => (float[2] y) { i = Constant<value = int64 {0}>() y = SequenceAt(x, i) }", "not-a-tensor", "the input `x` is a sequence"),
-    "sequence out": ("g (float[2,3] x) => (seq(float[2,3]) y) { y = SequenceConstruct(x, x) }", "not-a-tensor", "the output `y` is a sequence"),
-    "optional in": ("g (optional(float[2,3]) x) => (float[2,3] y) { y = OptionalGetElement(x) }", "not-a-tensor", "the input `x` is an optional"),
-    "optional out": ("g (float[2,3] x) => (optional(float[2,3]) y) { y = Optional(x) }", "not-a-tensor", "the output `y` is an optional"),
-    "sparse": ("g (sparse_tensor(float[2,3]) x) => (float[2,3] y) { y = Neg(x) }", "not-a-tensor", "the input `x` is a sparse tensor"),
-    "map": ("g (float[2,3] x) => (seq(map(int64, float)) y) { y = ai.onnx.ml.ZipMap<classlabels_int64s = [0, 1, 2]>(x) }", "not-a-tensor", "the output `y` is a sequence"),
+    "string in": (
+        "g (string[2] x) => (string[2] y) { y = Identity(x) }",
+        "string-tensor",
+        "the input `x` holds strings, and only numbers are compared",
+    ),
+    "string out": (
+        "g (float[2,3] x) => (string[2,3] y) { y = Cast<to = 8>(x) }",
+        "string-tensor",
+        "the output `y` holds strings, and only numbers are compared",
+    ),
+    "string beside": (
+        "g (string[2] s, float[2,3] x) => (float[2,3] y, string[2] t) { y = Neg(x) t = Identity(s) }",
+        "string-tensor",
+        "the input `s` holds strings",
+    ),
+    "sequence in": (
+        "g (seq(float[2]) x) => (float[2] y) { i = Constant<value = int64 {0}>() y = SequenceAt(x, i) }",
+        "not-a-tensor",
+        "the input `x` is a sequence",
+    ),
+    "sequence out": (
+        "g (float[2,3] x) => (seq(float[2,3]) y) { y = SequenceConstruct(x, x) }",
+        "not-a-tensor",
+        "the output `y` is a sequence",
+    ),
+    "optional in": (
+        "g (optional(float[2,3]) x) => (float[2,3] y) { y = OptionalGetElement(x) }",
+        "not-a-tensor",
+        "the input `x` is an optional",
+    ),
+    "optional out": (
+        "g (float[2,3] x) => (optional(float[2,3]) y) { y = Optional(x) }",
+        "not-a-tensor",
+        "the output `y` is an optional",
+    ),
+    "sparse": (
+        "g (sparse_tensor(float[2,3]) x) => (float[2,3] y) { y = Neg(x) }",
+        "not-a-tensor",
+        "the input `x` is a sparse tensor",
+    ),
+    "map": (
+        "g (float[2,3] x) => (seq(map(int64, float)) y) { y = ai.onnx.ml.ZipMap<classlabels_int64s = [0, 1, 2]>(x) }",
+        "not-a-tensor",
+        "the output `y` is a sequence",
+    ),
     "no output": ("g (float[2,3] x) => () { y = Neg(x) }", "no-output", "the file has no output"),
 }
 DIMS: dict[str, tuple[list[int | str], str, str]] = {
-    "-1 first": ([-1, 3], "negative-dim", "the input `x` has a dim of -1"), "-7 last": ([2, -7], "negative-dim", "the input `x` has a dim of -7"),
-    "0 last": ([2, 0], "empty-input", "`x` has a dim of 0: nothing can be given to this file"), "0 first": ([0, 3], "empty-input", "`x` has a dim of 0"),
+    "-1 first": ([-1, 3], "negative-dim", "the input `x` has a dim of -1"),
+    "-7 last": ([2, -7], "negative-dim", "the input `x` has a dim of -7"),
+    "0 last": ([2, 0], "empty-input", "`x` has a dim of 0: nothing can be given to this file"),
+    "0 first": ([0, 3], "empty-input", "`x` has a dim of 0"),
     "0 beside an open one": (["batch", 0], "empty-input", "`x` has a dim of 0"),
 }
 
@@ -39,9 +77,14 @@ class Negative(torch.nn.Module):
 
 
 def _neg(path: Path, given: list[int | str], returned: list[int | str]) -> Path:
-    ports = [helper.make_tensor_value_info("x", TensorProto.FLOAT, given), helper.make_tensor_value_info("y", TensorProto.FLOAT, returned)]
+    ports = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, given),
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, returned),
+    ]
     graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", ports[:1], ports[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10), path
+    )
     return path
 
 
@@ -59,14 +102,18 @@ def _assert_refused(path: Path, code: str, words: str, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_what_is_no_tensor_of_numbers_is_an_error(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_tensor_of_numbers_is_an_error(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     text, code, words = TEXTS[kind]
     onnx.save(parser.parse_model(HEAD + text), tmp_path / "m.onnx")
     _assert_refused(tmp_path / "m.onnx", code, words, capsys)
 
 
 @pytest.mark.parametrize("kind", DIMS)
-def test_dims_that_hold_nothing_are_an_error(tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dims_that_hold_nothing_are_an_error(
+    tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     dims, code, words = DIMS[kind]
     _assert_refused(_neg(tmp_path / "m.onnx", dims, dims), code, words, capsys)
 
@@ -74,22 +121,29 @@ def test_dims_that_hold_nothing_are_an_error(tmp_path: Path, kind: str, capsys: 
 def test_a_negative_dim_of_an_output_is_no_matter(tmp_path: Path) -> None:
     """Runtimes compute the shapes of outputs, and so do we."""
     path = _neg(tmp_path / "m.onnx", [2, 3], [-1, 3])
-    assert onnxproof.verify(Negative(), path, (torch.ones(2, 3),), budget_s=2, explain=False).verdict is Verdict.FAITHFUL
+    assert (
+        onnxproof.verify(Negative(), path, (torch.ones(2, 3),), budget_s=2, explain=False).verdict
+        is Verdict.FAITHFUL
+    )
 
 
 def test_an_empty_input_beside_others_is_allowed(tmp_path: Path) -> None:
     """The regions of a Resize that has none, given as an input."""
-    text = "g (float[2,3] x, float[0] roi) => (float[4,6] y) { s = Constant<value = float[2] {2.0, 2.0}>() y = Resize<mode = \"nearest\">(x, roi, s) }"
+    text = 'g (float[2,3] x, float[0] roi) => (float[4,6] y) { s = Constant<value = float[2] {2.0, 2.0}>() y = Resize<mode = "nearest">(x, roi, s) }'
     onnx.save(parser.parse_model(HEAD + text), tmp_path / "m.onnx")
     proof = onnxproof.diff(tmp_path / "m.onnx", tmp_path / "m.onnx", budget_s=2, explain=False)
     assert proof.verdict is Verdict.FAITHFUL, proof.sentence()
 
 
 @pytest.mark.parametrize("shape", [(2, 0), (0, 3), (0, 0)])
-def test_an_empty_example_proves_nothing_and_raises_nothing(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_an_empty_example_proves_nothing_and_raises_nothing(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
     path = _neg(tmp_path / "m.onnx", ["rows", "columns"], ["rows", "columns"])
     proof = onnxproof.verify(Negative(), path, (torch.ones(shape),), budget_s=3, explain=False)
-    assert proof.verdict is (Verdict.FAITHFUL if any(gap.compared for gap in proof.gaps) else Verdict.VACUOUS), proof.sentence()
+    assert proof.verdict is (
+        Verdict.FAITHFUL if any(gap.compared for gap in proof.gaps) else Verdict.VACUOUS
+    ), proof.sentence()
 
 
 def test_strings_as_an_example_are_an_error(tmp_path: Path) -> None:

@@ -15,7 +15,24 @@ import pytest
 import torch
 from support.planted_faults import told
 from support.planted_models import seeded
-from support.preparing_models import IMAGENET, Conv, Flat, Patches, Prepare, Sound, Words, bare, bgr, by_255, channels_last, crop, normed, pixels, prepared, times_255
+from support.preparing_models import (
+    IMAGENET,
+    Conv,
+    Flat,
+    Patches,
+    Prepare,
+    Sound,
+    Words,
+    bare,
+    bgr,
+    by_255,
+    channels_last,
+    crop,
+    normed,
+    pixels,
+    prepared,
+    times_255,
+)
 from test_locate import one_thread  # noqa: F401
 from torch import Tensor, nn
 
@@ -29,20 +46,39 @@ from onnxproof.verification import run
 BUDGET_S = 20.0
 _FOLDER = tempfile.TemporaryDirectory(prefix="onnxproof-tests-")
 HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-UNIT, BYTES, SMALL = pixels(2, 3, 16, 16, top=1.0), pixels(2, 3, 16, 16), pixels(2, 3, 8, 8, top=1.0)
+UNIT, BYTES, SMALL = (
+    pixels(2, 3, 16, 16, top=1.0),
+    pixels(2, 3, 16, 16),
+    pixels(2, 3, 8, 8, top=1.0),
+)
 
 
 def written(module: nn.Module, example: Tensor, name: str) -> Path:
     path = Path(_FOLDER.name) / f"{name}.onnx"
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         warnings.simplefilter("ignore")
-        torch.onnx.export(module, (example,), path, dynamo=True, dynamic_shapes=({0: "batch"},), opset_version=20, external_data=False, verbose=False)
+        torch.onnx.export(
+            module,
+            (example,),
+            path,
+            dynamo=True,
+            dynamic_shapes=({0: "batch"},),
+            opset_version=20,
+            external_data=False,
+            verbose=False,
+        )
     return path
 
 
 def verified(module: nn.Module, path: Path, example: Tensor) -> Proof:
     with mock.patch.object(diagnose, "_FIX_BUDGET_S", BUDGET_S):
-        return run.verify(module, path, (example,), dynamic_shapes=({0: "batch"},), budget_s=BUDGET_S)
+        return run.verify(
+            module, path, (example,), dynamic_shapes=({0: "batch"},), budget_s=BUDGET_S
+        )
 
 
 def both(own: Prepare, other: Prepare) -> Prepare:
@@ -50,20 +86,92 @@ def both(own: Prepare, other: Prepare) -> Prepare:
 
 
 FAULTS: dict[str, tuple[type[nn.Module], Prepare, Prepare, Tensor, str]] = {
-    "conv-255-missing": (Conv, by_255, bare, BYTES, "the module has a division by 255, the file no scaling"),
-    "patches-255-twice": (Patches, bare, by_255, UNIT, "the module has no scaling, the file a division by 255"),
+    "conv-255-missing": (
+        Conv,
+        by_255,
+        bare,
+        BYTES,
+        "the module has a division by 255, the file no scaling",
+    ),
+    "patches-255-twice": (
+        Patches,
+        bare,
+        by_255,
+        UNIT,
+        "the module has no scaling, the file a division by 255",
+    ),
     "flat-255-for-1": (Flat, times_255, bare, SMALL, "times 255"),
     "conv-bgr": (Conv, bare, bgr, UNIT, "channels in the order [2, 1, 0]"),
-    "patches-bgr-and-normed": (Patches, normed(*IMAGENET), both(normed(*IMAGENET), bgr), UNIT, "channels in the order [2, 1, 0]"),
-    "conv-bgr-and-255": (Conv, by_255, bgr, BYTES, "channels in the order [2, 1, 0] (RGB and BGR) and times 0.003922"),
-    "conv-imagenet-missing": (Conv, normed(*IMAGENET), bare, UNIT, "the module has the mean and standard deviation of ImageNet on values of 0 to 1, the file no scaling"),
-    "patches-imagenet-twice": (Patches, bare, normed(*IMAGENET), UNIT, "the file the mean and standard deviation of ImageNet"),
-    "conv-half-for-imagenet": (Conv, normed(*IMAGENET), normed(*HALF), UNIT, "the file a mean and a standard deviation of 0.5"),
-    "flat-numbers-of-its-own": (Flat, normed((0.1, 0.2, 0.3), (0.3, 0.4, 0.6)), bare, SMALL, "times [3.333, 2.5, 1.667] and plus [-0.3333, -0.5, -0.5]"),
-    "conv-crop-top-left": (Conv, crop(2, 2, 12), crop(0, 0, 12), UNIT, "from the centre the answers are right"),
-    "patches-crop-centre": (Patches, crop(0, 0, 8), crop(4, 4, 8), UNIT, "from the top left the answers are right"),
-    "sound-16-bits": (Sound, lambda x: x / 32768, bare, pixels(2, 64, top=3000.0) - 1500, "the module has a division by 32768"),
-    "words-from-one": (Words, lambda x: x + 1, bare, torch.arange(2, 16).reshape(2, 7), "plus 1 (ids that are counted from another number)"),
+    "patches-bgr-and-normed": (
+        Patches,
+        normed(*IMAGENET),
+        both(normed(*IMAGENET), bgr),
+        UNIT,
+        "channels in the order [2, 1, 0]",
+    ),
+    "conv-bgr-and-255": (
+        Conv,
+        by_255,
+        bgr,
+        BYTES,
+        "channels in the order [2, 1, 0] (RGB and BGR) and times 0.003922",
+    ),
+    "conv-imagenet-missing": (
+        Conv,
+        normed(*IMAGENET),
+        bare,
+        UNIT,
+        "the module has the mean and standard deviation of ImageNet on values of 0 to 1, the file no scaling",
+    ),
+    "patches-imagenet-twice": (
+        Patches,
+        bare,
+        normed(*IMAGENET),
+        UNIT,
+        "the file the mean and standard deviation of ImageNet",
+    ),
+    "conv-half-for-imagenet": (
+        Conv,
+        normed(*IMAGENET),
+        normed(*HALF),
+        UNIT,
+        "the file a mean and a standard deviation of 0.5",
+    ),
+    "flat-numbers-of-its-own": (
+        Flat,
+        normed((0.1, 0.2, 0.3), (0.3, 0.4, 0.6)),
+        bare,
+        SMALL,
+        "times [3.333, 2.5, 1.667] and plus [-0.3333, -0.5, -0.5]",
+    ),
+    "conv-crop-top-left": (
+        Conv,
+        crop(2, 2, 12),
+        crop(0, 0, 12),
+        UNIT,
+        "from the centre the answers are right",
+    ),
+    "patches-crop-centre": (
+        Patches,
+        crop(0, 0, 8),
+        crop(4, 4, 8),
+        UNIT,
+        "from the top left the answers are right",
+    ),
+    "sound-16-bits": (
+        Sound,
+        lambda x: x / 32768,
+        bare,
+        pixels(2, 64, top=3000.0) - 1500,
+        "the module has a division by 32768",
+    ),
+    "words-from-one": (
+        Words,
+        lambda x: x + 1,
+        bare,
+        torch.arange(2, 16).reshape(2, 7),
+        "plus 1 (ids that are counted from another number)",
+    ),
 }
 
 
@@ -96,19 +204,45 @@ def test_a_layout_that_no_dim_gives_away_is_found() -> None:
 
 
 def test_a_layout_that_the_dims_give_away_is_said_at_once() -> None:
-    path = written(prepared(Conv, channels_last), pixels(2, 16, 16, 3, top=1.0), "channels-last-fixed")
-    with pytest.raises(InputError, match=r"has the dims of `x` in the order \[0, 2, 3, 1\]: channels first on one side, last on the other"):
+    path = written(
+        prepared(Conv, channels_last), pixels(2, 16, 16, 3, top=1.0), "channels-last-fixed"
+    )
+    with pytest.raises(
+        InputError,
+        match=r"has the dims of `x` in the order \[0, 2, 3, 1\]: channels first on one side, last on the other",
+    ):
         verified(prepared(Conv, bare), path, UNIT)
 
 
 def test_the_mended_file_is_written(tmp_path: Path) -> None:
     from onnxproof.cli import main
 
-    (tmp_path / "model.py").write_text(f"import sys\nsys.path.insert(0, {str(Path(__file__).parents[1])!r})\nfrom support.preparing_models import *\n\n\n"
-                                       "def build():\n    return prepared(Conv, normed(*IMAGENET)), (pixels(2, 3, 16, 16, top=1.0),)\n")
+    (tmp_path / "model.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(Path(__file__).parents[1])!r})\nfrom support.preparing_models import *\n\n\n"
+        "def build():\n    return prepared(Conv, normed(*IMAGENET)), (pixels(2, 3, 16, 16, top=1.0),)\n"
+    )
     path = written(prepared(Conv, bare), UNIT, "to-be-mended")
-    assert main(["explain", f"{tmp_path / 'model.py'}:build", str(path), "--dynamic", "x:0=batch", "--budget", "1", "--fix", "-o", str(tmp_path / "fixed.onnx")]) == 1
-    assert verified(prepared(Conv, normed(*IMAGENET)), tmp_path / "fixed.onnx", UNIT).verdict is Verdict.FAITHFUL
+    assert (
+        main(
+            [
+                "explain",
+                f"{tmp_path / 'model.py'}:build",
+                str(path),
+                "--dynamic",
+                "x:0=batch",
+                "--budget",
+                "1",
+                "--fix",
+                "-o",
+                str(tmp_path / "fixed.onnx"),
+            ]
+        )
+        == 1
+    )
+    assert (
+        verified(prepared(Conv, normed(*IMAGENET)), tmp_path / "fixed.onnx", UNIT).verdict
+        is Verdict.FAITHFUL
+    )
 
 
 class Thin(nn.Module):
@@ -134,8 +268,13 @@ def doubled(weights: dict[str, Any]) -> None:
     weights["second.weight"] = weights["second.weight"] * 2
 
 
-@pytest.mark.parametrize(("kind", "spoil"), [(Thin, without_bias), (Conv, without_bias), (Conv, transposed), (Conv, doubled)])
-def test_spoiled_weights_of_the_first_layers_are_not_taken_for_it(kind: type[nn.Module], spoil: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "spoil"),
+    [(Thin, without_bias), (Conv, without_bias), (Conv, transposed), (Conv, doubled)],
+)
+def test_spoiled_weights_of_the_first_layers_are_not_taken_for_it(
+    kind: type[nn.Module], spoil: Any
+) -> None:
     module, other = seeded(kind(), 3), seeded(kind(), 3)
     weights = dict(other.state_dict())
     spoil(weights)
@@ -143,24 +282,53 @@ def test_spoiled_weights_of_the_first_layers_are_not_taken_for_it(kind: type[nn.
     proof = verified(module, written(other, UNIT, f"{kind.__name__}-{spoil.__name__}"), UNIT)
     assert proof.verdict is Verdict.DIVERGED
     assert "preprocessing" not in [cause.code for cause in proof.causes], told(proof)
-    assert proof.causes and proof.causes[0].code in ("weights", "weight-layout") and proof.causes[0].proven, told(proof)
+    assert (
+        proof.causes
+        and proof.causes[0].code in ("weights", "weight-layout")
+        and proof.causes[0].proven
+    ), told(proof)
 
 
-@pytest.mark.parametrize(("own", "filed", "words"), [("bilinear", "nearest", "when it resizes bilinear"), ("nearest", "bicubic", "when it resizes nearest")])
-def test_another_way_of_resizing_inside_of_the_file_is_a_matter_of_attributes(own: str, filed: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("own", "filed", "words"),
+    [
+        ("bilinear", "nearest", "when it resizes bilinear"),
+        ("nearest", "bicubic", "when it resizes nearest"),
+    ],
+)
+def test_another_way_of_resizing_inside_of_the_file_is_a_matter_of_attributes(
+    own: str, filed: str, words: str
+) -> None:
     """Several attributes at once: one alone mends nothing."""
+
     def resized(mode: str) -> Prepare:
-        return lambda x: nn.functional.interpolate(x, (12, 12), mode=mode, align_corners=None if mode == "nearest" else False)
+        return lambda x: nn.functional.interpolate(
+            x, (12, 12), mode=mode, align_corners=None if mode == "nearest" else False
+        )
 
     example = pixels(2, 3, 24, 24, top=1.0)
-    proof = verified(prepared(Conv, resized(own)), written(prepared(Conv, resized(filed)), example, f"{filed}-for-{own}"), example)
+    proof = verified(
+        prepared(Conv, resized(own)),
+        written(prepared(Conv, resized(filed)), example, f"{filed}-for-{own}"),
+        example,
+    )
     assert (proof.causes[0].code, proof.causes[0].proven) == ("attribute", True), told(proof)
     assert words in proof.causes[0].evidence
     assert proof.causes[0].fix is not None and proof.causes[0].fix.verdict is Verdict.FAITHFUL
 
 
 def test_a_norm_of_the_input_with_another_epsilon_is_not_taken_for_it() -> None:
-    module = seeded(nn.Sequential(nn.BatchNorm2d(3), nn.Conv2d(3, 6, 3), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, 3)), 3)
+    module = seeded(
+        nn.Sequential(
+            nn.BatchNorm2d(3),
+            nn.Conv2d(3, 6, 3),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(6, 3),
+        ),
+        3,
+    )
     path = written(module, UNIT, "input-norm")
     loaded = onnx.load(path)
     norm = next(node for node in loaded.graph.node if node.op_type == "BatchNormalization")
@@ -173,12 +341,19 @@ def test_a_norm_of_the_input_with_another_epsilon_is_not_taken_for_it() -> None:
 
 @pytest.mark.parametrize("kind", [Conv, Patches])
 def test_a_healthy_file_has_no_cause(kind: type[nn.Module]) -> None:
-    proof = verified(prepared(kind, normed(*IMAGENET)), written(prepared(kind, normed(*IMAGENET)), UNIT, f"healthy-{kind.__name__}"), UNIT)
+    proof = verified(
+        prepared(kind, normed(*IMAGENET)),
+        written(prepared(kind, normed(*IMAGENET)), UNIT, f"healthy-{kind.__name__}"),
+        UNIT,
+    )
     assert proof.verdict is Verdict.FAITHFUL and not proof.causes, told(proof)
 
 
 def test_between_two_files_the_usual_ones_are_tried() -> None:
-    right, wrong = (written(prepared(Conv, p), UNIT, name) for p, name in ((normed(*IMAGENET), "diff-right"), (bare, "diff-wrong")))
+    right, wrong = (
+        written(prepared(Conv, p), UNIT, name)
+        for p, name in ((normed(*IMAGENET), "diff-right"), (bare, "diff-wrong"))
+    )
     with mock.patch.object(diagnose, "_FIX_BUDGET_S", BUDGET_S):
         proof = onnxproof.diff(right, wrong, {"x": np.asarray(UNIT)}, budget_s=BUDGET_S)
     assert (proof.causes[0].code, proof.causes[0].proven) == ("preprocessing", True), told(proof)

@@ -30,9 +30,30 @@ print((int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) 
 
 
 @settings(max_examples=60, deadline=None)
-@given(rank=st.sampled_from([1, 2, 3]), kernel=st.integers(1, 4), stride=st.integers(1, 3), padding=st.integers(0, 3), dilation=st.integers(1, 2),
-       groups=st.sampled_from([1, 2, 4]), bias=st.booleans(), batch=st.integers(1, 2), length=st.integers(9, 17), room=st.sampled_from([64, 2000, 30000]))
-def test_stripes_give_what_the_whole_gives(rank: int, kernel: int, stride: int, padding: int, dilation: int, groups: int, bias: bool, batch: int, length: int, room: int) -> None:
+@given(
+    rank=st.sampled_from([1, 2, 3]),
+    kernel=st.integers(1, 4),
+    stride=st.integers(1, 3),
+    padding=st.integers(0, 3),
+    dilation=st.integers(1, 2),
+    groups=st.sampled_from([1, 2, 4]),
+    bias=st.booleans(),
+    batch=st.integers(1, 2),
+    length=st.integers(9, 17),
+    room=st.sampled_from([64, 2000, 30000]),
+)
+def test_stripes_give_what_the_whole_gives(
+    rank: int,
+    kernel: int,
+    stride: int,
+    padding: int,
+    dilation: int,
+    groups: int,
+    bias: bool,
+    batch: int,
+    length: int,
+    room: int,
+) -> None:
     layer = KINDS[rank](4, 8, kernel, stride, padding, dilation, groups, bias).double()
     x = torch.randn(batch, 4, *(length, 11, 9)[:rank], dtype=torch.float64)
     with pytest.MonkeyPatch.context() as patched, torch.no_grad():
@@ -43,7 +64,9 @@ def test_stripes_give_what_the_whole_gives(rank: int, kernel: int, stride: int, 
         torch.testing.assert_close(found, layer(x), rtol=1e-12, atol=1e-12)
 
 
-def test_float32_transposed_and_unbatched_convolutions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_float32_transposed_and_unbatched_convolutions_are_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(striped_convolution, "_LARGE", 0)
     monkeypatch.setattr(striped_convolution, "_striped", lambda *_: pytest.fail("cut into stripes"))
     with torch.no_grad(), striped_convolution.Stripes():
@@ -54,5 +77,11 @@ def test_float32_transposed_and_unbatched_convolutions_are_left_alone(monkeypatc
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_the_truth_of_a_large_convolution_does_not_need_all_its_windows() -> None:
     """One value is 64 MB in float64, the windows of a 3 by 3 kernel are 576 MB."""
-    ran = subprocess.run([sys.executable, "-W", "ignore", "-c", _TRUTH], capture_output=True, text=True, check=True, timeout=300)
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _TRUTH],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
     assert int(ran.stdout) < 350

@@ -25,7 +25,7 @@ from onnxproof.reference.subject import Subject
 from onnxproof.runtimes.session.execution import Clock
 
 X = torch.arange(12.0).reshape(3, 4)
-FACTORIES = '''
+FACTORIES = """
 import torch
 from torch import nn
 from onnxproof import Subject
@@ -51,7 +51,7 @@ def number():
 
 def raises():
     raise FileNotFoundError("weights.pt is not here")
-'''
+"""
 
 
 class Linear(nn.Module):
@@ -71,7 +71,9 @@ def answers(module: Any, example: Any) -> dict[str, np.ndarray]:
     """The reference's outputs for its own example, by name."""
     asked = oracle(module, example)
     _, outputs = asked.leaves(asked.example())
-    return {leaf.name: array for leaf, array in zip(outputs, asked.run(asked.example()), strict=True)}
+    return {
+        leaf.name: array for leaf, array in zip(outputs, asked.run(asked.example()), strict=True)
+    }
 
 
 @pytest.fixture
@@ -83,22 +85,41 @@ def file(tmp_path: Path) -> Path:
 
 # --- the forms -----------------------------------------------------------------------------------------------------
 
+
 def test_a_module_in_memory() -> None:
     module = Linear()
     found = subject.load(module, (X,))
-    assert found.module is module and found.name == "Linear" and found.origin == "" and len(found.args) == 1
+    assert (
+        found.module is module
+        and found.name == "Linear"
+        and found.origin == ""
+        and len(found.args) == 1
+    )
 
 
 def test_a_subject_passes_through_and_the_caller_wins() -> None:
-    given = Subject(module=Linear(), example_inputs=(X,), dynamic_shapes=({0: "b"},), name="net", data=[1])
-    kept, changed = subject.load(given), subject.load(given, (X + 1,), dynamic_shapes=({1: "c"},), data=[2])
-    assert (kept.dynamic_shapes, kept.data, kept.name) == (({0: "b"},), [1], "net") and torch.equal(kept.args[0], X)
-    assert (changed.dynamic_shapes, changed.data) == (({1: "c"},), [2]) and torch.equal(changed.args[0], X + 1)
+    given = Subject(
+        module=Linear(), example_inputs=(X,), dynamic_shapes=({0: "b"},), name="net", data=[1]
+    )
+    kept, changed = (
+        subject.load(given),
+        subject.load(given, (X + 1,), dynamic_shapes=({1: "c"},), data=[2]),
+    )
+    assert (kept.dynamic_shapes, kept.data, kept.name) == (({0: "b"},), [1], "net") and torch.equal(
+        kept.args[0], X
+    )
+    assert (changed.dynamic_shapes, changed.data) == (({1: "c"},), [2]) and torch.equal(
+        changed.args[0], X + 1
+    )
 
 
 def test_a_file_and_a_factory_that_returns_a_module(file: Path) -> None:
     found = subject.load(f"{file}:module", (X,))
-    assert isinstance(found.module, nn.Linear) and found.name == "module" and found.origin == f"{file}:module"
+    assert (
+        isinstance(found.module, nn.Linear)
+        and found.name == "module"
+        and found.origin == f"{file}:module"
+    )
 
 
 def test_a_file_that_names_the_module_itself(file: Path) -> None:
@@ -113,7 +134,12 @@ def test_a_factory_that_returns_a_pair(file: Path) -> None:
 
 def test_a_factory_that_returns_a_subject(file: Path) -> None:
     found = subject.load(f"{file}:full")
-    assert (found.name, found.dynamic_shapes, len(found.data), found.origin) == ("net", {"input": {0: "batch"}}, 1, f"{file}:full")
+    assert (found.name, found.dynamic_shapes, len(found.data), found.origin) == (
+        "net",
+        {"input": {0: "batch"}},
+        1,
+        f"{file}:full",
+    )
     assert list(found.kwargs) == ["input"] and found.args == ()
 
 
@@ -129,7 +155,9 @@ def test_a_package_and_a_factory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_file_may_import_its_neighbour(tmp_path: Path) -> None:
     (tmp_path / "neighbour_of_model.py").write_text("from torch import nn\nNET = nn.Linear(4, 2)\n")
-    (tmp_path / "main.py").write_text("from neighbour_of_model import NET\ndef build():\n    return NET\n")
+    (tmp_path / "main.py").write_text(
+        "from neighbour_of_model import NET\ndef build():\n    return NET\n"
+    )
     before = list(sys.path)
     assert isinstance(subject.load(f"{tmp_path / 'main.py'}:build", (X,)).module, nn.Linear)
     assert sys.path == before
@@ -150,7 +178,9 @@ class TwoInputs(nn.Module):
 
 
 def test_an_exported_program_with_keyword_inputs(tmp_path: Path) -> None:
-    torch.export.save(torch.export.export(TwoInputs(), (), {"x": X, "shift": X}), tmp_path / "net.pt2")
+    torch.export.save(
+        torch.export.export(TwoInputs(), (), {"x": X, "shift": X}), tmp_path / "net.pt2"
+    )
     (answer,) = answers(tmp_path / "net.pt2", None).values()
     assert np.array_equal(answer, 2 * X.numpy())
 
@@ -166,7 +196,15 @@ def test_a_subject_with_positional_and_keyword_inputs(inside: bool) -> None:
     found = subject.load(Subject(module=TwoInputs(), args=(X.numpy(),), kwargs={"shift": X}))
     (answer,) = answers(found, None).values()
     assert np.array_equal(answer, 2 * X.numpy())
-    before = subject.load(Subject(module=TwoInputs(), args=(X,), kwargs={"by": X}, preprocess=lambda x, by: {"x": x, "shift": x * by}), inside=inside)
+    before = subject.load(
+        Subject(
+            module=TwoInputs(),
+            args=(X,),
+            kwargs={"by": X},
+            preprocess=lambda x, by: {"x": x, "shift": x * by},
+        ),
+        inside=inside,
+    )
     assert list(before.kwargs) == (["by"] if inside else ["x", "shift"])
 
 
@@ -175,36 +213,58 @@ def test_a_subject_with_positional_and_keyword_inputs(inside: bool) -> None:
 def test_torchscript(tmp_path: Path, suffix: str, how: str) -> None:
     module = nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5))
     path = tmp_path / f"net{suffix}"
-    (torch.jit.script(module) if how == "script" else torch.jit.trace(module.eval(), (X,))).save(str(path))
+    (torch.jit.script(module) if how == "script" else torch.jit.trace(module.eval(), (X,))).save(
+        str(path)
+    )
     (answer,) = answers(path, (X,)).values()
     np.testing.assert_allclose(answer, module.eval()(X).detach().numpy(), rtol=1e-6)
 
 
 def test_an_onnx_file_is_a_subject_without_torch(tmp_path: Path) -> None:
     found = subject.load(tmp_path / "net.onnx", {"x": np.ones(3)})
-    assert found.onnx == tmp_path / "net.onnx" and found.module is None and isinstance(found.kwargs["x"], np.ndarray)
+    assert (
+        found.onnx == tmp_path / "net.onnx"
+        and found.module is None
+        and isinstance(found.kwargs["x"], np.ndarray)
+    )
     assert subject.load(str(tmp_path / "net.onnx")).args == ()
 
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     transformers = pytest.importorskip("transformers")
-    config = transformers.BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, vocab_size=20,
-                                     max_position_embeddings=32)
+    config = transformers.BertConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        vocab_size=20,
+        max_position_embeddings=32,
+    )
     folder = tmp_path_factory.mktemp("tiny-bert")
-    transformers.BertForSequenceClassification(config).save_pretrained(folder, safe_serialization=True)
+    transformers.BertForSequenceClassification(config).save_pretrained(
+        folder, safe_serialization=True
+    )
     return folder
 
 
 def test_a_hugging_face_folder(bert: Path) -> None:
     found = subject.load(str(bert))
-    assert type(found.module).__name__ == "BertForSequenceClassification" and found.name == bert.name
-    assert sorted(found.kwargs) == ["attention_mask", "input_ids"] and int(found.kwargs["input_ids"].max()) < 20
-    assert found.dynamic_shapes == {name: {0: "batch", 1: "sequence"} for name in ("input_ids", "attention_mask")}
+    assert (
+        type(found.module).__name__ == "BertForSequenceClassification" and found.name == bert.name
+    )
+    assert (
+        sorted(found.kwargs) == ["attention_mask", "input_ids"]
+        and int(found.kwargs["input_ids"].max()) < 20
+    )
+    assert found.dynamic_shapes == {
+        name: {0: "batch", 1: "sequence"} for name in ("input_ids", "attention_mask")
+    }
     assert {name: array.shape for name, array in answers(found, None).items()} == {"logits": (2, 2)}
 
 
 # --- what is refused -----------------------------------------------------------------------------------------------
+
 
 class Evil:
     """Unpickling this makes a directory: the proof that something was executed."""
@@ -218,13 +278,18 @@ class Evil:
 
 @pytest.mark.parametrize("suffix", [".pt", ".pth", ".ts"])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_a_pickled_checkpoint_is_refused_and_not_executed(tmp_path: Path, suffix: str, zipped: bool) -> None:
+def test_a_pickled_checkpoint_is_refused_and_not_executed(
+    tmp_path: Path, suffix: str, zipped: bool
+) -> None:
     path, trace = tmp_path / f"weights{suffix}", tmp_path / "executed"
     torch.save({"a": Evil(trace)}, path, _use_new_zipfile_serialization=zipped)
     with pytest.raises(SubjectError, match="holds no code, only pickled weights") as caught:
         subject.load(path, (X,))
     assert not trace.exists() and caught.value.code == "not-torchscript"
-    assert "onnxproof reads no pickle" in str(caught.value) and "weights_only=True" in caught.value.help
+    assert (
+        "onnxproof reads no pickle" in str(caught.value)
+        and "weights_only=True" in caught.value.help
+    )
 
 
 def test_a_pickle_that_calls_itself_an_exported_program_is_not_executed(tmp_path: Path) -> None:
@@ -244,8 +309,6 @@ class WithConstant(nn.Module):
         return self.linear(x) + self.shift
 
 
-
-
 @pytest.mark.parametrize("part", ["sample_inputs", "weights", "constants"])
 def test_a_pickle_hidden_in_an_exported_program_is_not_executed(tmp_path: Path, part: str) -> None:
     """Every pickled member of the archive is exchanged for one with a side effect."""
@@ -256,7 +319,9 @@ def test_a_pickle_hidden_in_an_exported_program_is_not_executed(tmp_path: Path, 
         hit = [name for name in source.namelist() if part in name and not name.endswith(".json")]
         assert hit
         for name in source.namelist():
-            target.writestr(name, (tmp_path / "evil.pt").read_bytes() if name in hit else source.read(name))
+            target.writestr(
+                name, (tmp_path / "evil.pt").read_bytes() if name in hit else source.read(name)
+            )
     try:
         subject.load(path)
     except SubjectError as why:
@@ -269,13 +334,17 @@ def test_a_torchscript_file_with_a_pickle_inside_is_not_executed(tmp_path: Path)
     torch.jit.script(nn.Linear(4, 2)).save(str(whole))
     with zipfile.ZipFile(whole) as source, zipfile.ZipFile(path, "w") as target:
         for name in source.namelist():
-            target.writestr(name, pickle.dumps(Evil(trace)) if name.endswith("data.pkl") else source.read(name))
+            target.writestr(
+                name, pickle.dumps(Evil(trace)) if name.endswith("data.pkl") else source.read(name)
+            )
     with pytest.raises(SubjectError, match="can't be read as TorchScript"):
         subject.load(path, (X,))
     assert not trace.exists()
 
 
-def test_a_hugging_face_folder_with_pickled_weights_is_refused_and_not_executed(bert: Path, tmp_path: Path) -> None:
+def test_a_hugging_face_folder_with_pickled_weights_is_refused_and_not_executed(
+    bert: Path, tmp_path: Path
+) -> None:
     trace = tmp_path / "executed"
     (tmp_path / "config.json").write_text((bert / "config.json").read_text())
     torch.save({"a": Evil(trace)}, tmp_path / "pytorch_model.bin")
@@ -284,7 +353,9 @@ def test_a_hugging_face_folder_with_pickled_weights_is_refused_and_not_executed(
     assert not trace.exists()
 
 
-def test_a_hugging_face_folder_without_safe_weights_has_an_error_of_ours(bert: Path, tmp_path: Path) -> None:
+def test_a_hugging_face_folder_without_safe_weights_has_an_error_of_ours(
+    bert: Path, tmp_path: Path
+) -> None:
     (tmp_path / "config.json").write_text((bert / "config.json").read_text())
     with pytest.raises(SubjectError, match="safetensors"):
         subject.load(tmp_path)
@@ -298,14 +369,21 @@ def with_code(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     settings = json.loads((folder / "config.json").read_text())
     settings |= {"auto_map": {"AutoModel": "mine.Mine"}, "architectures": ["Mine"]}
     (folder / "config.json").write_text(json.dumps(settings))
-    (folder / "mine.py").write_text(f"import os\nfrom transformers import BertModel\nos.makedirs({str(tmp_path / 'executed')!r}, exist_ok=True)\nclass Mine(BertModel):\n    pass\n")
-    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    (folder / "mine.py").write_text(
+        f"import os\nfrom transformers import BertModel\nos.makedirs({str(tmp_path / 'executed')!r}, exist_ok=True)\nclass Mine(BertModel):\n    pass\n"
+    )
+    monkeypatch.setattr(
+        "transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules")
+    )
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("it asked"))
     return folder
 
 
 def test_code_in_a_folder_is_refused_and_nobody_is_asked(with_code: Path, tmp_path: Path) -> None:
-    with pytest.raises(SubjectError, match=r"error\[remote-code\]: `with_code` brings code of its own.*\n.*\n  = note: its config.json names \['mine.Mine'\]\n.*`--trust-remote-code`"):
+    with pytest.raises(
+        SubjectError,
+        match=r"error\[remote-code\]: `with_code` brings code of its own.*\n.*\n  = note: its config.json names \['mine.Mine'\]\n.*`--trust-remote-code`",
+    ):
         subject.load(with_code)
     assert not (tmp_path / "executed").exists()
 
@@ -313,34 +391,72 @@ def test_code_in_a_folder_is_refused_and_nobody_is_asked(with_code: Path, tmp_pa
 def test_code_in_a_folder_is_run_where_that_is_asked_for(with_code: Path, tmp_path: Path) -> None:
     found = subject.load(Subject(source=with_code, trust_remote_code=True))
     assert type(found.module).__name__ == "Mine" and (tmp_path / "executed").exists()
-    assert found.origin == f"{with_code} --trust-remote-code" and sorted(found.kwargs) == ["attention_mask", "input_ids"]
+    assert found.origin == f"{with_code} --trust-remote-code" and sorted(found.kwargs) == [
+        "attention_mask",
+        "input_ids",
+    ]
 
 
 def test_a_source_and_an_example_make_a_subject(file: Path) -> None:
     found = subject.load(Subject(source=f"{file}:module", example_inputs=(X,), name="mine"))
-    assert found.name == "mine" and found.origin == f"{file}:module" and torch.equal(found.args[0], X)
+    assert (
+        found.name == "mine" and found.origin == f"{file}:module" and torch.equal(found.args[0], X)
+    )
 
 
 @pytest.mark.parametrize("command", ["verify", "explain"])
-def test_the_command_refuses_code_and_takes_the_option(with_code: Path, tmp_path: Path, command: str, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main([command, str(with_code), "m.onnx"]) == 2 and "error[remote-code]" in capfd.readouterr().err
+def test_the_command_refuses_code_and_takes_the_option(
+    with_code: Path, tmp_path: Path, command: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main([command, str(with_code), "m.onnx"]) == 2
+        and "error[remote-code]" in capfd.readouterr().err
+    )
     assert main([command, str(with_code), "m.onnx", "--trust-remote-code"]) == 2
-    assert "error[no-such-file]: there is no file `m.onnx`" in capfd.readouterr().err and (tmp_path / "executed").exists()
+    assert (
+        "error[no-such-file]: there is no file `m.onnx`" in capfd.readouterr().err
+        and (tmp_path / "executed").exists()
+    )
 
 
-@pytest.mark.parametrize(("source", "code", "words"), [
-    ("{file}:nothing", "no-factory", r"has no `nothing`\n.*\n  = note: it defines module, pair, full, number, raises"),
-    ("{file}:number", "bad-factory", r"`number\(\)` returned a int"),
-    ("{file}:raises", "factory-raised", r"`raises\(\)` raised FileNotFoundError: weights.pt is not here\n  --> .*model.py:26"),
-    ("{folder}/absent.py:build", "no-such-file", r"there is no file `.*absent.py`"),
-    ("{folder}/absent.pt", "no-such-file", r"there is no file `.*absent.pt`"),
-    ("{folder}/absent.pt2", "no-such-file", r"there is no file `.*absent.pt2`"),
-    ("no_such_package.nets:build", "no-module", r"`no_such_package.nets` can't be imported: No module named"),
-    ("resnet", "unknown-subject", r"`resnet` is not something onnxproof can load\n  = help: give an nn.Module, `file.py:factory`"),
-    ("{folder}", "not-a-model-folder", r"has no config.json"),
-    ("{file}:module", "no-example", r"`module` needs example inputs to be called with\n.*\n  = help: pass example_inputs, or let the factory return"),
-])
-def test_errors_say_what_where_and_what_to_do(file: Path, source: str, code: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("source", "code", "words"),
+    [
+        (
+            "{file}:nothing",
+            "no-factory",
+            r"has no `nothing`\n.*\n  = note: it defines module, pair, full, number, raises",
+        ),
+        ("{file}:number", "bad-factory", r"`number\(\)` returned a int"),
+        (
+            "{file}:raises",
+            "factory-raised",
+            r"`raises\(\)` raised FileNotFoundError: weights.pt is not here\n  --> .*model.py:26",
+        ),
+        ("{folder}/absent.py:build", "no-such-file", r"there is no file `.*absent.py`"),
+        ("{folder}/absent.pt", "no-such-file", r"there is no file `.*absent.pt`"),
+        ("{folder}/absent.pt2", "no-such-file", r"there is no file `.*absent.pt2`"),
+        (
+            "no_such_package.nets:build",
+            "no-module",
+            r"`no_such_package.nets` can't be imported: No module named",
+        ),
+        (
+            "resnet",
+            "unknown-subject",
+            r"`resnet` is not something onnxproof can load\n  = help: give an nn.Module, `file.py:factory`",
+        ),
+        ("{folder}", "not-a-model-folder", r"has no config.json"),
+        (
+            "{file}:module",
+            "no-example",
+            r"`module` needs example inputs to be called with\n.*\n  = help: pass example_inputs, or let the factory return",
+        ),
+    ],
+)
+def test_errors_say_what_where_and_what_to_do(
+    file: Path, source: str, code: str, words: str
+) -> None:
     with pytest.raises(SubjectError, match=words) as caught:
         subject.load(source.format(file=file, folder=file.parent))
     assert caught.value.code == code and str(caught.value).startswith(f"error[{code}]: ")
@@ -348,7 +464,10 @@ def test_errors_say_what_where_and_what_to_do(file: Path, source: str, code: str
 
 def test_a_file_that_raises_is_told_with_its_line(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("import torch\n\n1 / 0\n")
-    with pytest.raises(SubjectError, match=r"importing `.*broken.py` raised ZeroDivisionError: division by zero\n  --> .*broken.py:3"):
+    with pytest.raises(
+        SubjectError,
+        match=r"importing `.*broken.py` raised ZeroDivisionError: division by zero\n  --> .*broken.py:3",
+    ):
         subject.load(f"{tmp_path / 'broken.py'}:build", (X,))
 
 
@@ -372,6 +491,7 @@ def test_a_damaged_torchscript_file_is_told(tmp_path: Path) -> None:
 
 
 # --- left as it was found ------------------------------------------------------------------------------------------
+
 
 class Busy(nn.Module):
     """Everything that a forward pass may leave behind."""
@@ -412,21 +532,33 @@ def test_training_flags_are_put_back_module_by_module() -> None:
     module.train()
     module.norm.eval()
     use(module)
-    assert {name: m.training for name, m in module.named_modules()} == {"": True, "norm": False, "drop": True}
+    assert {name: m.training for name, m in module.named_modules()} == {
+        "": True,
+        "norm": False,
+        "drop": True,
+    }
     module.eval()
     module.drop.train()
     use(module)
-    assert {name: m.training for name, m in module.named_modules()} == {"": False, "norm": False, "drop": True}
+    assert {name: m.training for name, m in module.named_modules()} == {
+        "": False,
+        "norm": False,
+        "drop": True,
+    }
 
 
 def test_parameters_and_buffers_are_put_back() -> None:
     module = Busy().train()
-    before = {name: (tensor, tensor.clone()) for name, tensor in module.state_dict(keep_vars=True).items()}
+    before = {
+        name: (tensor, tensor.clone()) for name, tensor in module.state_dict(keep_vars=True).items()
+    }
     use(module)
     after = module.state_dict(keep_vars=True)
     assert list(after) == list(before)
     for name, (tensor, value) in before.items():
-        assert after[name] is tensor and torch.equal(tensor, value) and tensor.dtype == value.dtype, name
+        assert (
+            after[name] is tensor and torch.equal(tensor, value) and tensor.dtype == value.dtype
+        ), name
     assert module.plain.tolist() == [0, 0]
 
 
@@ -442,14 +574,18 @@ def test_plain_attributes_and_caches_are_put_back() -> None:
     module = Busy()
     cache, table = module.cache, module.table
     use(module)
-    assert (module.calls, module.cache, module.table) == (0, [], {}) and not hasattr(module, "extra")
+    assert (module.calls, module.cache, module.table) == (0, [], {}) and not hasattr(
+        module, "extra"
+    )
     assert module.cache is cache and module.table is table
 
 
 def test_a_growing_cache_is_told() -> None:
     asked = oracle(Busy(), (X,))
     asked.run(asked.example())
-    assert {"`cache`", "`calls`", "`extra`", "`table`", "a buffer written in place"} <= set(asked.findings())
+    assert {"`cache`", "`calls`", "`extra`", "`table`", "a buffer written in place"} <= set(
+        asked.findings()
+    )
 
 
 def test_a_stateful_module_answers_the_same_every_time() -> None:
@@ -468,7 +604,12 @@ def test_everything_is_put_back_when_forward_raises() -> None:
     state = torch.random.get_rng_state()
     with pytest.raises(RuntimeError, match="no"):
         oracle(module, (X,)).run({"x": X.numpy()})
-    assert module.training and module.cache == [] and module.seen == 0 and torch.equal(torch.random.get_rng_state(), state)
+    assert (
+        module.training
+        and module.cache == []
+        and module.seen == 0
+        and torch.equal(torch.random.get_rng_state(), state)
+    )
 
 
 class Grows(nn.Module):
@@ -498,8 +639,16 @@ class Grows(nn.Module):
         return x * self.weight + len(self._cache) + len(self.tensors) + len(self.nested["seen"])
 
 
-@pytest.mark.parametrize(("kind", "told"), [("parameter", "the parameter `weight`"), ("data", "the parameter `weight`"), ("_cache", "`_cache`"),
-                                            ("tensors", "`tensors`"), ("nested", "`nested`")])
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("parameter", "the parameter `weight`"),
+        ("data", "the parameter `weight`"),
+        ("_cache", "`_cache`"),
+        ("tensors", "`tensors`"),
+        ("nested", "`nested`"),
+    ],
+)
 def test_hidden_state_is_put_back(kind: str, told: str) -> None:
     module = Grows(kind)
     asked = oracle(module, (X,))
@@ -508,7 +657,9 @@ def test_hidden_state_is_put_back(kind: str, told: str) -> None:
     use(module)
     assert torch.equal(module.weight, torch.ones(4)) and asked.findings() == [told]
     first, second = (asked.truth(asked.example()) for _ in range(2))
-    assert first is not None and second is not None and np.array_equal(first[0], second[0]), "the copy in float64 is put back, too"
+    assert first is not None and second is not None and np.array_equal(first[0], second[0]), (
+        "the copy in float64 is put back, too"
+    )
     assert (module._cache, len(module.tensors), module.nested) == ([], 1, {"seen": []})
 
 
@@ -531,7 +682,11 @@ def test_the_callers_inputs_are_not_written_to() -> None:
     inputs = asked.example()
     asked.run(inputs)
     asked.truth(inputs)
-    assert torch.equal(x, X) and torch.equal(a, X) and all(np.array_equal(v, X.numpy()) for v in inputs.values())
+    assert (
+        torch.equal(x, X)
+        and torch.equal(a, X)
+        and all(np.array_equal(v, X.numpy()) for v in inputs.values())
+    )
 
 
 def test_other_random_states_are_left_alone() -> None:
@@ -542,8 +697,17 @@ def test_other_random_states_are_left_alone() -> None:
 
 # --- example inputs and outputs ------------------------------------------------------------------------------------
 
+
 class Nested(nn.Module):
-    def forward(self, x: Tensor, past: Any, scale: float = 1.0, *, more: dict[str, Any] | None = None, flag: bool = False) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        past: Any,
+        scale: float = 1.0,
+        *,
+        more: dict[str, Any] | None = None,
+        flag: bool = False,
+    ) -> Tensor:
         total = x * scale + past[0][0] + past[0][1] + past[1]
         return total + more["a"] + more["b"][0] if more else total
 
@@ -554,18 +718,36 @@ def leaves(module: nn.Module, example: Any) -> dict[str, tuple[int, ...]]:
 
 
 def test_inputs_as_a_tuple_a_list_a_dict_and_a_single_tensor() -> None:
-    assert leaves(Linear(), (X,)) == leaves(Linear(), [X]) == leaves(Linear(), {"x": X}) == leaves(Linear(), X) == {"x": (3, 4)}
+    assert (
+        leaves(Linear(), (X,))
+        == leaves(Linear(), [X])
+        == leaves(Linear(), {"x": X})
+        == leaves(Linear(), X)
+        == {"x": (3, 4)}
+    )
 
 
 def test_nested_inputs_are_named_by_their_path() -> None:
     example = (X, ((X, X), X))
-    assert leaves(Nested(), example) == {"x": (3, 4), "past.0.0": (3, 4), "past.0.1": (3, 4), "past.1": (3, 4)}
+    assert leaves(Nested(), example) == {
+        "x": (3, 4),
+        "past.0.0": (3, 4),
+        "past.0.1": (3, 4),
+        "past.1": (3, 4),
+    }
     assert np.array_equal(answers(Nested(), example)["output"], 4 * X.numpy())
 
 
 def test_nested_keywords_with_plain_values_between() -> None:
     example = {"x": X, "past": [(X, X), X], "scale": 2.0, "more": {"a": X, "b": [X]}, "flag": True}
-    assert list(leaves(Nested(), example)) == ["x", "past.0.0", "past.0.1", "past.1", "more.a", "more.b.0"]
+    assert list(leaves(Nested(), example)) == [
+        "x",
+        "past.0.0",
+        "past.0.1",
+        "past.1",
+        "more.a",
+        "more.b.0",
+    ]
     assert np.array_equal(answers(Nested(), example)["output"], 7 * X.numpy())
 
 
@@ -575,7 +757,12 @@ def test_keywords_in_another_order_than_forward() -> None:
 
 
 def test_none_and_defaults_are_no_inputs() -> None:
-    assert list(leaves(Nested(), {"x": X, "past": ((X, X), X), "more": None})) == ["x", "past.0.0", "past.0.1", "past.1"]
+    assert list(leaves(Nested(), {"x": X, "past": ((X, X), X), "more": None})) == [
+        "x",
+        "past.0.0",
+        "past.0.1",
+        "past.1",
+    ]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool", "float16"])
@@ -609,14 +796,17 @@ class Answer:
 Pair = namedtuple("Pair", "left right")
 
 
-@pytest.mark.parametrize(("wrap", "names"), [
-    (lambda y: y, ["output"]),
-    (lambda y: {"scores": y, "aux": {"a": y}}, ["scores", "aux.a"]),
-    (lambda y: (y, (y, [y])), ["0", "1.0", "1.1.0"]),
-    (lambda y: Pair(left=y, right=y), ["left", "right"]),
-    (lambda y: Answer(scores=y, hidden=(y, y)), ["scores", "hidden.0", "hidden.1", "size"]),
-    (lambda y: {"a": None, "b": y}, ["b"]),
-])
+@pytest.mark.parametrize(
+    ("wrap", "names"),
+    [
+        (lambda y: y, ["output"]),
+        (lambda y: {"scores": y, "aux": {"a": y}}, ["scores", "aux.a"]),
+        (lambda y: (y, (y, [y])), ["0", "1.0", "1.1.0"]),
+        (lambda y: Pair(left=y, right=y), ["left", "right"]),
+        (lambda y: Answer(scores=y, hidden=(y, y)), ["scores", "hidden.0", "hidden.1", "size"]),
+        (lambda y: {"a": None, "b": y}, ["b"]),
+    ],
+)
 def test_outputs_are_named_by_key_field_or_place(wrap: Any, names: list[str]) -> None:
     class Wrapped(nn.Module):
         def forward(self, x: Tensor) -> Any:
@@ -624,7 +814,9 @@ def test_outputs_are_named_by_key_field_or_place(wrap: Any, names: list[str]) ->
 
     found = answers(Wrapped(), (X,))
     assert list(found) == names
-    assert all(np.array_equal(array, 2 * X.numpy()) for name, array in found.items() if name != "size")
+    assert all(
+        np.array_equal(array, 2 * X.numpy()) for name, array in found.items() if name != "size"
+    )
 
 
 def test_a_bfloat16_output_keeps_its_dtype() -> None:

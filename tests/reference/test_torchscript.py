@@ -28,11 +28,21 @@ def place(tmp_path: Path) -> Path:
     module = Gate().eval()
     torch.jit.trace(module, torch.randn(2, 6)).save(str(tmp_path / "gate.pt"))
     with quiet():
-        torch.onnx.export(module, (torch.randn(2, 6),), str(tmp_path / "gate.onnx"), dynamo=False, input_names=["x"], dynamic_axes={"x": {0: "batch"}}, opset_version=17)
+        torch.onnx.export(
+            module,
+            (torch.randn(2, 6),),
+            str(tmp_path / "gate.onnx"),
+            dynamo=False,
+            input_names=["x"],
+            dynamic_axes={"x": {0: "batch"}},
+            opset_version=17,
+        )
     return tmp_path
 
 
-def test_a_torchscript_file_needs_no_example_on_the_command_line(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_torchscript_file_needs_no_example_on_the_command_line(
+    place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert main(["verify", str(place / "gate.pt"), str(place / "gate.onnx"), "--budget", "2"]) == 0
     assert "FAITHFUL" in capfd.readouterr().out
 
@@ -55,8 +65,19 @@ def test_a_scripted_branch_is_exported_with_both_ways(tmp_path: Path) -> None:
                 return x * 2
             return x * 3
 
-    proof = onnxproof.export(torch.jit.script(Signed()), (torch.ones(2, 3),), tmp_path / "m.onnx", budget_s=2, explain=False)
+    proof = onnxproof.export(
+        torch.jit.script(Signed()),
+        (torch.ones(2, 3),),
+        tmp_path / "m.onnx",
+        budget_s=2,
+        explain=False,
+    )
     assert proof.verdict is onnxproof.Verdict.FAITHFUL
-    assert proof.export is not None and [a.name for a in proof.export.attempts] == ["standard", "scripted"]
+    assert proof.export is not None and [a.name for a in proof.export.attempts] == [
+        "standard",
+        "scripted",
+    ]
     session = __import__("onnxruntime").InferenceSession(tmp_path / "m.onnx")
-    assert np.array_equal(session.run(None, {"x": -np.ones((2, 3), np.float32)})[0], -3 * np.ones((2, 3), np.float32))
+    assert np.array_equal(
+        session.run(None, {"x": -np.ones((2, 3), np.float32)})[0], -3 * np.ones((2, 3), np.float32)
+    )

@@ -94,8 +94,16 @@ def wide(x: Array) -> Array:
     return x.astype(np.float64) @ WEIGHT.double().numpy() / 3
 
 
-@pytest.mark.parametrize("module", [Weighted(), nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.GELU()), nn.LSTM(8, 4), nn.LayerNorm(8)],
-                         ids=lambda m: type(m).__name__)
+@pytest.mark.parametrize(
+    "module",
+    [
+        Weighted(),
+        nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.GELU()),
+        nn.LSTM(8, 4),
+        nn.LayerNorm(8),
+    ],
+    ids=lambda m: type(m).__name__,
+)
 def test_a_plain_module_is_converted(module: nn.Module) -> None:
     asked = oracle(module)
     for _ in range(2):  # the second run is without the watch
@@ -112,14 +120,19 @@ def test_the_truth_is_computed_in_float64() -> None:
         np.testing.assert_allclose(truth[0], wide(X.numpy()), rtol=1e-14)
 
 
-@pytest.mark.parametrize("module", [CastsToFloat, CastsByName, FloatConstant, BuildsZeros, PlainAttribute, CustomFunction])
+@pytest.mark.parametrize(
+    "module",
+    [CastsToFloat, CastsByName, FloatConstant, BuildsZeros, PlainAttribute, CustomFunction],
+)
 def test_hard_coded_dtypes_are_promoted(module: type[Weighted]) -> None:
     """Each of these either raises in a plain `.double()` copy or rounds to float32 on the way."""
     asked = oracle(module())
     for seed in range(2):
         inputs = {"x": torch.randn(3, 8, generator=torch.Generator().manual_seed(seed)).numpy()}
         truth = asked.truth(inputs)
-        assert truth is not None and asked.kind is NoiseKind.PROMOTED and truth[0].dtype == np.float64
+        assert (
+            truth is not None and asked.kind is NoiseKind.PROMOTED and truth[0].dtype == np.float64
+        )
         np.testing.assert_allclose(truth[0], wide(inputs["x"]), rtol=1e-13, atol=1e-15)
 
 
@@ -138,17 +151,22 @@ def test_the_module_stays_in_its_own_precision() -> None:
     module = CastsToFloat()
     asked = oracle(module)
     asked.truth(asked.example())
-    assert module.weight.dtype is torch.float32 and asked.run(asked.example())[0].dtype == np.float32
+    assert (
+        module.weight.dtype is torch.float32 and asked.run(asked.example())[0].dtype == np.float32
+    )
 
 
 def test_a_bit_view_is_not_promoted() -> None:
     """A float seen as its bits must keep its width, or the truth would be of another function."""
+
     class Bits(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return (x.float().view(torch.int32) & -65536).view(torch.float32)
 
     asked = oracle(Bits())
-    assert np.array_equal(asked.run(asked.example())[0], (X.view(torch.int32) & -65536).view(torch.float32).numpy())
+    assert np.array_equal(
+        asked.run(asked.example())[0], (X.view(torch.int32) & -65536).view(torch.float32).numpy()
+    )
 
 
 def test_a_float64_module_is_its_own_truth() -> None:
@@ -160,11 +178,18 @@ def test_a_float64_module_is_its_own_truth() -> None:
 def test_a_half_module_has_a_wide_truth() -> None:
     asked = oracle(Weighted().half(), X.half())
     truth = asked.truth(asked.example())
-    assert truth is not None and truth[0].dtype == np.float64 and asked.run(asked.example())[0].dtype == np.float16
-    np.testing.assert_allclose(truth[0], X.half().double().numpy() @ WEIGHT.half().double().numpy() / 3, rtol=1e-13)
+    assert (
+        truth is not None
+        and truth[0].dtype == np.float64
+        and asked.run(asked.example())[0].dtype == np.float16
+    )
+    np.testing.assert_allclose(
+        truth[0], X.half().double().numpy() @ WEIGHT.half().double().numpy() / 3, rtol=1e-13
+    )
 
 
 # --- where float64 can't be had ------------------------------------------------------------------------------------
+
 
 class RefusesDouble(Weighted):
     """As a hand-written kernel does: float32 or nothing."""
@@ -184,11 +209,26 @@ class NoKernel(Weighted):
 
 def tanh_file(path: Path, *, divisor: float = 3.0) -> Path:
     """tanh(x @ w) / divisor."""
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"], name="product"), helper.make_node("Tanh", ["p"], ["t"], name="tanh"),
-             helper.make_node("Div", ["t", "d"], ["y"], name="division")]
-    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 8]) for name in ("x", "y")]
-    weights = [numpy_helper.from_array(WEIGHT.numpy(), "w"), numpy_helper.from_array(np.array(divisor, np.float32), "d")]
-    onnx.save(helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:], weights), opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"], name="product"),
+        helper.make_node("Tanh", ["p"], ["t"], name="tanh"),
+        helper.make_node("Div", ["t", "d"], ["y"], name="division"),
+    ]
+    ports = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 8]) for name in ("x", "y")
+    ]
+    weights = [
+        numpy_helper.from_array(WEIGHT.numpy(), "w"),
+        numpy_helper.from_array(np.array(divisor, np.float32), "d"),
+    ]
+    onnx.save(
+        helper.make_model(
+            helper.make_graph(nodes, "g", ports[:1], ports[1:], weights),
+            opset_imports=[helper.make_opsetid("", 17)],
+            ir_version=8,
+        ),
+        path,
+    )
     return path
 
 
@@ -201,11 +241,25 @@ def test_a_module_without_float64_says_so(module: type[Weighted]) -> None:
 
 def test_without_float64_the_noise_comes_from_reruns(tmp_path: Path) -> None:
     module = RefusesDouble
-    right = prove.verify(module(), tanh_file(tmp_path / "right.onnx"), (X,), budget_s=8, explain=False)
+    right = prove.verify(
+        module(), tanh_file(tmp_path / "right.onnx"), (X,), budget_s=8, explain=False
+    )
     assert right.verdict is Verdict.FAITHFUL
-    assert {gap.noise_kind for gap in right.gaps if gap.compared} == {NoiseKind.PERTURBED} and min(gap.noise for gap in right.gaps if gap.compared) > 0
-    wrong = prove.verify(module(), tanh_file(tmp_path / "wrong.onnx", divisor=3.0002), (X,), budget_s=8, explain=False)
-    assert wrong.verdict is Verdict.DRIFT and wrong.worst is not None and wrong.worst.noise_ratio > wrong.policy.noise_limit
+    assert {gap.noise_kind for gap in right.gaps if gap.compared} == {NoiseKind.PERTURBED} and min(
+        gap.noise for gap in right.gaps if gap.compared
+    ) > 0
+    wrong = prove.verify(
+        module(),
+        tanh_file(tmp_path / "wrong.onnx", divisor=3.0002),
+        (X,),
+        budget_s=8,
+        explain=False,
+    )
+    assert (
+        wrong.verdict is Verdict.DRIFT
+        and wrong.worst is not None
+        and wrong.worst.noise_ratio > wrong.policy.noise_limit
+    )
 
 
 def test_a_failure_after_successes_is_of_that_case_only() -> None:
@@ -277,7 +331,9 @@ def spread(run: Any, runs: int = 16) -> tuple[Array, Array]:
 
 @pytest.mark.parametrize("inner", [8, 64, 1024])
 def test_the_spread_of_a_product_is_of_the_size_of_its_rounding(inner: int) -> None:
-    a, b = (torch.randn(32, inner, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1))
+    a, b = (
+        torch.randn(32, inner, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1)
+    )
     found, truth = spread(lambda dtype: a.to(dtype) @ b.to(dtype).T)
     noise = float(np.sqrt(((found - truth) ** 2).mean()))
     unit = float(np.abs(truth).mean()) * eps(np.dtype(np.float32)) / 2
@@ -287,7 +343,14 @@ def test_the_spread_of_a_product_is_of_the_size_of_its_rounding(inner: int) -> N
 
 
 def test_every_inexact_operation_is_blurred_and_each_seed_differs() -> None:
-    for run in (torch.tanh, torch.exp, lambda x: x / 3, lambda x: x.mean(-1), lambda x: torch.softmax(x, -1), lambda x: x @ x.T):
+    for run in (
+        torch.tanh,
+        torch.exp,
+        lambda x: x / 3,
+        lambda x: x.mean(-1),
+        lambda x: torch.softmax(x, -1),
+        lambda x: x @ x.T,
+    ):
         found = []
         for seed in (0, 1, 0):
             with Jitter(seed):
@@ -300,7 +363,9 @@ def test_a_larger_amplitude_blurs_more() -> None:
     errors = []
     for amplitude in (1.0, 8.0):
         with Jitter(0, amplitude):
-            errors.append(float(((X @ WEIGHT).double() - X.double() @ WEIGHT.double()).abs().mean()))
+            errors.append(
+                float(((X @ WEIGHT).double() - X.double() @ WEIGHT.double()).abs().mean())
+            )
     assert 4 < errors[1] / errors[0] < 16
 
 
@@ -338,6 +403,7 @@ def test_rewrites_are_counted() -> None:
 
 # --- the simplest honest kernel ------------------------------------------------------------------------------------
 
+
 def loop_sum(values: Array) -> np.float32:
     total = np.float32(0)
     for value in values:
@@ -352,52 +418,86 @@ ROWS = np.random.default_rng(0).standard_normal((3, 4, 37)).astype(np.float32) *
 def test_plain_sums_equal_a_loop(keep: bool) -> None:
     found = naive("sum", {"self": torch.from_numpy(ROWS), "dim": [-1], "keepdim": keep})
     wanted = np.array([[loop_sum(row) for row in plane] for plane in ROWS])
-    assert found is not None and np.array_equal(found.numpy(), wanted[..., None] if keep else wanted)
+    assert found is not None and np.array_equal(
+        found.numpy(), wanted[..., None] if keep else wanted
+    )
 
 
 def test_plain_sums_over_other_and_several_dims() -> None:
     first = naive("sum", {"self": torch.from_numpy(ROWS), "dim": [1], "keepdim": False})
-    assert first is not None and np.array_equal(first.numpy(), np.array([[loop_sum(ROWS[i, :, k]) for k in range(37)] for i in range(3)]))
+    assert first is not None and np.array_equal(
+        first.numpy(), np.array([[loop_sum(ROWS[i, :, k]) for k in range(37)] for i in range(3)])
+    )
     both = naive("mean", {"self": torch.from_numpy(ROWS), "dim": [1, 2], "keepdim": True})
     assert both is not None and both.shape == (3, 1, 1)
-    assert np.array_equal(both.numpy().reshape(-1), np.array([np.float32(loop_sum(ROWS[i].reshape(-1)) / np.float32(148)) for i in range(3)]))
+    assert np.array_equal(
+        both.numpy().reshape(-1),
+        np.array([np.float32(loop_sum(ROWS[i].reshape(-1)) / np.float32(148)) for i in range(3)]),
+    )
     everything = naive("sum", {"self": torch.from_numpy(ROWS), "dim": None})
-    assert everything is not None and everything.shape == () and everything.item() == loop_sum(ROWS.reshape(-1))
+    assert (
+        everything is not None
+        and everything.shape == ()
+        and everything.item() == loop_sum(ROWS.reshape(-1))
+    )
 
 
 def test_plain_cumulative_sum_equals_a_loop() -> None:
     found = naive("cumsum", {"self": torch.from_numpy(ROWS), "dim": -1})
-    assert found is not None and np.array_equal(found.numpy()[..., -1], np.array([[loop_sum(row) for row in plane] for plane in ROWS]))
+    assert found is not None and np.array_equal(
+        found.numpy()[..., -1], np.array([[loop_sum(row) for row in plane] for plane in ROWS])
+    )
 
 
 def test_plain_layer_norm_equals_a_loop() -> None:
     x = ROWS[0]
-    found = naive("native_layer_norm", {"input": torch.from_numpy(x), "normalized_shape": [37], "weight": None, "bias": None, "eps": 1e-5})
+    found = naive(
+        "native_layer_norm",
+        {
+            "input": torch.from_numpy(x),
+            "normalized_shape": [37],
+            "weight": None,
+            "bias": None,
+            "eps": 1e-5,
+        },
+    )
     for row, got in zip(x, found if found is not None else (), strict=True):
         mean = np.float32(loop_sum(row) / np.float32(37))
         centred = row - mean
         variance = np.float32(loop_sum(centred * centred) / np.float32(37))
-        np.testing.assert_allclose(got.numpy(), centred / np.sqrt(variance + np.float32(1e-5)), rtol=3e-7)
+        np.testing.assert_allclose(
+            got.numpy(), centred / np.sqrt(variance + np.float32(1e-5)), rtol=3e-7
+        )
 
 
-@pytest.mark.parametrize(("name", "arguments"), [
-    ("mean", {"dim": [-1]}), ("var", {"dim": [-1], "correction": 1}), ("var", {"dim": [0, 2], "correction": 0}), ("std", {"dim": [-1], "correction": None}),
-    ("linalg_vector_norm", {"ord": 2, "dim": [-1]}),
-])
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("mean", {"dim": [-1]}),
+        ("var", {"dim": [-1], "correction": 1}),
+        ("var", {"dim": [0, 2], "correction": 0}),
+        ("std", {"dim": [-1], "correction": None}),
+        ("linalg_vector_norm", {"ord": 2, "dim": [-1]}),
+    ],
+)
 def test_plain_kernels_compute_what_torch_computes(name: str, arguments: dict[str, Any]) -> None:
     x = torch.from_numpy(ROWS)
     found = naive(name, {"self": x, **arguments})
     if name == "linalg_vector_norm":
         wanted = torch.linalg.vector_norm(x.double(), dim=arguments["dim"])
     else:
-        options = {} if arguments.get("correction") is None else {"correction": arguments["correction"]}
+        options = (
+            {} if arguments.get("correction") is None else {"correction": arguments["correction"]}
+        )
         wanted = getattr(torch, name)(x.double(), dim=arguments["dim"], **options)
     assert found is not None and found.dtype is torch.float32
     np.testing.assert_allclose(found.double().numpy(), wanted.numpy(), rtol=1e-5, atol=1e-4)
 
 
 def test_other_operations_and_dtypes_have_no_plain_kernel() -> None:
-    assert naive("mm", {"self": X}) is None and naive("sum", {"self": X.double(), "dim": None}) is None
+    assert (
+        naive("mm", {"self": X}) is None and naive("sum", {"self": X.double(), "dim": None}) is None
+    )
     assert naive("linalg_vector_norm", {"self": X, "ord": 1, "dim": [-1]}) is None
 
 
@@ -414,7 +514,9 @@ def test_a_gate_that_is_written_in_place_is_blurred_like_any_other() -> None:
     with Jitter(0):
         plain, gate = x.sigmoid(), written.sigmoid_()
     assert gate is written and torch.equal(x, torch.full((64,), -30.0))
-    assert all(float(t.abs().max()) > 2.0**-25 for t in (plain, gate)), "runtimes compute it by a polynomial whose error is absolute"
+    assert all(float(t.abs().max()) > 2.0**-25 for t in (plain, gate)), (
+        "runtimes compute it by a polynomial whose error is absolute"
+    )
 
 
 # --- ties ----------------------------------------------------------------------------------------------------------
@@ -422,26 +524,53 @@ def test_a_gate_that_is_written_in_place_is_blurred_like_any_other() -> None:
 TIED = torch.tensor([[1.0, 3.0, 3.0, 0.0], [2.0, 2.0, 2.0, 2.0], [0.0, 1.0, 2.0, 3.0]])
 
 
-@pytest.mark.parametrize(("rule", "argmax", "argmin", "top"), [("first", [1, 0, 3], [3, 0, 0], [[1, 2], [0, 1], [3, 2]]),
-                                                               ("last", [2, 3, 3], [3, 3, 0], [[2, 1], [3, 2], [3, 2]])])
-def test_ties_are_broken_by_the_rule(rule: str, argmax: list[int], argmin: list[int], top: list[list[int]]) -> None:
+@pytest.mark.parametrize(
+    ("rule", "argmax", "argmin", "top"),
+    [
+        ("first", [1, 0, 3], [3, 0, 0], [[1, 2], [0, 1], [3, 2]]),
+        ("last", [2, 3, 3], [3, 3, 0], [[2, 1], [3, 2], [3, 2]]),
+    ],
+)
+def test_ties_are_broken_by_the_rule(
+    rule: str, argmax: list[int], argmin: list[int], top: list[list[int]]
+) -> None:
     with BreakTies(rule) as watch:
         assert TIED.argmax(-1).tolist() == argmax and TIED.argmin(-1).tolist() == argmin
         assert TIED.max(-1).indices.tolist() == argmax and TIED.max(-1).values.tolist() == [3, 2, 3]
         values, indices = TIED.topk(2, dim=-1)
         assert indices.tolist() == top and values.tolist() == [[3, 3], [2, 2], [3, 2]]
-        assert torch.sort(TIED[1]).indices.tolist() == ([0, 1, 2, 3] if rule == "first" else [3, 2, 1, 0])
+        assert torch.sort(TIED[1]).indices.tolist() == (
+            [0, 1, 2, 3] if rule == "first" else [3, 2, 1, 0]
+        )
     assert watch.seen
 
 
 @pytest.mark.parametrize("rule", ["first", "last"])
 def test_without_ties_nothing_changes(rule: str) -> None:
-    plain = (X.argmax(-1), X.argmin(0, keepdim=True), X.argmax(), X.topk(3, largest=False), torch.sort(X, dim=0, descending=True), X.min(-1))
+    plain = (
+        X.argmax(-1),
+        X.argmin(0, keepdim=True),
+        X.argmax(),
+        X.topk(3, largest=False),
+        torch.sort(X, dim=0, descending=True),
+        X.min(-1),
+    )
     with BreakTies(rule) as watch:
-        broken = (X.argmax(-1), X.argmin(0, keepdim=True), X.argmax(), X.topk(3, largest=False), torch.sort(X, dim=0, descending=True), X.min(-1))
+        broken = (
+            X.argmax(-1),
+            X.argmin(0, keepdim=True),
+            X.argmax(),
+            X.topk(3, largest=False),
+            torch.sort(X, dim=0, descending=True),
+            X.min(-1),
+        )
     assert not watch.seen
     for a, b in zip(plain, broken, strict=True):
-        assert torch.equal(a, b) if isinstance(a, Tensor) else all(torch.equal(p, q) for p, q in zip(a, b, strict=True))
+        assert (
+            torch.equal(a, b)
+            if isinstance(a, Tensor)
+            else all(torch.equal(p, q) for p, q in zip(a, b, strict=True))
+        )
 
 
 def test_an_oracle_answers_by_a_rule_only_where_it_met_a_tie() -> None:
@@ -451,5 +580,10 @@ def test_an_oracle_answers_by_a_rule_only_where_it_met_a_tie() -> None:
 
     asked = oracle(Best(), TIED)
     first, last = asked.ties({"x": TIED.numpy()}, "first"), asked.ties({"x": TIED.numpy()}, "last")
-    assert first is not None and last is not None and first[0].tolist() == [1, 0, 3] and last[0].tolist() == [2, 3, 3]
+    assert (
+        first is not None
+        and last is not None
+        and first[0].tolist() == [1, 0, 3]
+        and last[0].tolist() == [2, 3, 3]
+    )
     assert asked.ties({"x": X.numpy()}, "last") is None

@@ -71,7 +71,23 @@ bad_group = Backend("bad-group", lambda: os.killpg(0, signal.SIGTERM))
 bad_leaves, bad_crashes = Backend("bad-leaves", leaves(crash=False)), Backend("bad-crashes", leaves(crash=True))
 bad_raises, bad_exits, bad_none, bad_words = Odd("bad-raises", raises), Odd("bad-exits", lambda: sys.exit(0)), Odd("bad-none", lambda: None), Odd("bad-words", lambda: "it is there")
 '''
-NAMES = tuple(f"bad-{name}" for name in ("term", "int", "hup", "kill", "stop", "group", "leaves", "crashes", "raises", "exits", "none", "words"))
+NAMES = tuple(
+    f"bad-{name}"
+    for name in (
+        "term",
+        "int",
+        "hup",
+        "kill",
+        "stop",
+        "group",
+        "leaves",
+        "crashes",
+        "raises",
+        "exits",
+        "none",
+        "words",
+    )
+)
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +102,9 @@ def inputs(place: Path) -> dict[str, np.ndarray]:
     import onnx
 
     port = onnx.load(place / "a.onnx").graph.input[0]
-    return {port.name: np.ones([d.dim_value or 2 for d in port.type.tensor_type.shape.dim], np.float32)}
+    return {
+        port.name: np.ones([d.dim_value or 2 for d in port.type.tensor_type.shape.dim], np.float32)
+    }
 
 
 @pytest.mark.parametrize("name", ["term", "int", "hup", "kill", "stop", "group"])
@@ -104,7 +122,9 @@ def test_a_signal_to_its_parent_or_its_group_does_not_reach_us(place: Path, name
 
 
 @pytest.mark.parametrize("name", ["leaves", "crashes"])
-def test_what_a_runtime_started_does_not_outlive_it(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_what_a_runtime_started_does_not_outlive_it(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setenv("PIDS", str(tmp_path / "pids"))
     session = ApartSession(f"bad-{name}", place / "a.onnx")
     if name == "crashes":
@@ -140,7 +160,14 @@ print(session._child._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=environment,
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     deadline = time.monotonic() + 10
     while (left := below(tmp_path)) and time.monotonic() < deadline:
@@ -152,22 +179,55 @@ def below(folder: Path) -> list[str]:
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and os.fsencode(f"TMPDIR={folder}") in (entry / "environ").read_bytes():
+            if (
+                entry.name.isdigit()
+                and os.fsencode(f"TMPDIR={folder}") in (entry / "environ").read_bytes()
+            ):
                 found.append(entry.name)
         except OSError:
             continue
     return found
 
 
-@pytest.mark.parametrize(("name", "words"), [("raises", "RuntimeError: no driver"), ("exits", "SystemExit: 0"), ("none", "`describe()` gave a NoneType and no Description"),
-                                             ("words", "`describe()` gave a str and no Description")])
-def test_one_that_can_not_describe_itself_is_broken_and_takes_no_other_with_it(place: Path, name: str, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("raises", "RuntimeError: no driver"),
+        ("exits", "SystemExit: 0"),
+        ("none", "`describe()` gave a NoneType and no Description"),
+        ("words", "`describe()` gave a str and no Description"),
+    ],
+)
+def test_one_that_can_not_describe_itself_is_broken_and_takes_no_other_with_it(
+    place: Path, name: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(BackendError) as caught:
         runtimes.require(f"bad-{name}")
-    assert str(caught.value).startswith(f"error[backend-broken]: the backend `bad-{name}` is broken: ") and words in str(caught.value)
-    assert main(["diff", str(place / "a.onnx"), str(place / "a.onnx"), "--backend", f"bad-{name}", "--budget", "1"]) == 2
+    assert str(caught.value).startswith(
+        f"error[backend-broken]: the backend `bad-{name}` is broken: "
+    ) and words in str(caught.value)
+    assert (
+        main(
+            [
+                "diff",
+                str(place / "a.onnx"),
+                str(place / "a.onnx"),
+                "--backend",
+                f"bad-{name}",
+                "--budget",
+                "1",
+            ]
+        )
+        == 2
+    )
     assert "error[backend-broken]" in capsys.readouterr().err
-    proof = run.diff(place / "a.onnx", place / "a.onnx", backends=("ort", f"bad-{name}"), budget_s=1, explain=False)
+    proof = run.diff(
+        place / "a.onnx",
+        place / "a.onnx",
+        backends=("ort", f"bad-{name}"),
+        budget_s=1,
+        explain=False,
+    )
     assert {gap.backend for gap in proof.gaps} == {"ort"} and proof.verdict is not Verdict.FAITHFUL
     assert any(finding.code == "backend-broken" and finding.counts for finding in proof.findings)
 
@@ -175,4 +235,9 @@ def test_one_that_can_not_describe_itself_is_broken_and_takes_no_other_with_it(p
 def test_the_list_has_all_of_them(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["backends"]) == 0
     out = capsys.readouterr().out
-    assert "RuntimeError: no driver" in out and "SystemExit: 0" in out and "does harm" in out and "ONNX Runtime, the runtime that most" in out
+    assert (
+        "RuntimeError: no driver" in out
+        and "SystemExit: 0" in out
+        and "does harm" in out
+        and "ONNX Runtime, the runtime that most" in out
+    )

@@ -16,16 +16,25 @@ from onnxproof.runtimes import reference
 
 UNSUPPORTED = {
     "test_scan_sum": "the Scan of opset 8, with its batch axis",
-    "test_scatter_without_axis": "Scatter was replaced in opset 11", "test_scatter_with_axis": "Scatter was replaced in opset 11",
+    "test_scatter_without_axis": "Scatter was replaced in opset 11",
+    "test_scatter_with_axis": "Scatter was replaced in opset 11",
     "test_maxunpool_export_with_output_shape": "the standard and runtimes read `output_shape` in different ways",
 }
 """Refused with an error in both precisions."""
 UNSUPPORTED_WIDE = ("test_bitcast_", "test_bernoulli")
 """Refused in float64 alone: the bits of a float32 are not those of a float64, and random draws have no truth."""
 RANDOM = "test_bernoulli"
-FRACTIONAL = {"test_resize_downsample_scales_linear_align_corners", "test_resize_downsample_scales_cubic_align_corners"}
+FRACTIONAL = {
+    "test_resize_downsample_scales_linear_align_corners",
+    "test_resize_downsample_scales_cubic_align_corners",
+}
 """The standard's example takes 0.6 of 4 pixels for a length of 2.4; PyTorch and ONNX Runtime take 2 pixels, and so do we."""
-TIES = {"test_dynamicquantizelinear", "test_dynamicquantizelinear_expanded", "test_dynamicquantizelinear_max_adjusted", "test_dynamicquantizelinear_min_adjusted"}
+TIES = {
+    "test_dynamicquantizelinear",
+    "test_dynamicquantizelinear_expanded",
+    "test_dynamicquantizelinear_max_adjusted",
+    "test_dynamicquantizelinear_min_adjusted",
+}
 """Values that lie between two integers: float32 decides by its rounding, and float64 by the rule for ties."""
 HALF = {np.dtype(np.float16): 2.0**-9, np.dtype(ml_dtypes.bfloat16): 2.0**-6}
 """Relative error of expected values that were rounded to half precision at every step."""
@@ -55,13 +64,20 @@ def _difference(found: Any, wanted: Any, rtol: float) -> str:
     if wanted.dtype.kind in "biu":
         return "" if (found == wanted).all() else "other integers"
     wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
-    near = np.isclose(found.astype(wide), wanted.astype(wide), rtol=rtol, atol=rtol / 100, equal_nan=True)
+    near = np.isclose(
+        found.astype(wide), wanted.astype(wide), rtol=rtol, atol=rtol / 100, equal_nan=True
+    )
     return "" if near.all() else f"{int((~near).sum())} of {near.size} values differ"
 
 
 def _rounding(case: Any) -> float:
     """What the dtype of the expected values allows."""
-    kinds = {np.asarray(_plain(value)).dtype for _, outputs in case.data_sets for value in outputs if not isinstance(value, list | dict)}
+    kinds = {
+        np.asarray(_plain(value)).dtype
+        for _, outputs in case.data_sets
+        for value in outputs
+        if not isinstance(value, list | dict)
+    }
     return max([case.rtol, *(HALF.get(kind, 0.0) for kind in kinds)])
 
 
@@ -75,7 +91,10 @@ def _run(option: str) -> tuple[int, dict[str, str], dict[str, str]]:
             session = reference.open(case.model.SerializeToString(), option)
             for inputs, outputs in case.data_sets:
                 found = session.run(dict(zip(names, map(_plain, inputs), strict=True)))
-                differences = [_difference(f, _plain(w), _rounding(case)) for f, w in zip(found, outputs, strict=True)]
+                differences = [
+                    _difference(f, _plain(w), _rounding(case))
+                    for f, w in zip(found, outputs, strict=True)
+                ]
                 if any(differences):
                     wrong[case.name] = next(filter(None, differences))
         except OnnxproofError as why:

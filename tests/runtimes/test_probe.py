@@ -20,15 +20,28 @@ NAMES = ("a", "b", "c", "d")
 def chain(tmp_path: Path) -> Path:
     """x -> a = x w -> b = tanh a -> c = b + one -> d = relu c -> y = d d; with its weight beside the file."""
     weight = np.random.default_rng(0).standard_normal((3, 3)).astype(np.float32)
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"], name="product"), helper.make_node("Tanh", ["a"], ["b"], name="tanh"),
-             helper.make_node("Add", ["b", "one"], ["c"], name="add"), helper.make_node("Relu", ["c"], ["d"], name="relu"),
-             helper.make_node("Mul", ["d", "d"], ["y"], name="square")]
-    graph = helper.make_graph(nodes, "chain", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
-                              [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.float32(0.5), "one")])
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="product"),
+        helper.make_node("Tanh", ["a"], ["b"], name="tanh"),
+        helper.make_node("Add", ["b", "one"], ["c"], name="add"),
+        helper.make_node("Relu", ["c"], ["d"], name="relu"),
+        helper.make_node("Mul", ["d", "d"], ["y"], name="square"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "chain",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
+        [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(np.float32(0.5), "one")],
+    )
     path = tmp_path / "chain.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path, save_as_external_data=True, location="chain.data",
-              size_threshold=0)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8),
+        path,
+        save_as_external_data=True,
+        location="chain.data",
+        size_threshold=0,
+    )
     return path
 
 
@@ -60,7 +73,10 @@ class Picky:
 def test_all_at_once_where_that_is_allowed(chain: Path) -> None:
     found = inner_values.values("ort:disabled", chain, {"x": X}, NAMES)
     assert list(found) == list(NAMES)
-    assert np.allclose(found["c"], np.tanh(found["a"]) + 0.5, atol=1e-6) and found["d"].dtype == np.float32
+    assert (
+        np.allclose(found["c"], np.tanh(found["a"]) + 0.5, atol=1e-6)
+        and found["d"].dtype == np.float32
+    )
 
 
 def test_what_is_refused_is_left_out_and_the_rest_is_there(chain: Path) -> None:
@@ -77,9 +93,13 @@ def test_what_is_refused_is_left_out_and_the_rest_is_there(chain: Path) -> None:
 def test_a_cut_keeps_what_is_needed_and_nothing_else(chain: Path) -> None:
     model = inner_values.typed(onnx.load(chain, load_external_data=False))
     before = inner_values.cut(model, ["b"])
-    assert [node.name for node in before.graph.node] == ["product", "tanh"] and [t.name for t in before.graph.initializer] == ["w"]
+    assert [node.name for node in before.graph.node] == ["product", "tanh"] and [
+        t.name for t in before.graph.initializer
+    ] == ["w"]
     middle = inner_values.cut(model, ["d"], inputs=["b"])
-    assert [node.name for node in middle.graph.node] == ["add", "relu"] and [value.name for value in middle.graph.input] == ["b"]
+    assert [node.name for node in middle.graph.node] == ["add", "relu"] and [
+        value.name for value in middle.graph.input
+    ] == ["b"]
     assert middle.graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT
     onnx.load_external_data_for_model(middle, str(chain.parent))
     b = np.full((2, 3), -0.2, np.float32)
@@ -95,7 +115,9 @@ def test_the_guilty_node_of_another_runtime_is_named(chain: Path) -> None:
         del _registered["picky"]
     assert proof.verdict is Verdict.DIVERGED and proof.location is not None
     assert (proof.location.stage, proof.location.nodes[0]) == (Stage.RUNTIME, "tanh")
-    assert proof.cross is not None and proof.cross.right == ("ort",) and proof.cross.wrong == ("picky",)
+    assert (
+        proof.cross is not None
+        and proof.cross.right == ("ort",)
+        and proof.cross.wrong == ("picky",)
+    )
     assert [pair[:2] for pair in proof.cross.disagree] == [("ort", "picky")]
-
-

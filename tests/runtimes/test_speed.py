@@ -34,13 +34,26 @@ def linear(tmp_path: Path) -> Path:
 
 def test_each_backend_is_timed_at_each_batch_with_pytorch_as_the_baseline(linear: Path) -> None:
     threads = torch.get_num_threads()
-    made = speed.bench(linear, ("ort", "ort:disabled"), reference=load(Linear().eval(), (torch.randn(2, 4),)), batches=(1, 8), seconds=0.02, serving=Serving(threads=1))
-    assert [(t.backend, t.batch) for t in made.timings] == [(name, batch) for batch in (1, 8) for name in ("pytorch", "ort", "ort:disabled")]
-    assert made.baseline == "pytorch" and {t.ratio for t in made.timings if t.backend == "pytorch"} == {1.0}
+    made = speed.bench(
+        linear,
+        ("ort", "ort:disabled"),
+        reference=load(Linear().eval(), (torch.randn(2, 4),)),
+        batches=(1, 8),
+        seconds=0.02,
+        serving=Serving(threads=1),
+    )
+    assert [(t.backend, t.batch) for t in made.timings] == [
+        (name, batch) for batch in (1, 8) for name in ("pytorch", "ort", "ort:disabled")
+    ]
+    assert made.baseline == "pytorch" and {
+        t.ratio for t in made.timings if t.backend == "pytorch"
+    } == {1.0}
     for timing in made.timings:
         base = next(t for t in made.timings if t.backend == "pytorch" and t.batch == timing.batch)
         assert timing.runs >= 5 and timing.p10_s <= timing.median_s <= timing.p90_s
-        assert timing.ratio == pytest.approx(base.median_s / timing.median_s) and timing.per_second == pytest.approx(timing.batch / timing.median_s)
+        assert timing.ratio == pytest.approx(
+            base.median_s / timing.median_s
+        ) and timing.per_second == pytest.approx(timing.batch / timing.median_s)
     assert torch.get_num_threads() == threads, "torch is left as it was found"
 
 
@@ -79,20 +92,54 @@ def test_a_fixed_batch_is_told(tmp_path: Path, linear: Path) -> None:
     model = onnx.load(linear)
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
     onnx.save(model, tmp_path / "fixed.onnx")
-    assert {t.batch for t in speed.bench(tmp_path / "fixed.onnx", ("ort",), seconds=0.01).timings} == {2}
+    assert {
+        t.batch for t in speed.bench(tmp_path / "fixed.onnx", ("ort",), seconds=0.01).timings
+    } == {2}
     with pytest.raises(InputError, match="takes batches of 2 only"):
         speed.bench(tmp_path / "fixed.onnx", ("ort",), batches=(4,))
 
 
-def test_the_command_prints_a_table_and_writes_json(linear: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bench", str(linear), "--backend", "ort", "--backend", "ort:basic", "--batch", "1,4", "--seconds", "0.01", "--json", str(tmp_path / "t.json")]) == 0
+def test_the_command_prints_a_table_and_writes_json(
+    linear: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert (
+        main(
+            [
+                "bench",
+                str(linear),
+                "--backend",
+                "ort",
+                "--backend",
+                "ort:basic",
+                "--batch",
+                "1,4",
+                "--seconds",
+                "0.01",
+                "--json",
+                str(tmp_path / "t.json"),
+            ]
+        )
+        == 0
+    )
     said = capsys.readouterr()
     assert "median ms" in said.out and "x ort" in said.out and "batch 4" in said.err
-    assert [(t["backend"], t["batch"]) for t in json.loads((tmp_path / "t.json").read_text())["timings"]] == [("ort", 1), ("ort:basic", 1), ("ort", 4), ("ort:basic", 4)]
+    assert [
+        (t["backend"], t["batch"]) for t in json.loads((tmp_path / "t.json").read_text())["timings"]
+    ] == [("ort", 1), ("ort:basic", 1), ("ort", 4), ("ort:basic", 4)]
 
 
-@pytest.mark.parametrize(("words", "said"), [(["--batch", "none"], "bad-batch"), (["--seconds", "0"], "bad-seconds"), (["--threads", "0"], "bad-limit"),
-                                            (["--backend", "torch"], "not-a-runtime"), (["--batch", "0"], "bad-batch")])
-def test_bad_words(words: list[str], said: str, linear: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--batch", "none"], "bad-batch"),
+        (["--seconds", "0"], "bad-seconds"),
+        (["--threads", "0"], "bad-limit"),
+        (["--backend", "torch"], "not-a-runtime"),
+        (["--batch", "0"], "bad-batch"),
+    ],
+)
+def test_bad_words(
+    words: list[str], said: str, linear: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["bench", str(linear), *words]) == 2
     assert f"error[{said}]" in capsys.readouterr().err

@@ -31,20 +31,42 @@ BODIES = {
 def _loop(name: str, limit: str, condition: str) -> onnx.ModelProto:
     """A Loop with this body; `limit` and `condition` are outer names, or nothing."""
     body = parser.parse_graph("body " + BODIES[name])
-    nodes = [onnx.helper.make_node("Constant", [], ["times"], value=onnx.numpy_helper.from_array(np.array(5 if limit != "none" else 0, np.int64))),
-             onnx.helper.make_node("Constant", [], ["yes"], value=onnx.numpy_helper.from_array(np.array(True))),
-             onnx.helper.make_node("Constant", [], ["no"], value=onnx.numpy_helper.from_array(np.array(False))),
-             onnx.helper.make_node("Loop", ["times" if limit else "", condition, "x"], ["end", "all"], body=body)]
-    outputs = [onnx.helper.make_tensor_value_info("end", 1, [2, 2]), onnx.ValueInfoProto(name="all")]
+    nodes = [
+        onnx.helper.make_node(
+            "Constant",
+            [],
+            ["times"],
+            value=onnx.numpy_helper.from_array(np.array(5 if limit != "none" else 0, np.int64)),
+        ),
+        onnx.helper.make_node(
+            "Constant", [], ["yes"], value=onnx.numpy_helper.from_array(np.array(True))
+        ),
+        onnx.helper.make_node(
+            "Constant", [], ["no"], value=onnx.numpy_helper.from_array(np.array(False))
+        ),
+        onnx.helper.make_node(
+            "Loop", ["times" if limit else "", condition, "x"], ["end", "all"], body=body
+        ),
+    ]
+    outputs = [
+        onnx.helper.make_tensor_value_info("end", 1, [2, 2]),
+        onnx.ValueInfoProto(name="all"),
+    ]
     outputs[1].type.tensor_type.elem_type = 1
-    graph = onnx.helper.make_graph(nodes, "loops", [onnx.helper.make_tensor_value_info("x", 1, [2, 2])], outputs)
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    graph = onnx.helper.make_graph(
+        nodes, "loops", [onnx.helper.make_tensor_value_info("x", 1, [2, 2])], outputs
+    )
+    return onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10
+    )
 
 
 def _runtime(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> list[Any]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, dict(inputs))
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    ).run(None, dict(inputs))
 
 
 def _assert_same(model: onnx.ModelProto, inputs: Mapping[str, Any]) -> list[Any]:
@@ -82,7 +104,9 @@ def test_a_loop_without_a_condition_whose_body_stops_is_refused() -> None:
     assert "the standard goes on there, ONNX Runtime stops" in caught.value.render()
 
 
-NESTED = HEAD + """nested (float[2,2] x, int64 n) => (float[2,2] y, float[outer, inner] all) {
+NESTED = (
+    HEAD
+    + """nested (float[2,2] x, int64 n) => (float[2,2] y, float[outer, inner] all) {
     yes = Constant<value = bool {1}>()
     y, all = Loop(n, yes, x) <body = outer (int64 i, bool c, float[2,2] a) => (bool go, float[2,2] b, float[inner] rows) {
         go = Identity(c)
@@ -91,17 +115,24 @@ NESTED = HEAD + """nested (float[2,2] x, int64 n) => (float[2,2] y, float[outer,
             q = If(odd) <then_branch = t () => (float[2,2] r) { r = Mul(p, x) }, else_branch = e () => (float[2,2] s) { s = Sub(p, x) }>
             top = ReduceMax<keepdims = 0>(q) }> }>
 }"""
-SEQUENCE = HEAD + """grows (float[2,2] x, int64 n) => (seq(float) y) {
+)
+SEQUENCE = (
+    HEAD
+    + """grows (float[2,2] x, int64 n) => (seq(float) y) {
     yes = Constant<value = bool {1}>()
     none = SequenceEmpty()
     y = Loop(n, yes, none) <body = grow (int64 i, bool c, seq(float) a) => (bool go, seq(float) b) {
         go = Identity(c) f = Cast<to = 1>(i) v = Mul(x, f) b = SequenceInsert(a, v) }>
 }"""
-MAPPED = HEAD + """mapped (float[2,2] x, int64 n) => (seq(float) y, seq(float) z) {
+)
+MAPPED = (
+    HEAD
+    + """mapped (float[2,2] x, int64 n) => (seq(float) y, seq(float) z) {
     two = Add(x, x) k = Cast<to = 1>(n)
     one = SequenceConstruct(x, two, x) other = SequenceConstruct(two, x, x) third = SequenceConstruct(x, x, two)
     y, z = SequenceMap(one, other, k, third) <body = b (float a, float b, float c, float d) => (float s, float t) { p = Mul(a, b) q = Add(p, c) s = Sub(q, d) t = Add(a, x) }>
 }"""
+)
 
 
 @pytest.mark.parametrize("text", [NESTED, SEQUENCE, MAPPED], ids=["nested", "sequence", "mapped"])
@@ -111,11 +142,16 @@ def test_loops_in_loops_sequences_that_grow_and_maps_over_several(text: str, tim
 
 
 def test_a_scan_over_nothing_is_empty_in_the_rank_of_its_body() -> None:
-    text = HEAD + """s (float[2] x, float[t, 2] steps) => (float[2] y, float[a, b, c] all) {
+    text = (
+        HEAD
+        + """s (float[2] x, float[t, 2] steps) => (float[2] y, float[a, b, c] all) {
         y, all = Scan<num_scan_inputs = 1, scan_output_axes = [1], body = b (float[2] o, float[2] v) => (float[2] n, float[2,3] r) {
             n = Add(o, v) s = Constant<value = int64[2] {2, 3}>() u = Constant<value = int64[1] {1}>() w = Unsqueeze(n, u) r = Expand(w, s) }>(x, steps) }"""
+    )
     given = {"x": np.ones(2, np.float32), "steps": np.zeros((0, 2), np.float32)}
-    end, collected = reference.open(parser.parse_model(text).SerializeToString(), "float64").run(given)
+    end, collected = reference.open(parser.parse_model(text).SerializeToString(), "float64").run(
+        given
+    )
     assert collected is not None
     assert end is not None
     assert collected.shape == (2, 0, 3)
@@ -127,13 +163,16 @@ ENDLESS = {
     "a loop": "y = Loop(, , x) <body = b (int64 i, bool c, float[2,2] a) => (bool go, float[2,2] d) { go = Identity(c) d = Add(a, x) }>",
     "a loop over nothing": "y = Loop(, yes, x) <body = b (int64 i, bool c, float[2,2] a) => (bool c, float[2,2] a) { }>",
     "a loop in a branch": "y = If(yes) <then_branch = t () => (float[2,2] z) { z = Loop(, , x) <body = b (int64 i, bool c, float[2,2] a) => (bool go, float[2,2] d) "
-                          "{ go = Identity(c) d = Add(a, x) }> }, else_branch = e () => (float[2,2] z) { z = Identity(x) }>",
+    "{ go = Identity(c) d = Add(a, x) }> }, else_branch = e () => (float[2,2] z) { z = Identity(x) }>",
 }
 
 
 @pytest.mark.parametrize("kind", ENDLESS)
 def test_an_endless_loop_ends_at_the_limit(kind: str) -> None:
-    model = parser.parse_model(HEAD + f"endless (float[2,2] x) => (float[2,2] y) {{ yes = Constant<value = bool {{1}}>() {ENDLESS[kind]} }}")
+    model = parser.parse_model(
+        HEAD
+        + f"endless (float[2,2] x) => (float[2,2] y) {{ yes = Constant<value = bool {{1}}>() {ENDLESS[kind]} }}"
+    )
     session = reference.open(model.SerializeToString(), "float64")
     session.limit_s = 0.3
     start = time.monotonic()
@@ -144,9 +183,14 @@ def test_an_endless_loop_ends_at_the_limit(kind: str) -> None:
 
 def test_functions_that_call_the_one_before_twice_end_at_the_limit() -> None:
     """Thirty of them are a billion calls; the evaluators are found once each, not once for each call."""
-    functions = "".join(f'<domain: "f", opset_import: ["": 21, "f": 1]> f{k} (a) => (c) {{ b = {call}(a) c = {call}(b) }}\n'
-                        for k, call in enumerate(["Identity", *(f"f.f{k}" for k in range(29))]))
-    model = parser.parse_model('<ir_version: 10, opset_import: ["": 21, "f": 1]>\nmain (float[2,2] x) => (float[2,2] y) { y = f.f29(x) }\n' + functions)
+    functions = "".join(
+        f'<domain: "f", opset_import: ["": 21, "f": 1]> f{k} (a) => (c) {{ b = {call}(a) c = {call}(b) }}\n'
+        for k, call in enumerate(["Identity", *(f"f.f{k}" for k in range(29))])
+    )
+    model = parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21, "f": 1]>\nmain (float[2,2] x) => (float[2,2] y) { y = f.f29(x) }\n'
+        + functions
+    )
     session = reference.open(model.SerializeToString(), "float64")
     session.limit_s = 0.3
     with pytest.raises(Refused, match="ran out of time"):
@@ -154,17 +198,27 @@ def test_functions_that_call_the_one_before_twice_end_at_the_limit() -> None:
 
 
 def _growing(path: Path, factor: float) -> Path:
-    text = HEAD + f"""g (float[batch, 4] x) => (float[batch, 4] y, float[5] tops) {{
+    text = (
+        HEAD
+        + f"""g (float[batch, 4] x) => (float[batch, 4] y, float[5] tops) {{
         n = Constant<value = int64 {{5}}>()
         y, tops = Loop(n, , x) <body = b (int64 i, bool c, float[batch, 4] a) => (bool go, float[batch, 4] d, float top) {{
             go = Identity(c) f = Constant<value = float {{{factor}}}>() d = Mul(a, f) top = ReduceMax<keepdims = 0>(d) }}> }}"""
+    )
     onnx.save(parser.parse_model(text), path)
     return path
 
 
-@pytest.mark.parametrize(("factor", "verdict"), [(1.5, Verdict.FAITHFUL), (3.0, Verdict.DIVERGED), (1.501, Verdict.DIVERGED)])
-def test_two_files_with_other_factors_in_a_loop_are_told_apart(tmp_path: Path, factor: float, verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    ("factor", "verdict"),
+    [(1.5, Verdict.FAITHFUL), (3.0, Verdict.DIVERGED), (1.501, Verdict.DIVERGED)],
+)
+def test_two_files_with_other_factors_in_a_loop_are_told_apart(
+    tmp_path: Path, factor: float, verdict: Verdict
+) -> None:
     one, other = _growing(tmp_path / "a.onnx", 1.5), _growing(tmp_path / "b.onnx", factor)
     proof = onnxproof.diff(one, other, budget_s=15, explain=False)
     assert proof.verdict is verdict, proof.sentence()
-    assert {gap.noise_kind.value for gap in proof.gaps if gap.compared and gap.output == "y"} == {NoiseKind.GRAPH.value}
+    assert {gap.noise_kind.value for gap in proof.gaps if gap.compared and gap.output == "y"} == {
+        NoiseKind.GRAPH.value
+    }

@@ -24,16 +24,22 @@ def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
 
 
-def naive(module: nn.Module, inputs: tuple[Any, ...], path: Path, **options: Any) -> onnxruntime.InferenceSession:
+def naive(
+    module: nn.Module, inputs: tuple[Any, ...], path: Path, **options: Any
+) -> onnxruntime.InferenceSession:
     """What everybody calls; it must succeed, or the pitfall is none."""
     with quiet():
-        torch.onnx.export(module, inputs, path, dynamo=options.pop("dynamo", True), external_data=False, **options)
+        torch.onnx.export(
+            module, inputs, path, dynamo=options.pop("dynamo", True), external_data=False, **options
+        )
     return onnxruntime.InferenceSession(path)
 
 
 def answer(session: onnxruntime.InferenceSession, *arrays: torch.Tensor) -> np.ndarray:
     names = [port.name for port in session.get_inputs()]
-    return session.run(None, {name: array.numpy() for name, array in zip(names, arrays, strict=True)})[0]
+    return session.run(
+        None, {name: array.numpy() for name, array in zip(names, arrays, strict=True)}
+    )[0]
 
 
 def export(module: nn.Module, inputs: Any, path: Path, **options: Any) -> onnxproof.Proof:

@@ -26,12 +26,24 @@ MEMORY = 3 << 30
 """Bytes that loading one of them may add."""
 Builder = Callable[[Path], Path]
 ATTACKS: dict[str, tuple[Builder, tuple[str, ...]]] = {}
-LIVE = ("use_pickle_constant", "use_pickle_weight", "opaque_object", "legacy_state_dict", "evaluated_size", "evaluated_guard", "imported_enum",
-        "torchscript_from_file", "torchscript_save", "torchscript_getattr", "torchscript_setstate")
+LIVE = (
+    "use_pickle_constant",
+    "use_pickle_weight",
+    "opaque_object",
+    "legacy_state_dict",
+    "evaluated_size",
+    "evaluated_guard",
+    "imported_enum",
+    "torchscript_from_file",
+    "torchscript_save",
+    "torchscript_getattr",
+    "torchscript_setstate",
+)
 
 
 def attack(*codes: str) -> Callable[[Builder], Builder]:
     """Register a builder with the codes of the error that is expected."""
+
     def register(build: Builder) -> Builder:
         ATTACKS[build.__name__] = (build, codes)
         return build
@@ -79,17 +91,32 @@ PROGRAM = io.BytesIO()
 def program() -> dict[str, bytes]:
     """The members of a healthy .pt2, made once."""
     if not PROGRAM.getvalue():
-        exported = torch.export.export(Net().eval(), (torch.randn(4, 4), "floor"), dynamic_shapes=({0: torch.export.Dim.DYNAMIC}, None))
+        exported = torch.export.export(
+            Net().eval(),
+            (torch.randn(4, 4), "floor"),
+            dynamic_shapes=({0: torch.export.Dim.DYNAMIC}, None),
+        )
         torch.export.save(exported, PROGRAM)
     with zipfile.ZipFile(PROGRAM) as archive:
         return {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
 
 
-def packed(path: Path, members: Mapping[str, bytes], *, then: Mapping[str, bytes] | None = None, deflated: bool = False) -> Path:
+def packed(
+    path: Path,
+    members: Mapping[str, bytes],
+    *,
+    then: Mapping[str, bytes] | None = None,
+    deflated: bool = False,
+) -> Path:
     """An archive of the members; `then` come after, under names that may be there already."""
     import warnings
 
-    with warnings.catch_warnings(), zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED) as archive:
+    with (
+        warnings.catch_warnings(),
+        zipfile.ZipFile(
+            path, "w", zipfile.ZIP_DEFLATED if deflated else zipfile.ZIP_STORED
+        ) as archive,
+    ):
         warnings.simplefilter("ignore")
         for name, content in [*members.items(), *(then or {}).items()]:
             archive.writestr(f"net/{name}", content)
@@ -105,14 +132,21 @@ def edited(folder: Path, name: str, change: Callable[[Any], None]) -> Path:
     return packed(folder / "net.pt2", members)
 
 
-MODEL, WEIGHTS, CONSTANTS = "models/model.json", "data/weights/model_weights_config.json", "data/constants/model_constants_config.json"
+MODEL, WEIGHTS, CONSTANTS = (
+    "models/model.json",
+    "data/weights/model_weights_config.json",
+    "data/constants/model_constants_config.json",
+)
 
 
 # --- .pt2 ------------------------------------------------------------------------------------------------------------
 
+
 @attack("pickle-refused")
 def use_pickle_constant(folder: Path) -> Path:
-    path = edited(folder, CONSTANTS, lambda d: next(iter(d["config"].values())).update(use_pickle=True))
+    path = edited(
+        folder, CONSTANTS, lambda d: next(iter(d["config"].values())).update(use_pickle=True)
+    )
     with zipfile.ZipFile(path) as archive:
         members = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
     return packed(path, members | {"data/constants/tensor_0": evil_torch(folder)})
@@ -120,7 +154,9 @@ def use_pickle_constant(folder: Path) -> Path:
 
 @attack("pickle-refused")
 def use_pickle_weight(folder: Path) -> Path:
-    path = edited(folder, WEIGHTS, lambda d: next(iter(d["config"].values())).update(use_pickle=True))
+    path = edited(
+        folder, WEIGHTS, lambda d: next(iter(d["config"].values())).update(use_pickle=True)
+    )
     with zipfile.ZipFile(path) as archive:
         members = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
     return packed(path, members | {"data/weights/weight_0": evil_torch(folder)})
@@ -128,7 +164,18 @@ def use_pickle_weight(folder: Path) -> Path:
 
 @attack("code-refused")
 def opaque_object(folder: Path) -> Path:
-    path = edited(folder, CONSTANTS, lambda d: d["config"].update(evil={"path_name": "opaque_obj_0", "is_param": False, "use_pickle": True, "tensor_meta": None}))
+    path = edited(
+        folder,
+        CONSTANTS,
+        lambda d: d["config"].update(
+            evil={
+                "path_name": "opaque_obj_0",
+                "is_param": False,
+                "use_pickle": True,
+                "tensor_meta": None,
+            }
+        ),
+    )
     with zipfile.ZipFile(path) as archive:
         members = {name.partition("/")[2]: archive.read(name) for name in archive.namelist()}
     return packed(path, members | {"data/constants/opaque_obj_0": pickle.dumps(Evil(mark(folder)))})
@@ -136,7 +183,10 @@ def opaque_object(folder: Path) -> Path:
 
 @attack("code-refused")
 def custom_object(folder: Path) -> Path:
-    return packed(folder / "net.pt2", program() | {"data/constants/custom_obj_0": pickle.dumps(Evil(mark(folder)))})
+    return packed(
+        folder / "net.pt2",
+        program() | {"data/constants/custom_obj_0": pickle.dumps(Evil(mark(folder)))},
+    )
 
 
 @attack("legacy-pt2")
@@ -145,34 +195,50 @@ def legacy_state_dict(folder: Path) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("version", "8.20")
         archive.writestr("serialized_exported_program.json", program()[MODEL])
-        for name in ("serialized_state_dict.json", "serialized_constants.json", "serialized_example_inputs.pt"):
+        for name in (
+            "serialized_state_dict.json",
+            "serialized_constants.json",
+            "serialized_example_inputs.pt",
+        ):
             archive.writestr(name, evil)
     return path
 
 
 @attack("legacy-pt2")
 def legacy_state_dict_in_a_folder(folder: Path) -> Path:
-    return packed(folder / "net.pt2", program() | {"serialized_state_dict.json": evil_torch(folder)})
+    return packed(
+        folder / "net.pt2", program() | {"serialized_state_dict.json": evil_torch(folder)}
+    )
 
 
 @attack("archive-refused")
 def two_members_of_one_name(folder: Path) -> Path:
-    return packed(folder / "net.pt2", program(), then={"data/sample_inputs/model.pt": evil_torch(folder)})
+    return packed(
+        folder / "net.pt2", program(), then={"data/sample_inputs/model.pt": evil_torch(folder)}
+    )
 
 
 @attack("archive-refused")
 def upper_case_member(folder: Path) -> Path:
-    return packed(folder / "net.pt2", program() | {"data/sample_inputs/model.PT": evil_torch(folder)})
+    return packed(
+        folder / "net.pt2", program() | {"data/sample_inputs/model.PT": evil_torch(folder)}
+    )
 
 
 @attack("code-refused")
 def compiled_library(folder: Path) -> Path:
-    return packed(folder / "net.pt2", program() | {"data/aotinductor/model/model.so": b"\x7fELF", "data/aotinductor/model/model.cpp": b""})
+    return packed(
+        folder / "net.pt2",
+        program()
+        | {"data/aotinductor/model/model.so": b"\x7fELF", "data/aotinductor/model/model.cpp": b""},
+    )
 
 
 @attack("pickle-refused")
 def evil_sample_inputs(folder: Path) -> Path:
-    return packed(folder / "net.pt2", program() | {"data/sample_inputs/model.pt": evil_torch(folder)})
+    return packed(
+        folder / "net.pt2", program() | {"data/sample_inputs/model.pt": evil_torch(folder)}
+    )
 
 
 @attack("pickle-refused")
@@ -194,12 +260,20 @@ def evaluated_size(folder: Path) -> Path:
 
 @attack("code-refused")
 def tower_of_powers(folder: Path) -> Path:
-    return edited(folder, MODEL, lambda d: _sizes(d, "Pow(Integer(9), Pow(Integer(9), Pow(Integer(9), Integer(9))))"))
+    return edited(
+        folder,
+        MODEL,
+        lambda d: _sizes(d, "Pow(Integer(9), Pow(Integer(9), Pow(Integer(9), Integer(9))))"),
+    )
 
 
 @attack("code-refused")
 def endless_symbols(folder: Path) -> Path:
-    return edited(folder, MODEL, lambda d: d["range_constraints"].update(u999999999999={"min_val": 0, "max_val": 9}))
+    return edited(
+        folder,
+        MODEL,
+        lambda d: d["range_constraints"].update(u999999999999={"min_val": 0, "max_val": 9}),
+    )
 
 
 @attack("code-refused")
@@ -210,7 +284,9 @@ def evaluated_guard(folder: Path) -> Path:
 @attack("code-refused")
 def name_of_a_node(folder: Path) -> Path:
     def change(document: Any) -> None:
-        text = json.dumps(document).replace('"linear"', json.dumps(f"linear = {code(folder)}; linear"))
+        text = json.dumps(document).replace(
+            '"linear"', json.dumps(f"linear = {code(folder)}; linear")
+        )
         document.update(json.loads(text))
 
     return edited(folder, MODEL, change)
@@ -219,7 +295,10 @@ def name_of_a_node(folder: Path) -> Path:
 @attack("code-refused")
 def name_of_an_argument(folder: Path) -> Path:
     def change(document: Any) -> None:
-        document["graph_module"]["module_call_graph"][0]["signature"]["forward_arg_names"] = [f"x={code(folder)}", "mode"]
+        document["graph_module"]["module_call_graph"][0]["signature"]["forward_arg_names"] = [
+            f"x={code(folder)}",
+            "mode",
+        ]
 
     return edited(folder, MODEL, change)
 
@@ -227,7 +306,9 @@ def name_of_an_argument(folder: Path) -> Path:
 @attack("code-refused")
 def quoted_constant(folder: Path) -> Path:
     def change(document: Any) -> None:
-        text = json.dumps(document).replace('"as_string": "floor"', f'"as_string": "floor\' or {code(folder)} or \'"')
+        text = json.dumps(document).replace(
+            '"as_string": "floor"', f'"as_string": "floor\' or {code(folder)} or \'"'
+        )
         document.update(json.loads(text))
 
     return edited(folder, MODEL, change)
@@ -236,7 +317,9 @@ def quoted_constant(folder: Path) -> Path:
 @attack("code-refused")
 def name_of_a_parameter(folder: Path) -> Path:
     def change(document: Any) -> None:
-        document["graph_module"]["signature"]["input_specs"][0]["parameter"]["parameter_name"] = f'a" if {code(folder)} else "b'
+        document["graph_module"]["signature"]["input_specs"][0]["parameter"]["parameter_name"] = (
+            f'a" if {code(folder)} else "b'
+        )
 
     return edited(folder, MODEL, change)
 
@@ -249,7 +332,9 @@ def imported_enum(folder: Path) -> Path:
     def change(document: Any) -> None:
         signature = document["graph_module"]["module_call_graph"][0]["signature"]
         protocol, tree = json.loads(signature["out_spec"])
-        signature["out_spec"] = json.dumps([protocol, {"type": "builtins.dict", "context": context, "children_spec": [tree]}])
+        signature["out_spec"] = json.dumps(
+            [protocol, {"type": "builtins.dict", "context": context, "children_spec": [tree]}]
+        )
 
     return edited(folder, MODEL, change)
 
@@ -257,12 +342,21 @@ def imported_enum(folder: Path) -> Path:
 @attack("code-refused")
 def imported_factory(folder: Path) -> Path:
     (folder / "evil_on_import.py").write_text(f"import os\nos.mkdir({str(mark(folder))!r})\n")
-    context = {"default_factory_module": "evil_on_import", "default_factory_name": "A", "dict_context": ["y"]}
+    context = {
+        "default_factory_module": "evil_on_import",
+        "default_factory_name": "A",
+        "dict_context": ["y"],
+    }
 
     def change(document: Any) -> None:
         signature = document["graph_module"]["module_call_graph"][0]["signature"]
         protocol, tree = json.loads(signature["out_spec"])
-        signature["out_spec"] = json.dumps([protocol, {"type": "collections.defaultdict", "context": context, "children_spec": [tree]}])
+        signature["out_spec"] = json.dumps(
+            [
+                protocol,
+                {"type": "collections.defaultdict", "context": context, "children_spec": [tree]},
+            ]
+        )
 
     return edited(folder, MODEL, change)
 
@@ -301,13 +395,18 @@ def extension(folder: Path) -> Path:
 
 @attack("archive-too-large")
 def bomb(folder: Path) -> Path:
-    return packed(folder / "net.pt2", program() | {"extra/zeros": b"\0" * (200 << 20)}, deflated=True)
+    return packed(
+        folder / "net.pt2", program() | {"extra/zeros": b"\0" * (200 << 20)}, deflated=True
+    )
 
 
 @attack("archive-too-large")
 def huge_tensor(folder: Path) -> Path:
     def change(document: Any) -> None:
-        next(iter(document["config"].values()))["tensor_meta"]["sizes"] = [{"as_int": 1 << 40}, {"as_int": 4}]
+        next(iter(document["config"].values()))["tensor_meta"]["sizes"] = [
+            {"as_int": 1 << 40},
+            {"as_int": 4},
+        ]
 
     path = edited(folder, WEIGHTS, change)
     with zipfile.ZipFile(path) as archive:
@@ -324,14 +423,21 @@ def overlapping_members(folder: Path) -> Path:
         first = archive.infolist()[0]
         for place in range(1, 1000):
             entry = zipfile.ZipInfo(f"net/data/weights/weight_{place}")
-            entry.header_offset, entry.CRC, entry.compress_size, entry.file_size = first.header_offset, first.CRC, len(data), len(data)
+            entry.header_offset, entry.CRC, entry.compress_size, entry.file_size = (
+                first.header_offset,
+                first.CRC,
+                len(data),
+                len(data),
+            )
             archive.filelist.append(entry)
     return path
 
 
 @attack("archive-refused", "bad-pt2")
 def deep_nesting(folder: Path) -> Path:
-    return packed(folder / "net.pt2", program() | {MODEL: b'{"a":' * 100_000 + b"1" + b"}" * 100_000})
+    return packed(
+        folder / "net.pt2", program() | {MODEL: b'{"a":' * 100_000 + b"1" + b"}" * 100_000}
+    )
 
 
 @attack("archive-refused")
@@ -353,6 +459,7 @@ def fifo(folder: Path) -> Path:
 
 
 # --- TorchScript and pickles -------------------------------------------------------------------------------------------
+
 
 class Writes(nn.Module):
     def __init__(self, place: str) -> None:
@@ -413,12 +520,20 @@ def torchscript_save(folder: Path) -> Path:
 
 @attack("operator-refused")
 def torchscript_getattr(folder: Path) -> Path:
-    return rewritten(folder, "    return torch", f'    getattr(torch, "save")(x, "{mark(folder)}")\n    return torch')
+    return rewritten(
+        folder,
+        "    return torch",
+        f'    getattr(torch, "save")(x, "{mark(folder)}")\n    return torch',
+    )
 
 
 @attack("operator-refused")
 def torchscript_alias(folder: Path) -> Path:
-    return rewritten(folder, "    return torch", f'    t = torch\n    t.save(x, "{mark(folder)}")\n    return torch')
+    return rewritten(
+        folder,
+        "    return torch",
+        f'    t = torch\n    t.save(x, "{mark(folder)}")\n    return torch',
+    )
 
 
 class SavesOnLoad(nn.Module):
@@ -453,7 +568,11 @@ def torchscript_comment(folder: Path) -> Path:
 
 @attack("code-refused")
 def torchscript_native_class(folder: Path) -> Path:
-    return rewritten(folder, "    return torch", "    a = annotate(Optional[__torch__.torch.classes.dist_c10d.FileStore], None)\n    return torch")
+    return rewritten(
+        folder,
+        "    return torch",
+        "    a = annotate(Optional[__torch__.torch.classes.dist_c10d.FileStore], None)\n    return torch",
+    )
 
 
 @attack("bad-torchscript")
@@ -461,7 +580,12 @@ def torchscript_evil_data(folder: Path) -> Path:
     whole, path = scripted(Calm(), folder / "whole.pt"), folder / "net.pt"
     with zipfile.ZipFile(whole) as source, zipfile.ZipFile(path, "w") as target:
         for name in source.namelist():
-            target.writestr(name, pickle.dumps(Evil(mark(folder))) if name.endswith("data.pkl") else source.read(name))
+            target.writestr(
+                name,
+                pickle.dumps(Evil(mark(folder)))
+                if name.endswith("data.pkl")
+                else source.read(name),
+            )
     whole.unlink()
     return path
 
@@ -470,7 +594,9 @@ def torchscript_evil_data(folder: Path) -> Path:
 def torchscript_bomb(folder: Path) -> Path:
     path = scripted(Calm(), folder / "net.pt")
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(f"{archive.namelist()[0].partition('/')[0]}/code/zeros.py", b" " * (200 << 20))
+        archive.writestr(
+            f"{archive.namelist()[0].partition('/')[0]}/code/zeros.py", b" " * (200 << 20)
+        )
     return path
 
 
@@ -494,15 +620,25 @@ def device(folder: Path) -> Path:
 
 # --- folders -----------------------------------------------------------------------------------------------------------
 
+
 def pretrained(folder: Path, **changes: Any) -> Path:
     import transformers
 
     made = folder / "net"
-    config = transformers.BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32, vocab_size=20, max_position_embeddings=32)
+    config = transformers.BertConfig(
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        vocab_size=20,
+        max_position_embeddings=32,
+    )
     transformers.BertModel(config).save_pretrained(made)
     settings = json.loads((made / "config.json").read_text()) | changes
     (made / "config.json").write_text(json.dumps(settings))
-    (made / "evil.py").write_text(f"import os\nos.mkdir({str(mark(folder))!r})\nfrom transformers import BertModel as Evil\n")
+    (made / "evil.py").write_text(
+        f"import os\nos.mkdir({str(mark(folder))!r})\nfrom transformers import BertModel as Evil\n"
+    )
     return made
 
 
@@ -529,7 +665,9 @@ def folder_with_a_pickle_in_its_index(folder: Path) -> Path:
     made = pretrained(folder)
     (made / "model.safetensors").unlink()
     torch.save({"a": Evil(mark(folder))}, made / "evil.bin")
-    (made / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"a": "evil.bin"}}))
+    (made / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": {"a": "evil.bin"}})
+    )
     return made
 
 
@@ -565,6 +703,7 @@ def folder_with_no_json(folder: Path) -> Path:
 
 # --- data --------------------------------------------------------------------------------------------------------------
 
+
 @attack("bad-data")
 def pickled_arrays(folder: Path) -> Path:
     np.savez(folder / "data.npz", x=np.array([Evil(mark(folder))], dtype=object))
@@ -583,7 +722,11 @@ def npz_bomb(folder: Path) -> Path:
         archive.writestr("x.npy", content)
         for place in range(40):
             again = zipfile.ZipInfo(f"x{place}.npy")
-            again.header_offset, again.CRC, again.compress_type = archive.infolist()[0].header_offset, entry.CRC, zipfile.ZIP_DEFLATED
+            again.header_offset, again.CRC, again.compress_type = (
+                archive.infolist()[0].header_offset,
+                entry.CRC,
+                zipfile.ZIP_DEFLATED,
+            )
             again.compress_size, again.file_size = archive.infolist()[0].compress_size, 2 << 30
             archive.filelist.append(again)
     whole.unlink()
@@ -592,8 +735,12 @@ def npz_bomb(folder: Path) -> Path:
 
 @attack("bad-data")
 def npy_of_a_terabyte(folder: Path) -> Path:
-    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (137438953472,), }".ljust(117) + b"\n"
-    (folder / "data.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\0" * 64)
+    header = (
+        b"{'descr': '<f8', 'fortran_order': False, 'shape': (137438953472,), }".ljust(117) + b"\n"
+    )
+    (folder / "data.npy").write_bytes(
+        b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + b"\0" * 64
+    )
     return folder / "data.npy"
 
 
@@ -605,7 +752,9 @@ def safetensors_with_a_long_header(folder: Path) -> Path:
 
 @attack("bad-data")
 def safetensors_that_claims_more(folder: Path) -> Path:
-    head = json.dumps({"x": {"dtype": "F64", "shape": [1 << 37], "data_offsets": [0, 1 << 40]}}).encode()
+    head = json.dumps(
+        {"x": {"dtype": "F64", "shape": [1 << 37], "data_offsets": [0, 1 << 40]}}
+    ).encode()
     (folder / "data.safetensors").write_bytes(len(head).to_bytes(8, "little") + head + b"\0" * 64)
     return folder / "data.safetensors"
 
@@ -618,6 +767,7 @@ def data_fifo(folder: Path) -> Path:
 
 
 # --- healthy ones: what is refused above is refused for what it holds -----------------------------------------------------
+
 
 @attack("loaded")
 def healthy_program(folder: Path) -> Path:
@@ -647,6 +797,7 @@ def healthy_data(folder: Path) -> Path:
 
 
 # --- running them ------------------------------------------------------------------------------------------------------
+
 
 def listing(folder: Path) -> list[str]:
     return sorted(str(path) for path in folder.rglob("*"))
@@ -705,8 +856,13 @@ def one(name: str, root: Path) -> dict[str, Any]:
         signal.alarm(0)
         sys.path.remove(str(folder))
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak
-    result = {"outcome": outcome, "ran": mark(folder).exists(), "written": sorted(set(listing(root)) - set(before)), "grown_kb": grown,
-              "seconds": time.monotonic() - began}
+    result = {
+        "outcome": outcome,
+        "ran": mark(folder).exists(),
+        "written": sorted(set(listing(root)) - set(before)),
+        "grown_kb": grown,
+        "seconds": time.monotonic() - began,
+    }
     if name in LIVE:
         torch_loads(path)
         result["live"] = mark(folder).exists()
@@ -725,7 +881,11 @@ def main(root: Path) -> None:
     torch.set_num_threads(1)
     signal.signal(signal.SIGALRM, late)
     program()
-    pages = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize() if Path("/proc/self/statm").exists() else 32 << 30
+    pages = (
+        int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        if Path("/proc/self/statm").exists()
+        else 32 << 30
+    )
     resource.setrlimit(resource.RLIMIT_AS, (pages + MEMORY, pages + MEMORY))
     for name in ATTACKS:
         sys.stdout.write(f"RESULT {json.dumps([name, one(name, root)])}\n")

@@ -7,9 +7,12 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 RNG = np.random.default_rng(0)
-WEIGHT, BIAS = RNG.standard_normal((4, 8)).astype(np.float32), RNG.standard_normal(4).astype(np.float32)
+WEIGHT, BIAS = (
+    RNG.standard_normal((4, 8)).astype(np.float32),
+    RNG.standard_normal(4).astype(np.float32),
+)
 
-FACTORIES = '''
+FACTORIES = """
 import numpy as np
 import torch
 from torch import nn
@@ -57,17 +60,31 @@ class Branch(nn.Module):
 
 def branch():
     return Branch(), (torch.randn(3, 8),)
-'''
+"""
 
 
-def linear(path: Path, *, weight: np.ndarray = WEIGHT, bias: np.ndarray = BIAS, opset: int = 18, op: str = "Gemm", domain: str = "") -> Path:
+def linear(
+    path: Path,
+    *,
+    weight: np.ndarray = WEIGHT,
+    bias: np.ndarray = BIAS,
+    opset: int = 18,
+    op: str = "Gemm",
+    domain: str = "",
+) -> Path:
     """`x @ weight.T + bias` as an ONNX file."""
     attributes = {"transB": 1} if op == "Gemm" else {}
     node = helper.make_node(op, ["input", "w", "b"], ["y"], domain=domain, **attributes)
-    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["batch", 8])],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])],
-                              [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(bias, "b")])
-    imports = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("input", TensorProto.FLOAT, ["batch", 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])],
+        [numpy_helper.from_array(weight, "w"), numpy_helper.from_array(bias, "b")],
+    )
+    imports = [helper.make_opsetid("", opset)] + (
+        [helper.make_opsetid(domain, 1)] if domain else []
+    )
     onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=10), path)
     return path
 

@@ -30,7 +30,7 @@ def build():
     torch.manual_seed(0)
     return Net(), (torch.randn(3, 6, 8),)
 '''
-IMAGES = '''
+IMAGES = """
 import torch
 from torch import nn
 
@@ -47,15 +47,15 @@ class Net(nn.Module):
 def build():
     torch.manual_seed(0)
     return Net().eval(), (torch.rand(4, 1, 8, 8),)
-'''
-ACCURACY = '''
+"""
+ACCURACY = """
 import numpy as np
 
 
 def accuracy(predict):
     test = np.load("labelled.npz")
     return predict({"x": test["x"]})[0].argmax(1) == test["labels"]
-'''
+"""
 
 
 def exporting(folder: Path) -> dict[str, Any]:
@@ -65,7 +65,12 @@ def exporting(folder: Path) -> dict[str, Any]:
     import onnxproof
 
     (folder / "model.py").write_text(SIZES)
-    return {"onnxproof": onnxproof, "net": torch.nn.Conv2d(3, 4, 3), "image": torch.rand(1, 3, 8, 8), "preprocess": lambda image: (image - 0.5) / 0.25}
+    return {
+        "onnxproof": onnxproof,
+        "net": torch.nn.Conv2d(3, 4, 3),
+        "image": torch.rand(1, 3, 8, 8),
+        "preprocess": lambda image: (image - 0.5) / 0.25,
+    }
 
 
 def quantizing(folder: Path) -> dict[str, Any]:
@@ -77,7 +82,9 @@ def quantizing(folder: Path) -> dict[str, Any]:
     names: dict[str, Any] = {}
     exec(IMAGES, names)
     (folder / "images").mkdir()
-    for place, pixels in enumerate(np.random.default_rng(1).integers(0, 256, (24, 8, 8), dtype=np.uint8)):
+    for place, pixels in enumerate(
+        np.random.default_rng(1).integers(0, 256, (24, 8, 8), dtype=np.uint8)
+    ):
         Image.fromarray(pixels).save(folder / "images" / f"{place}.png")
     return served(folder, *names["build"]())
 
@@ -91,7 +98,9 @@ def served(folder: Path, module: Any, example: tuple[Any, ...]) -> dict[str, Any
 
     (folder / "eval.py").write_text(ACCURACY)
     random, shape = np.random.default_rng(0), (96, *example[0].shape[1:])
-    x = (random.random(shape) if example[0].min() >= 0 else random.standard_normal(shape)).astype(np.float32)
+    x = (random.random(shape) if example[0].min() >= 0 else random.standard_normal(shape)).astype(
+        np.float32
+    )
     labels = module(torch.from_numpy(x[64:])).argmax(1).numpy()
     (folder / "calib").mkdir()
     for place in range(4):
@@ -99,9 +108,32 @@ def served(folder: Path, module: Any, example: tuple[Any, ...]) -> dict[str, Any
     np.savez(folder / "calib.npz", x=x[:64])
     np.savez(folder / "test.npz", x=x[64:])
     np.savez(folder / "labelled.npz", x=x[64:], labels=labels)
-    torch.onnx.export(module, example, folder / "model.onnx", dynamo=True, dynamic_shapes=({0: "batch"},), external_data=True, verbose=False)
-    onnxproof.quantize(folder / "model.onnx", folder / "tanked.int8.onnx", calibration={"x": x[:64] * 0.02}, recipes=())
-    return {"onnxproof": onnxproof, "module": module, "x": example[0], "loader": [torch.from_numpy(x[:64])], "images": x[64:], "labels": labels}
+    torch.onnx.export(
+        module,
+        example,
+        folder / "model.onnx",
+        dynamo=True,
+        dynamic_shapes=({0: "batch"},),
+        external_data=True,
+        verbose=False,
+    )
+    onnxproof.quantize(
+        folder / "model.onnx",
+        folder / "tanked.int8.onnx",
+        calibration={"x": x[:64] * 0.02},
+        recipes=(),
+    )
+    return {
+        "onnxproof": onnxproof,
+        "module": module,
+        "x": example[0],
+        "loader": [torch.from_numpy(x[:64])],
+        "images": x[64:],
+        "labels": labels,
+    }
 
 
-PREPARED: dict[str, Callable[[Path], dict[str, Any]]] = {"docs/export.md": exporting, "docs/quantize.md": quantizing}
+PREPARED: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "docs/export.md": exporting,
+    "docs/quantize.md": quantizing,
+}

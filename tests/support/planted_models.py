@@ -31,7 +31,12 @@ def normal(*shape: int, seed: int = 5) -> Tensor:
 class ConvNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second, self.kept, self.head = nn.Conv2d(3, 6, 3), nn.Conv2d(6, 6, 3), nn.BatchNorm2d(6), nn.Linear(6, 4)
+        self.first, self.second, self.kept, self.head = (
+            nn.Conv2d(3, 6, 3),
+            nn.Conv2d(6, 6, 3),
+            nn.BatchNorm2d(6),
+            nn.Linear(6, 4),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = F.gelu(self.first(x))
@@ -43,10 +48,17 @@ class Encoder(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.before, self.after = nn.LayerNorm(16), nn.LayerNorm(16, eps=1e-6)
-        self.qkv, self.out, self.up, self.down = nn.Linear(16, 48), nn.Linear(16, 16), nn.Linear(16, 32), nn.Linear(32, 16)
+        self.qkv, self.out, self.up, self.down = (
+            nn.Linear(16, 48),
+            nn.Linear(16, 16),
+            nn.Linear(16, 32),
+            nn.Linear(32, 16),
+        )
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        q, k, v = self.qkv(self.before(x)).reshape(x.shape[0], -1, 2, 24).transpose(1, 2).chunk(3, -1)
+        q, k, v = (
+            self.qkv(self.before(x)).reshape(x.shape[0], -1, 2, 24).transpose(1, 2).chunk(3, -1)
+        )
         bias = self.bias(mask)[:, None, None, :].to(x.dtype) * -1e4
         weights = torch.softmax(q @ k.transpose(-1, -2) / 8**0.5 + bias, -1)
         x = x + self.out((weights @ v).transpose(1, 2).reshape(x.shape))
@@ -279,33 +291,73 @@ MASK = torch.tensor([[True] * 5, [True, True, True, False, False]])
 TIME = ({0: "batch", 1: "time"}, {0: "batch", 1: "time"})
 MODELS: dict[str, Callable[[], Model]] = {
     "conv": lambda: Model(module=seeded(ConvNet()), example=(normal(2, 3, 8, 8),)),
-    "encoder": lambda: Model(module=seeded(Encoder()), example=(normal(2, 5, 16), MASK), shapes=TIME),
-    "unmasked": lambda: Model(module=seeded(Unmasked()), example=(normal(2, 5, 16), MASK), shapes=TIME),
-    "inverted": lambda: Model(module=seeded(Inverted()), example=(normal(2, 5, 16), MASK), shapes=TIME),
+    "encoder": lambda: Model(
+        module=seeded(Encoder()), example=(normal(2, 5, 16), MASK), shapes=TIME
+    ),
+    "unmasked": lambda: Model(
+        module=seeded(Unmasked()), example=(normal(2, 5, 16), MASK), shapes=TIME
+    ),
+    "inverted": lambda: Model(
+        module=seeded(Inverted()), example=(normal(2, 5, 16), MASK), shapes=TIME
+    ),
     "mlp": lambda: Model(module=seeded(Mlp()), example=(normal(3, 8),)),
     "limits": lambda: Model(module=seeded(Limits()), example=(normal(3, 8),)),
-    "lengths": lambda: Model(module=Lengths(), example=(normal(3, 6, 4), torch.tensor([2, 6, 4])), shapes=({0: "batch"}, {0: "batch"})),
+    "lengths": lambda: Model(
+        module=Lengths(),
+        example=(normal(3, 6, 4), torch.tensor([2, 6, 4])),
+        shapes=({0: "batch"}, {0: "batch"}),
+    ),
     "folded": lambda: Model(module=seeded(Folded()), example=(normal(2, 6, 6),)),
-    "sums": lambda: Model(module=Sums(), example=(normal(2, 5, 3),), shapes=({0: "batch", 1: "time"},)),
-    "sums-traced": lambda: Model(module=SumsTraced(), example=(normal(2, 5, 3),), shapes=({0: "batch", 1: "time"},)),
-    "flat": lambda: Model(module=seeded(Flat()), example=(normal(2, 5, 3),), shapes=({0: "batch", 1: "time"},)),
-    "flat-traced": lambda: Model(module=seeded(FlatTraced()), example=(normal(2, 5, 3),), shapes=({0: "batch", 1: "time"},)),
+    "sums": lambda: Model(
+        module=Sums(), example=(normal(2, 5, 3),), shapes=({0: "batch", 1: "time"},)
+    ),
+    "sums-traced": lambda: Model(
+        module=SumsTraced(), example=(normal(2, 5, 3),), shapes=({0: "batch", 1: "time"},)
+    ),
+    "flat": lambda: Model(
+        module=seeded(Flat()), example=(normal(2, 5, 3),), shapes=({0: "batch", 1: "time"},)
+    ),
+    "flat-traced": lambda: Model(
+        module=seeded(FlatTraced()), example=(normal(2, 5, 3),), shapes=({0: "batch", 1: "time"},)
+    ),
     "peak": lambda: Model(module=Peak(), example=(normal(3, 6),)),
     "peak-traced": lambda: Model(module=PeakTraced(), example=(normal(3, 6),)),
     "normed": lambda: Model(module=seeded(Normed()), example=(normal(3, 6),)),
     "normed-traced": lambda: Model(module=seeded(NormedTraced()), example=(normal(3, 6),)),
     "alias": lambda: Model(module=Alias(), example=(normal(4, 5),)),
-    "towers": lambda: Model(module=seeded(Towers()), example=(normal(3, 12), normal(3, 12, seed=6)), shapes=({0: "batch"}, {0: "batch"})),
-    "three": lambda: Model(module=seeded(Three()), example=(normal(3, 6), normal(3, 6, seed=6), normal(3, 6, seed=7)), shapes=({0: "batch"},) * 3),
+    "towers": lambda: Model(
+        module=seeded(Towers()),
+        example=(normal(3, 12), normal(3, 12, seed=6)),
+        shapes=({0: "batch"}, {0: "batch"}),
+    ),
+    "three": lambda: Model(
+        module=seeded(Three()),
+        example=(normal(3, 6), normal(3, 6, seed=6), normal(3, 6, seed=7)),
+        shapes=({0: "batch"},) * 3,
+    ),
     "span": lambda: Model(module=seeded(Span()), example=(normal(3, 6),)),
     "double-quantized": lambda: Model(module=seeded(DoubleQuantized()), example=(normal(2, 16),)),
-    "quantized-pool": lambda: Model(module=QuantizedPool(), example=(torch.full((1, 2, 8, 8), 0.5),)),
-    "batch-statistics": lambda: Model(module=BatchStatistics(), example=(normal(3, 2, 4) * 3 + 2,), shapes=None),
-    "scattered": lambda: Model(module=Scattered(), example=(normal(3, 6), torch.tensor([[0, 0, 1, 1, 2, 5]] * 3)), shapes=({0: "batch"}, {0: "batch"})),
+    "quantized-pool": lambda: Model(
+        module=QuantizedPool(), example=(torch.full((1, 2, 8, 8), 0.5),)
+    ),
+    "batch-statistics": lambda: Model(
+        module=BatchStatistics(), example=(normal(3, 2, 4) * 3 + 2,), shapes=None
+    ),
+    "scattered": lambda: Model(
+        module=Scattered(),
+        example=(normal(3, 6), torch.tensor([[0, 0, 1, 1, 2, 5]] * 3)),
+        shapes=({0: "batch"}, {0: "batch"}),
+    ),
     "integer-sum": lambda: Model(module=IntegerSum(), example=(torch.randint(0, 2**20, (2, 3)),)),
-    "integer-remainder": lambda: Model(module=IntegerRemainder(), example=(torch.randint(0, 2**20, (6,)),)),
-    "image": lambda: Model(module=ImageResize(), example=(torch.randint(0, 256, (1, 3, 6, 6), dtype=torch.uint8),)),
-    "far-group-norm": lambda: Model(module=seeded(FarNorm(nn.GroupNorm(2, 4))), example=(normal(2, 4, 16),)),
+    "integer-remainder": lambda: Model(
+        module=IntegerRemainder(), example=(torch.randint(0, 2**20, (6,)),)
+    ),
+    "image": lambda: Model(
+        module=ImageResize(), example=(torch.randint(0, 256, (1, 3, 6, 6), dtype=torch.uint8),)
+    ),
+    "far-group-norm": lambda: Model(
+        module=seeded(FarNorm(nn.GroupNorm(2, 4))), example=(normal(2, 4, 16),)
+    ),
     "pooled": lambda: Model(module=Pooled(), example=(normal(2, 3, 8),)),
     "choice": lambda: Model(module=seeded(Choice()), example=(normal(4, 6),)),
     "hashed": lambda: Model(module=Hashed(), example=(torch.randint(0, 50000, (4,)),)),

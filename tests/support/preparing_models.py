@@ -29,7 +29,9 @@ def bgr(x: Tensor) -> Tensor:
 
 def normed(mean: tuple[float, ...], spread: tuple[float, ...], *, by: float = 1.0) -> Prepare:
     def prepare(x: Tensor) -> Tensor:
-        return (x / by - torch.tensor(mean, dtype=x.dtype).view(1, 3, 1, 1)) / torch.tensor(spread, dtype=x.dtype).view(1, 3, 1, 1)
+        return (x / by - torch.tensor(mean, dtype=x.dtype).view(1, 3, 1, 1)) / torch.tensor(
+            spread, dtype=x.dtype
+        ).view(1, 3, 1, 1)
 
     return prepare
 
@@ -45,7 +47,12 @@ def crop(top: int, left: int, size: int) -> Prepare:
 class Conv(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.norm, self.second, self.head = nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.Conv2d(6, 8, 3, 2), nn.Linear(8, 4)
+        self.first, self.norm, self.second, self.head = (
+            nn.Conv2d(3, 6, 3, padding=1),
+            nn.BatchNorm2d(6),
+            nn.Conv2d(6, 8, 3, 2),
+            nn.Linear(8, 4),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(torch.relu(self.second(torch.relu(self.norm(self.first(x))))).mean((2, 3)))
@@ -56,7 +63,12 @@ class Patches(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed, self.norm, self.mix, self.head = nn.Conv2d(3, 16, 4, 4), nn.LayerNorm(16), nn.Linear(16, 16), nn.Linear(16, 5)
+        self.embed, self.norm, self.mix, self.head = (
+            nn.Conv2d(3, 16, 4, 4),
+            nn.LayerNorm(16),
+            nn.Linear(16, 16),
+            nn.Linear(16, 5),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.embed(x).flatten(2).transpose(1, 2)
@@ -78,7 +90,11 @@ class Flat(nn.Module):
 class Sound(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.second, self.head = nn.Conv1d(1, 8, 9, 4), nn.Conv1d(8, 8, 3, 2), nn.Linear(8, 4)
+        self.first, self.second, self.head = (
+            nn.Conv1d(1, 8, 9, 4),
+            nn.Conv1d(8, 8, 3, 2),
+            nn.Linear(8, 4),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(torch.relu(self.second(torch.tanh(self.first(x[:, None])))).mean(2))

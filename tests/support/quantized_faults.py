@@ -52,7 +52,9 @@ class Fault:
 
 
 def served(fault: Fault) -> Array:
-    return fault.serve(np.random.default_rng(0).standard_normal((fault.rows, *fault.shape)).astype(np.float32)).astype(np.float32)
+    return fault.serve(
+        np.random.default_rng(0).standard_normal((fault.rows, *fault.shape)).astype(np.float32)
+    ).astype(np.float32)
 
 
 def made(fault: Fault, folder: Path) -> tuple[nn.Module, Path, Array]:
@@ -66,14 +68,34 @@ def made(fault: Fault, folder: Path) -> tuple[nn.Module, Path, Array]:
         export.write(found, source)
         model = prepare(source)
     else:
-        torch.onnx.export(module, (torch.from_numpy(x[:2]),), str(source), dynamo=False, do_constant_folding=False, training=torch.onnx.TrainingMode.PRESERVE,
-                          dynamic_axes={"x": {0: "batch"}}, input_names=["x"], opset_version=17)
+        torch.onnx.export(
+            module,
+            (torch.from_numpy(x[:2]),),
+            str(source),
+            dynamo=False,
+            do_constant_folding=False,
+            training=torch.onnx.TrainingMode.PRESERVE,
+            dynamic_axes={"x": {0: "batch"}},
+            input_names=["x"],
+            opset_version=17,
+        )
         model = onnx.shape_inference.infer_shapes(onnx.load(source))
     name = next(iter(Index(model).inputs))
-    stats = benches.restated(model, [("calibration", {name: fault.calibrate(x).astype(np.float32)})])
-    plan = fault.plan.with_(nodes=choose(model, fault.op_types) if fault.fold else tuple(n.name for n in model.graph.node if n.op_type in fault.op_types),
-                            float_outputs=frozenset(Index(model).outputs) | frozenset(n.output[0] for n in model.graph.node if fault.wide and n.op_type in ("MatMul", "Gemm")))
-    quantized = insert(model, {k: min_max(s, 256, plan.symmetric) for k, s in stats.items()}, plan).model
+    stats = benches.restated(
+        model, [("calibration", {name: fault.calibrate(x).astype(np.float32)})]
+    )
+    plan = fault.plan.with_(
+        nodes=choose(model, fault.op_types)
+        if fault.fold
+        else tuple(n.name for n in model.graph.node if n.op_type in fault.op_types),
+        float_outputs=frozenset(Index(model).outputs)
+        | frozenset(
+            n.output[0] for n in model.graph.node if fault.wide and n.op_type in ("MatMul", "Gemm")
+        ),
+    )
+    quantized = insert(
+        model, {k: min_max(s, 256, plan.symmetric) for k, s in stats.items()}, plan
+    ).model
     if fault.spoil is not None:
         fault.spoil(quantized)
     path = folder / "quantized.onnx"
@@ -82,12 +104,21 @@ def made(fault: Fault, folder: Path) -> tuple[nn.Module, Path, Array]:
 
 
 def mlp(width: int = 32) -> nn.Module:
-    return nn.Sequential(nn.Linear(16, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 8))
+    return nn.Sequential(
+        nn.Linear(16, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 8)
+    )
 
 
 def convnet() -> nn.Module:
-    return nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1, groups=16), nn.ReLU(), nn.Conv2d(16, 8, 1), nn.Flatten(),
-                         nn.Linear(8 * 64, 8))
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 16, 3, padding=1, groups=16),
+        nn.ReLU(),
+        nn.Conv2d(16, 8, 1),
+        nn.Flatten(),
+        nn.Linear(8 * 64, 8),
+    )
 
 
 def imbalanced() -> nn.Module:
@@ -130,7 +161,13 @@ class Skewed(nn.Module):
 
 def normed_conv() -> nn.Module:
     """A BatchNorm that makes small channels large: before it they share a scale with large ones."""
-    net = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 64, 8))
+    net = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1),
+        nn.BatchNorm2d(16),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(16 * 64, 8),
+    )
     factor = 2.0 ** torch.linspace(-6, 6, 16)
     net[0].weight.data *= factor[:, None, None, None]
     net[0].bias.data *= factor
@@ -169,8 +206,15 @@ def few_bits(model: onnx.ModelProto) -> None:
     """Weights of three bits in an eight-bit tensor."""
     index = Index(model)
     for node in model.graph.node:
-        if node.op_type == "DequantizeLinear" and node.input[0] in index.weights and index.weights[node.input[0]].data_type == onnx.TensorProto.INT8:
-            index.store(node.input[0], (np.rint(index.array(node.input[0]) / 42.0) * 42).clip(-126, 126).astype(np.int8))
+        if (
+            node.op_type == "DequantizeLinear"
+            and node.input[0] in index.weights
+            and index.weights[node.input[0]].data_type == onnx.TensorProto.INT8
+        ):
+            index.store(
+                node.input[0],
+                (np.rint(index.array(node.input[0]) / 42.0) * 42).clip(-126, 126).astype(np.int8),
+            )
 
 
 def tiny_weights() -> nn.Module:
@@ -185,12 +229,24 @@ def full_bias(model: onnx.ModelProto) -> None:
     """Scales that make the first layer's biases end at the limit of their type, as a quantizer without a guard writes them."""
     index = Index(model)
     for node in model.graph.node:
-        if node.op_type == "DequantizeLinear" and node.input[0] in index.weights and index.weights[node.input[0]].data_type == onnx.TensorProto.INT32:
-            scale, integers = index.array(node.input[1]).astype(np.float64), index.array(node.input[0]).astype(np.float64)
+        if (
+            node.op_type == "DequantizeLinear"
+            and node.input[0] in index.weights
+            and index.weights[node.input[0]].data_type == onnx.TensorProto.INT32
+        ):
+            scale, integers = (
+                index.array(node.input[1]).astype(np.float64),
+                index.array(node.input[0]).astype(np.float64),
+            )
             narrow = scale * 1e-9
             name = f"{node.input[1]}_tiny"
-            model.graph.initializer.append(numpy_helper.from_array(np.asarray(narrow, np.float32), name))
-            index.store(node.input[0], np.clip(np.rint(integers * 1e9), -(2**31) + 1, 2**31 - 1).astype(np.int32))
+            model.graph.initializer.append(
+                numpy_helper.from_array(np.asarray(narrow, np.float32), name)
+            )
+            index.store(
+                node.input[0],
+                np.clip(np.rint(integers * 1e9), -(2**31) + 1, 2**31 - 1).astype(np.int32),
+            )
             node.input[1] = name
             return
 
@@ -203,7 +259,9 @@ def spiked(x: Array) -> Array:
 
 def bounded() -> nn.Module:
     """A tanh behind the first layer: whatever is huge counts as one."""
-    return nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 8))
+    return nn.Sequential(
+        nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 32), nn.Tanh(), nn.Linear(32, 8)
+    )
 
 
 def loud_row(x: Array) -> Array:
@@ -226,22 +284,71 @@ class Offset(nn.Module):
 
 
 FAULTS = {
-    "served-ten-times-larger": Fault(cause="calibration", module=mlp, shape=(16,), serve=lambda x: x * 10, calibrate=lambda x: x / 10),
-    "skewed-and-symmetric": Fault(cause="quant-scheme", module=Skewed, shape=(32,), plan=Plan(activations="int8", symmetric=True)),
-    "norm-not-folded": Fault(cause="unfused", module=normed_conv, shape=(3, 8, 8), fold=False, op_types=("Conv", "BatchNormalization", "Relu", "Gemm"),
-                             plan=Plan(activations="int8", symmetric=True)),
+    "served-ten-times-larger": Fault(
+        cause="calibration",
+        module=mlp,
+        shape=(16,),
+        serve=lambda x: x * 10,
+        calibrate=lambda x: x / 10,
+    ),
+    "skewed-and-symmetric": Fault(
+        cause="quant-scheme",
+        module=Skewed,
+        shape=(32,),
+        plan=Plan(activations="int8", symmetric=True),
+    ),
+    "norm-not-folded": Fault(
+        cause="unfused",
+        module=normed_conv,
+        shape=(3, 8, 8),
+        fold=False,
+        op_types=("Conv", "BatchNormalization", "Relu", "Gemm"),
+        plan=Plan(activations="int8", symmetric=True),
+    ),
     "channels-imbalanced": Fault(cause="channel-imbalance", module=imbalanced, shape=(3, 8, 8)),
-    "calibrated-on-bytes": Fault(cause="calibration", module=mlp, shape=(16,), serve=np.abs, calibrate=lambda x: x * 255),
-    "calibrated-on-a-tenth": Fault(cause="calibration", module=convnet, shape=(3, 8, 8), calibrate=lambda x: x * 0.1),
-    "calibrated-on-zeros": Fault(cause="calibration", module=convnet, shape=(3, 8, 8), calibrate=lambda x: x * 0),
-    "calibrated-unnormalised": Fault(cause="calibration", module=mlp, shape=(16,), serve=lambda x: x * 3 + 20, calibrate=lambda x: (x - 20) / 3),
-    "one-quiet-sample": Fault(cause="calibration", module=mlp, shape=(16,), calibrate=lambda x: x[:1] * 0.2),
+    "calibrated-on-bytes": Fault(
+        cause="calibration", module=mlp, shape=(16,), serve=np.abs, calibrate=lambda x: x * 255
+    ),
+    "calibrated-on-a-tenth": Fault(
+        cause="calibration", module=convnet, shape=(3, 8, 8), calibrate=lambda x: x * 0.1
+    ),
+    "calibrated-on-zeros": Fault(
+        cause="calibration", module=convnet, shape=(3, 8, 8), calibrate=lambda x: x * 0
+    ),
+    "calibrated-unnormalised": Fault(
+        cause="calibration",
+        module=mlp,
+        shape=(16,),
+        serve=lambda x: x * 3 + 20,
+        calibrate=lambda x: (x - 20) / 3,
+    ),
+    "one-quiet-sample": Fault(
+        cause="calibration", module=mlp, shape=(16,), calibrate=lambda x: x[:1] * 0.2
+    ),
     "rare-spikes": Fault(cause="outlier", module=bounded, shape=(16,), serve=spiked, rows=4096),
-    "one-scale-for-all-filters": Fault(cause="quant-scheme", module=filters_alone, shape=(16,), plan=Plan(per_channel=False), op_types=("MatMul", "Gemm"), wide=True),
+    "one-scale-for-all-filters": Fault(
+        cause="quant-scheme",
+        module=filters_alone,
+        shape=(16,),
+        plan=Plan(per_channel=False),
+        op_types=("MatMul", "Gemm"),
+        wide=True,
+    ),
     "three-bit-weights": Fault(cause="quant-scheme", module=mlp, shape=(16,), spoil=few_bits),
-    "outlier-channels": Fault(cause="channel-imbalance", module=Normed, shape=(16,), op_types=("MatMul", "Gemm")),
+    "outlier-channels": Fault(
+        cause="channel-imbalance", module=Normed, shape=(16,), op_types=("MatMul", "Gemm")
+    ),
     "biases-full": Fault(cause="quant-saturation", module=mlp, shape=(16,), spoil=full_bias),
-    "biases-full-in-a-conv": Fault(cause="quant-saturation", module=convnet, shape=(3, 8, 8), spoil=full_bias),
+    "biases-full-in-a-conv": Fault(
+        cause="quant-saturation", module=convnet, shape=(3, 8, 8), spoil=full_bias
+    ),
     "one-loud-row": Fault(cause="outlier", module=bounded, shape=(16,), serve=loud_row, rows=4096),
-    "bias-apart": Fault(cause="unfused", module=Offset, shape=(4, 16), serve=lambda x: 2 + 0.5 * x, op_types=("MatMul", "Add", "Gemm"), rows=64),
+    "bias-apart": Fault(
+        cause="unfused",
+        module=Offset,
+        shape=(4, 16),
+        serve=lambda x: 2 + 0.5 * x,
+        op_types=("MatMul", "Add", "Gemm"),
+        rows=64,
+    ),
 }

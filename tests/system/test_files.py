@@ -55,7 +55,14 @@ def limited(size: int) -> Iterator[None]:
 def script(code: str, temporary: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """A process of its own, which may be killed."""
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(temporary)}
-    return subprocess.run([sys.executable, "-c", code, *words], env=environment, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code, *words],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def test_a_link_is_followed_and_stays(place: Path) -> None:
@@ -74,7 +81,10 @@ def test_a_device_stays_a_device() -> None:
     writing.write_text("text", "/dev/null")
     writing.check("/dev/null")
     after = os.stat("/dev/null")
-    assert stat.S_ISCHR(after.st_mode) and (after.st_ino, after.st_rdev) == (before.st_ino, before.st_rdev)
+    assert stat.S_ISCHR(after.st_mode) and (after.st_ino, after.st_rdev) == (
+        before.st_ino,
+        before.st_rdev,
+    )
     with pytest.raises(UsageError, match="this is no regular file, and it has to be read again"):
         writing.check("/dev/null", what="the model", regular=True)
 
@@ -98,26 +108,40 @@ def test_what_is_open_already_is_appended_to(place: Path, folder: str) -> None:
         stream.flush()
         inode = os.fstat(stream.fileno()).st_ino
         writing.write_text("text", f"{folder}/{stream.fileno()}")
-    assert (place / "all.txt").read_text() == "before text" and (place / "all.txt").stat().st_ino == inode
+    assert (place / "all.txt").read_text() == "before text" and (
+        place / "all.txt"
+    ).stat().st_ino == inode
 
 
 def test_a_file_keeps_its_mode(place: Path) -> None:
     (place / "p.json").write_text("old")
     (place / "p.json").chmod(0o640)
     writing.write_text("new", place / "p.json")
-    assert stat.S_IMODE((place / "p.json").stat().st_mode) == 0o640 and content(place) == {"p.json": "new"}
+    assert stat.S_IMODE((place / "p.json").stat().st_mode) == 0o640 and content(place) == {
+        "p.json": "new"
+    }
 
 
 REFUSED = {
-    "a folder": lambda place: place, "no such folder": lambda place: place / "no" / "p.json", "a name of 300": lambda place: place / ("x" * 300),
-    "a path of 5,000": lambda place: Path("/tmp/" + "x/" * 2500 + "p.json"), "a name of 5,000": lambda place: place / ("x" * 5000), "/proc": lambda _: Path("/proc/p.json"),
-    "/proc itself": lambda _: Path("/proc"), "/sys": lambda _: Path("/sys/p.json"), "a zero byte": lambda place: place / "a\0b", "a file as a folder": lambda place: place / "f" / "p.json",
-    "no such device": lambda _: Path("/dev/no-such-device")}
+    "a folder": lambda place: place,
+    "no such folder": lambda place: place / "no" / "p.json",
+    "a name of 300": lambda place: place / ("x" * 300),
+    "a path of 5,000": lambda place: Path("/tmp/" + "x/" * 2500 + "p.json"),
+    "a name of 5,000": lambda place: place / ("x" * 5000),
+    "/proc": lambda _: Path("/proc/p.json"),
+    "/proc itself": lambda _: Path("/proc"),
+    "/sys": lambda _: Path("/sys/p.json"),
+    "a zero byte": lambda place: place / "a\0b",
+    "a file as a folder": lambda place: place / "f" / "p.json",
+    "no such device": lambda _: Path("/dev/no-such-device"),
+}
 
 
 @pytest.mark.parametrize("way", ["check", "write"])
 @pytest.mark.parametrize("name", list(REFUSED))
-def test_what_can_not_be_written_is_said_and_leaves_nothing(place: Path, temporary: Path, name: str, way: str) -> None:
+def test_what_can_not_be_written_is_said_and_leaves_nothing(
+    place: Path, temporary: Path, name: str, way: str
+) -> None:
     (place / "f").write_text("file")
     path = REFUSED[name](place)
     with pytest.raises(UsageError) as caught:
@@ -146,9 +170,17 @@ def test_a_link_loop(place: Path) -> None:
 def test_a_full_disk_leaves_what_was_there(place: Path, before: dict[str, str]) -> None:
     for name, text in before.items():
         (place / name).write_text(text)
-    with limited(10_000), pytest.raises(UsageError, match=r"error\[cannot-write\]: the proof can't be written: File too large"):
+    with (
+        limited(10_000),
+        pytest.raises(
+            UsageError, match=r"error\[cannot-write\]: the proof can't be written: File too large"
+        ),
+    ):
         writing.write_text("x" * 100_000, place / "p.json")
-    with pytest.raises(UsageError, match=r"error\[cannot-write\]: the proof can't be written: No space left on device"):
+    with pytest.raises(
+        UsageError,
+        match=r"error\[cannot-write\]: the proof can't be written: No space left on device",
+    ):
         writing.write_text("text", "/dev/full")
     assert content(place) == before
 
@@ -166,7 +198,9 @@ def test_a_full_disk_in_an_export_leaves_no_file(place: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt, SystemExit])
-def test_whatever_the_body_raises_leaves_the_old_file(place: Path, error: type[BaseException]) -> None:
+def test_whatever_the_body_raises_leaves_the_old_file(
+    place: Path, error: type[BaseException]
+) -> None:
     (place / "m").write_text("old")
     with pytest.raises(error), writing.replacing(place / "m") as draft:
         draft.write_text("half")
@@ -182,7 +216,10 @@ def test_an_error_that_is_not_about_writing_stays_what_it_is(place: Path) -> Non
 
 
 def test_two_writers_of_one_file_do_not_meet(place: Path) -> None:
-    with writing.replacing(place / "x.onnx") as first, writing.replacing(place / "x.onnx") as second:
+    with (
+        writing.replacing(place / "x.onnx") as first,
+        writing.replacing(place / "x.onnx") as second,
+    ):
         first.write_text("first")
         first.with_name("x.onnx.data").write_text("first")
         second.write_text("second")
@@ -213,18 +250,26 @@ with files.replacing(place / "m.onnx") as draft:
 
 @pytest.mark.parametrize("old", [OLD, {}, {"m.onnx": "old"}], ids=["both", "none", "one"])
 @pytest.mark.parametrize("step", range(1, 6))
-def test_killed_between_two_renames(place: Path, temporary: Path, step: int, old: dict[str, str]) -> None:
+def test_killed_between_two_renames(
+    place: Path, temporary: Path, step: int, old: dict[str, str]
+) -> None:
     """A new graph is never seen with old weights, nor an old one with new; what was there comes back in the next run."""
     for name, text in old.items():
         (place / name).write_text(text)
     done = script(DIES, temporary, str(place), str(step))
-    seen = {name: text for name, text in content_of_files(place).items() if "m.onnx" in content_of_files(place)}
+    seen = {
+        name: text
+        for name, text in content_of_files(place).items()
+        if "m.onnx" in content_of_files(place)
+    }
     assert seen in ({}, old, NEW), "whoever looks now sees no graph, or one with its own weights"
     if done.returncode == 0:
         assert seen == NEW
     scratch.sweep()
     assert content_of_files(place) == (NEW if done.returncode == 0 else old)
-    assert len(list(place.iterdir())) == len(content_of_files(place)) and not list(temporary.iterdir())
+    assert len(list(place.iterdir())) == len(content_of_files(place)) and not list(
+        temporary.iterdir()
+    )
 
 
 def content_of_files(folder: Path) -> dict[str, str]:
@@ -244,7 +289,9 @@ def test_what_somebody_wrote_since_the_kill_is_theirs(place: Path, temporary: Pa
 
 
 @pytest.mark.parametrize("step", range(1, 5))
-def test_an_error_between_two_renames_puts_everything_back(place: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
+def test_an_error_between_two_renames_puts_everything_back(
+    place: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
     for name, text in OLD.items():
         (place / name).write_text(text)
     replace, calls = os.replace, iter(range(1, 100))
@@ -297,41 +344,73 @@ def ends(pid: int) -> bool:
 
 def test_the_end_of_a_process_takes_everything(place: Path, temporary: Path) -> None:
     pid, child = map(int, script(LEAVES, temporary, str(place), "end").stdout.split())
-    assert not list(temporary.iterdir()) and not shared_of(pid) and not list(place.iterdir()) and ends(child)
+    assert (
+        not list(temporary.iterdir())
+        and not shared_of(pid)
+        and not list(place.iterdir())
+        and ends(child)
+    )
 
 
 def test_what_a_killed_run_left_goes_with_the_next(place: Path, temporary: Path) -> None:
     pid, child = map(int, script(LEAVES, temporary, str(place), "kill").stdout.split())
     assert list(temporary.iterdir()) and shared_of(pid) and list(place.iterdir()) and alive(child)
     assert scratch.sweep() >= 2
-    assert not list(temporary.iterdir()) and not shared_of(pid) and not list(place.iterdir()) and ends(child)
+    assert (
+        not list(temporary.iterdir())
+        and not shared_of(pid)
+        and not list(place.iterdir())
+        and ends(child)
+    )
 
 
 def test_a_run_that_lives_is_left_alone(place: Path, temporary: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "TMPDIR": str(temporary)}
-    other = subprocess.Popen([sys.executable, "-c", LEAVES, str(place), "wait"], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    other = subprocess.Popen(
+        [sys.executable, "-c", LEAVES, str(place), "wait"],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert other.stdout is not None and other.stdin is not None
     pid, child = map(int, other.stdout.readline().split())
     scratch.sweep()
     try:
-        assert list(temporary.iterdir()) and shared_of(pid) and list(place.iterdir()) and alive(child)
+        assert (
+            list(temporary.iterdir()) and shared_of(pid) and list(place.iterdir()) and alive(child)
+        )
     finally:
         other.stdin.close()
         other.wait(30)
         other.stdout.close()
-    assert not list(temporary.iterdir()) and not shared_of(pid) and not list(place.iterdir()) and ends(child)
+    assert (
+        not list(temporary.iterdir())
+        and not shared_of(pid)
+        and not list(place.iterdir())
+        and ends(child)
+    )
 
 
 def test_what_is_not_ours_is_never_swept(temporary: Path, place: Path) -> None:
     (place / "precious").write_text("x")
-    for name in ("onnxproof-work", "onnxproof-run-mine", "onnxproof-run-12-toolongforone", "onnxproof-48e9qjbd", "onnxproof-pytest-12345678"):
+    for name in (
+        "onnxproof-work",
+        "onnxproof-run-mine",
+        "onnxproof-run-12-toolongforone",
+        "onnxproof-48e9qjbd",
+        "onnxproof-pytest-12345678",
+    ):
         (temporary / name).mkdir()
         (temporary / name / "precious").write_text("x")
     (temporary / "onnxproof-run-1-abcdefgh").symlink_to(place)
     (temporary / "onnxproof-run-2-abcdefgh").write_text("a file")
     before = sorted(str(path) for path in temporary.rglob("*"))
     scratch.sweep()
-    assert sorted(str(path) for path in temporary.rglob("*")) == before and (place / "precious").exists()
+    assert (
+        sorted(str(path) for path in temporary.rglob("*")) == before
+        and (place / "precious").exists()
+    )
 
 
 def test_a_pointer_of_a_dead_run_leads_to_drafts_alone(temporary: Path, place: Path) -> None:
@@ -373,12 +452,23 @@ def test_a_folder_that_somebody_removed_is_made_again(temporary: Path) -> None:
 
 def test_nothing_in_the_sources_writes_in_another_way() -> None:
     """Results go through `files`, temporary folders come from `scratch`; what is here otherwise has its reason."""
-    allowed = {"scratch.py", "files.py", "testing", "backends/_browser.py", "backends/_serve.py", "cli/_reference.py"}
+    allowed = {
+        "scratch.py",
+        "files.py",
+        "testing",
+        "backends/_browser.py",
+        "backends/_serve.py",
+        "cli/_reference.py",
+    }
     found = []
     for path in sorted((SOURCE / "onnxproof").rglob("*.py")):
         name = str(path.relative_to(SOURCE / "onnxproof"))
         text = path.read_text()
         if name in allowed or name.split("/")[0] in allowed:
             continue
-        found += [f"{name}: {word}" for word in ("tempfile.", "mkdtemp", "TemporaryDirectory", ".part\"", "shutil.move") if word in text]
+        found += [
+            f"{name}: {word}"
+            for word in ("tempfile.", "mkdtemp", "TemporaryDirectory", '.part"', "shutil.move")
+            if word in text
+        ]
     assert found == []

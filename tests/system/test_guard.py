@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from support import hostile_graphs as hostile
 import numpy as np
 import onnx
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import hostile_graphs as hostile
 
 import onnxproof
 from onnxproof.errors import Crashed, ModelError, OnnxproofError, Refused
@@ -53,11 +53,15 @@ def test_the_work_sees_the_context_of_its_caller() -> None:
 
 def test_work_that_stops_when_told_is_stopped() -> None:
     told = threading.Event()
-    with pytest.raises(Crashed, match=r"error\[hung\]: `it` gave no answer within 0.2 s and was stopped"):
+    with pytest.raises(
+        Crashed, match=r"error\[hung\]: `it` gave no answer within 0.2 s and was stopped"
+    ):
         guard.run(lambda: told.wait(30), limit_s=0.2, what="`it`", stop=told.set)
 
 
-def test_work_that_does_not_stop_is_left_behind_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_work_that_does_not_stop_is_left_behind_and_the_next_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(guard, "_GRACE_S", 0.1)
     release = threading.Event()
     with pytest.raises(Crashed, match="was left behind") as caught:
@@ -78,7 +82,9 @@ def nothing_behind() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux's")
-def test_more_memory_than_there_is_fails_at_once_and_the_limit_is_taken_back(nothing_behind: None) -> None:
+def test_more_memory_than_there_is_fails_at_once_and_the_limit_is_taken_back(
+    nothing_behind: None,
+) -> None:
     before = resource.getrlimit(resource.RLIMIT_DATA)
     with pytest.raises(MemoryError):
         guard.run(lambda: np.ones(guard.most_bytes() // 4), limit_s=60, what="it")
@@ -88,9 +94,16 @@ def test_more_memory_than_there_is_fails_at_once_and_the_limit_is_taken_back(not
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
 def test_a_forked_process_has_a_guard_of_its_own() -> None:
-    code = "import os\nfrom onnxproof.system import guard\nguard.run(lambda: 1, limit_s=5, what='it')\npid = os.fork()\n" \
-           "if pid == 0:\n    os._exit(guard.run(lambda: 5, limit_s=5, what='it'))\nassert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5\n"
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60, env=os.environ | {"PYTHONPATH": str(SOURCE)})
+    code = (
+        "import os\nfrom onnxproof.system import guard\nguard.run(lambda: 1, limit_s=5, what='it')\npid = os.fork()\n"
+        "if pid == 0:\n    os._exit(guard.run(lambda: 5, limit_s=5, what='it'))\nassert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5\n"
+    )
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code],
+        check=True,
+        timeout=60,
+        env=os.environ | {"PYTHONPATH": str(SOURCE)},
+    )
 
 
 @pytest.mark.parametrize("name", [*hostile.ENDLESS, *hostile.LARGE])
@@ -102,18 +115,30 @@ def test_no_backend_is_held_up(name: str, backend: str) -> None:
     with served(Serving(time_s=1.0)), pytest.raises((Refused, Crashed)) as caught:
         {"ort": ort, "reference": reference}[kind].open(model, option).run({"x": X})  # type: ignore[attr-defined]
     assert time.perf_counter() - start < LATE_S
-    assert caught.value.code in ("hung", "too-slow") if name in hostile.ENDLESS else caught.value.code in ("out-of-memory", "refused", "unevaluated", "hung", "too-slow")
+    assert (
+        caught.value.code in ("hung", "too-slow")
+        if name in hostile.ENDLESS
+        else caught.value.code in ("out-of-memory", "refused", "unevaluated", "hung", "too-slow")
+    )
 
 
 def test_one_long_node_is_left_behind_in_the_evaluator_and_its_session_is_not_used_again() -> None:
     """In a process of its own, since the product goes on."""
-    code = "import sys\nsys.path.insert(0, sys.argv[1])\nfrom support import hostile_graphs\nimport numpy as np\nfrom onnxproof.system import guard\nfrom onnxproof.runtimes import reference, served\n" \
-           "from onnxproof.errors import Refused\nfrom onnxproof.options import Serving\n" \
-           "with served(Serving(time_s=0.5)):\n    session = reference.open(hostile_graphs.long_product().SerializeToString())\n" \
-           "for _ in range(2):\n    try:\n        session.run({'x': np.ones((2, 2), np.float32)})\n    except Refused as why:\n        print(why.what)\n" \
-           "sys.stdout.flush()\nguard.leave(0)\n"
-    done = subprocess.run([sys.executable, "-c", code, str(Path(__file__).parents[1])], check=True, timeout=LATE_S, capture_output=True, text=True,
-                          env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"})
+    code = (
+        "import sys\nsys.path.insert(0, sys.argv[1])\nfrom support import hostile_graphs\nimport numpy as np\nfrom onnxproof.system import guard\nfrom onnxproof.runtimes import reference, served\n"
+        "from onnxproof.errors import Refused\nfrom onnxproof.options import Serving\n"
+        "with served(Serving(time_s=0.5)):\n    session = reference.open(hostile_graphs.long_product().SerializeToString())\n"
+        "for _ in range(2):\n    try:\n        session.run({'x': np.ones((2, 2), np.float32)})\n    except Refused as why:\n        print(why.what)\n"
+        "sys.stdout.flush()\nguard.leave(0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(Path(__file__).parents[1])],
+        check=True,
+        timeout=LATE_S,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
+    )
     lines = done.stdout.splitlines()
     assert "ran out of time" in lines[0]
     assert len(lines) == 2
@@ -126,27 +151,45 @@ def test_the_evaluator_looks_at_the_clock_inside_functions() -> None:
         session.run({"x": X})
 
 
-@pytest.mark.parametrize("name", ["endless_condition", "collecting", "growing", "large_constant", "large_range"])
+@pytest.mark.parametrize(
+    "name", ["endless_condition", "collecting", "growing", "large_constant", "large_range"]
+)
 @pytest.mark.parametrize("isolate", [None, True])
 def test_verify_ends(name: str, isolate: bool | None, tmp_path: Path) -> None:
     path = hostile.save((hostile.ENDLESS | hostile.LARGE)[name], tmp_path)
     start = time.perf_counter()
-    proof = onnxproof.verify(Negative().eval(), path, (torch.ones(2, 2),), budget_s=5, serving=Serving(isolate=isolate, time_s=1.5))
+    proof = onnxproof.verify(
+        Negative().eval(),
+        path,
+        (torch.ones(2, 2),),
+        budget_s=5,
+        serving=Serving(isolate=isolate, time_s=1.5),
+    )
     assert time.perf_counter() - start < LATE_S
     assert proof.verdict is Verdict.DIVERGED
     if name in ("endless_condition", "collecting"):
         found = {finding.code: finding.what for finding in proof.findings}
         assert "gave no answer within 1.5 s" in found["hung"]
-        assert found["unexplained"] == "the file gave no answer within the time limit, and nothing more was asked of it"
+        assert (
+            found["unexplained"]
+            == "the file gave no answer within the time limit, and nothing more was asked of it"
+        )
 
 
 @pytest.mark.parametrize("name", ["endless_count", "nested_loops", "large_expand"])
 @pytest.mark.parametrize("first", [True, False])
 def test_diff_ends(name: str, first: bool, tmp_path: Path) -> None:
-    path, healthy = hostile.save((hostile.ENDLESS | hostile.LARGE)[name], tmp_path), hostile.save(lambda: hostile.calls(2, 1), tmp_path)
+    path, healthy = (
+        hostile.save((hostile.ENDLESS | hostile.LARGE)[name], tmp_path),
+        hostile.save(lambda: hostile.calls(2, 1), tmp_path),
+    )
     start = time.perf_counter()
     try:
-        proof = onnxproof.diff(*((path, healthy) if first else (healthy, path)), budget_s=5, serving=Serving(time_s=1.5))
+        proof = onnxproof.diff(
+            *((path, healthy) if first else (healthy, path)),
+            budget_s=5,
+            serving=Serving(time_s=1.5),
+        )
     except OnnxproofError as why:
         assert first
         assert why.code in ("hung", "out-of-memory", "refused")
@@ -156,12 +199,24 @@ def test_diff_ends(name: str, first: bool, tmp_path: Path) -> None:
     assert time.perf_counter() - start < LATE_S
 
 
-@pytest.mark.parametrize(("kind", "code", "words"), [
-    (lambda: hostile.calls(30, 2), "too-large-when-inlined", "1,610,612,735 nodes"), (lambda: hostile.calls(60, 9), "too-large-when-inlined", r"more than 10\*\*56 nodes"),
-    (lambda: hostile.calls(3000, 1), "functions-too-deep", "65 deep"), (hostile.recursive, "recursive-function", "`f` calls itself")])
-def test_a_file_that_grows_when_it_is_opened_is_refused_before(kind: Callable[[], onnx.ModelProto], code: str, words: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "code", "words"),
+    [
+        (lambda: hostile.calls(30, 2), "too-large-when-inlined", "1,610,612,735 nodes"),
+        (lambda: hostile.calls(60, 9), "too-large-when-inlined", r"more than 10\*\*56 nodes"),
+        (lambda: hostile.calls(3000, 1), "functions-too-deep", "65 deep"),
+        (hostile.recursive, "recursive-function", "`f` calls itself"),
+    ],
+)
+def test_a_file_that_grows_when_it_is_opened_is_refused_before(
+    kind: Callable[[], onnx.ModelProto], code: str, words: str, tmp_path: Path
+) -> None:
     path = hostile.save(kind, tmp_path)
-    for run in (lambda: onnxproof.verify(Negative(), path, (torch.ones(2, 2),)), lambda: onnxproof.diff(path, path), lambda: onnxproof.inspect(path)):
+    for run in (
+        lambda: onnxproof.verify(Negative(), path, (torch.ones(2, 2),)),
+        lambda: onnxproof.diff(path, path),
+        lambda: onnxproof.inspect(path),
+    ):
         with pytest.raises(ModelError, match=words) as caught:
             run()
         assert caught.value.code == code
@@ -186,14 +241,34 @@ def test_deep_branches_that_protobuf_reads_are_run(tmp_path: Path) -> None:
 def test_the_size_after_inlining_is_the_size_after_inlining(wanted: list[list[int]]) -> None:
     """Functions that call any of those before them: counted without inlining, and by inlining."""
     opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("local", 1)]
-    callees = [[other % place for other in others] if place else [] for place, others in enumerate(wanted)]
-    functions = [onnx.helper.make_function("local", f"f{place}", ["a"], ["b"], [onnx.helper.make_node("Neg", ["a"], ["b"]),
-                 *(onnx.helper.make_node(f"f{other}", ["a"], [f"t{turn}"], domain="local") for turn, other in enumerate(others))], opsets) for place, others in enumerate(callees)]
+    callees = [
+        [other % place for other in others] if place else [] for place, others in enumerate(wanted)
+    ]
+    functions = [
+        onnx.helper.make_function(
+            "local",
+            f"f{place}",
+            ["a"],
+            ["b"],
+            [
+                onnx.helper.make_node("Neg", ["a"], ["b"]),
+                *(
+                    onnx.helper.make_node(f"f{other}", ["a"], [f"t{turn}"], domain="local")
+                    for turn, other in enumerate(others)
+                ),
+            ],
+            opsets,
+        )
+        for place, others in enumerate(callees)
+    ]
 
     def inlined(place: int) -> int:
         return 1 + sum(1 + inlined(other) for other in callees[place])
 
-    model = hostile.model([onnx.helper.make_node(f"f{len(wanted) - 1}", ["x"], ["y"], domain="local")], functions=functions)
+    model = hostile.model(
+        [onnx.helper.make_node(f"f{len(wanted) - 1}", ["x"], ["y"], domain="local")],
+        functions=functions,
+    )
     sizes: dict[tuple[str, str], int] = {}
     by_key = {("local", f"f{place}"): function for place, function in enumerate(functions)}
     for key in expansion._callees_first(by_key, Path("f.onnx")):
@@ -206,30 +281,62 @@ def test_walking_a_graph_gives_every_node_in_order() -> None:
     assert names == ["Loop", "Identity", "Loop", "Identity", "Neg"]
 
 
-@pytest.mark.parametrize(("name", "command", "isolated"), [
-    ("endless_condition", "verify", False), ("endless_condition", "verify", True), ("endless_condition", "diff", False), ("endless_count", "explain", False),
-    ("folded_product", "verify", True), ("long_product", "verify", False), ("endless_condition", "inspect", False)])
-def test_the_program_ends_in_time_without_a_signal(name: str, command: str, isolated: bool, tmp_path: Path) -> None:
-    path, healthy = hostile.save(getattr(hostile, name), tmp_path), hostile.save(lambda: hostile.calls(2, 1), tmp_path)
-    (tmp_path / "model.py").write_text("import torch\nclass Negative(torch.nn.Module):\n    def forward(self, x):\n        return -x\n"
-                                       "def build():\n    return Negative(), (torch.ones(2, 2),)\n")
-    reference_of = {"diff": str(healthy), "inspect": None}.get(command, f"{tmp_path / 'model.py'}:build")
-    options = [] if command == "inspect" else ["--time-limit", "4", "--budget", "6", *(["--isolate"] if isolated else [])]
+@pytest.mark.parametrize(
+    ("name", "command", "isolated"),
+    [
+        ("endless_condition", "verify", False),
+        ("endless_condition", "verify", True),
+        ("endless_condition", "diff", False),
+        ("endless_count", "explain", False),
+        ("folded_product", "verify", True),
+        ("long_product", "verify", False),
+        ("endless_condition", "inspect", False),
+    ],
+)
+def test_the_program_ends_in_time_without_a_signal(
+    name: str, command: str, isolated: bool, tmp_path: Path
+) -> None:
+    path, healthy = (
+        hostile.save(getattr(hostile, name), tmp_path),
+        hostile.save(lambda: hostile.calls(2, 1), tmp_path),
+    )
+    (tmp_path / "model.py").write_text(
+        "import torch\nclass Negative(torch.nn.Module):\n    def forward(self, x):\n        return -x\n"
+        "def build():\n    return Negative(), (torch.ones(2, 2),)\n"
+    )
+    reference_of = {"diff": str(healthy), "inspect": None}.get(
+        command, f"{tmp_path / 'model.py'}:build"
+    )
+    options = (
+        []
+        if command == "inspect"
+        else ["--time-limit", "4", "--budget", "6", *(["--isolate"] if isolated else [])]
+    )
     words = [command, *([reference_of] if reference_of else []), str(path), *options]
-    done = subprocess.run([sys.executable, "-m", "onnxproof.cli", *words], timeout=2 * LATE_S, capture_output=True, text=True, check=False,
-                          env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        [sys.executable, "-m", "onnxproof.cli", *words],
+        timeout=2 * LATE_S,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode in ((0,) if command == "inspect" else (1, 2)), done.stderr
     assert "Traceback" not in done.stderr
     assert "error[internal]" not in done.stderr
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of memory is Linux's")
-def test_a_run_that_is_left_behind_leaves_no_small_limit_of_memory_behind(nothing_behind: None) -> None:
+def test_a_run_that_is_left_behind_leaves_no_small_limit_of_memory_behind(
+    nothing_behind: None,
+) -> None:
     before, end = resource.getrlimit(resource.RLIMIT_DATA), threading.Event()
     with pytest.raises(Crashed, match="left behind"):
         guard.run(end.wait, limit_s=0.01, what="`x`", memory_gb=0.3)
     meanwhile, _ = resource.getrlimit(resource.RLIMIT_DATA)
-    assert meanwhile == before[0] or meanwhile > 2 << 30, "other runs still get what the machine has"
+    assert meanwhile == before[0] or meanwhile > 2 << 30, (
+        "other runs still get what the machine has"
+    )
     end.set()
     deadline = time.monotonic() + 30
     while guard._left_behind and time.monotonic() < deadline:
@@ -237,10 +344,17 @@ def test_a_run_that_is_left_behind_leaves_no_small_limit_of_memory_behind(nothin
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
-def test_a_case_for_which_memory_is_short_is_dropped_and_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_for_which_memory_is_short_is_dropped_and_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file answered others: what the machine lacks at the moment says nothing about it."""
     path, asked = tmp_path / "negative.onnx", []
-    onnx.save(onnx.parser.parse_model('<ir_version: 10, opset_import: ["" : 18]> negative (float[batch, width] x) => (float[batch, width] y) { y = Neg(x) }'), path)
+    onnx.save(
+        onnx.parser.parse_model(
+            '<ir_version: 10, opset_import: ["" : 18]> negative (float[batch, width] x) => (float[batch, width] y) { y = Neg(x) }'
+        ),
+        path,
+    )
     run = ort.OrtSession.run
 
     def short(session: ort.OrtSession, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -256,4 +370,7 @@ def test_a_case_for_which_memory_is_short_is_dropped_and_no_fault(tmp_path: Path
     monkeypatch.setattr(ort.OrtSession, "run", short)
     proof = onnxproof.verify(Negative(), path, (torch.ones(2, 2),), budget_s=20, explain=False)
     assert max(asked) > 1000 and proof.verdict is Verdict.FAITHFUL, proof.sentence()
-    assert any("would need more memory than there is at the moment" in drop.reason for drop in proof.dropped)
+    assert any(
+        "would need more memory than there is at the moment" in drop.reason
+        for drop in proof.dropped
+    )

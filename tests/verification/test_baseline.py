@@ -17,10 +17,26 @@ from onnxproof.verification import baseline
 
 
 def proof(ratio: float = 1.2, *, node: float = 0.8, torch: str = "2.12", **other: object) -> Proof:
-    gaps = (gap("a", "ordinary", "ort", 0.4), gap("b", "ordinary", "ort", ratio), gap("c", "nonfinite", "ort", 1e9, domain=Domain.NAN))
-    nodes = tuple(NodeGap(node=name, op_type="Gemm", ratio=value) for name, value in (("first", 0.5), ("second", node), ("third", node)))
-    made = replace(large(2, ("ort",), 2), verdict=Verdict.FAITHFUL, gaps=gaps, location=None, causes=(), policy=Policy(), environment={"torch": torch, "time": "now"},
-                   hashes={"candidate": "aa"}, profile=Profile(case="example", against="x", nodes=nodes))
+    gaps = (
+        gap("a", "ordinary", "ort", 0.4),
+        gap("b", "ordinary", "ort", ratio),
+        gap("c", "nonfinite", "ort", 1e9, domain=Domain.NAN),
+    )
+    nodes = tuple(
+        NodeGap(node=name, op_type="Gemm", ratio=value)
+        for name, value in (("first", 0.5), ("second", node), ("third", node))
+    )
+    made = replace(
+        large(2, ("ort",), 2),
+        verdict=Verdict.FAITHFUL,
+        gaps=gaps,
+        location=None,
+        causes=(),
+        policy=Policy(),
+        environment={"torch": torch, "time": "now"},
+        hashes={"candidate": "aa"},
+        profile=Profile(case="example", against="x", nodes=nodes),
+    )
     return replace(made, **other)  # type: ignore[arg-type]
 
 
@@ -52,23 +68,40 @@ def test_an_output_that_grew_fails_and_what_changed_is_named(lock: Path) -> None
     checked = baseline.check(proof(9.0, torch="2.13", hashes={"candidate": "bb"}), lock)
     assert not checked.passed
     assert checked.verdict is Verdict.FAITHFUL
-    finding, = checked.findings
-    assert (finding.code, finding.what) == ("baseline-grew", "output `y` on ort: 9.0 times the noise, 1.2 when the baseline was written")
-    assert finding.help == "changed since: torch 2.12 -> 2.13; the candidate file. `--update-baseline` accepts it"
+    (finding,) = checked.findings
+    assert (finding.code, finding.what) == (
+        "baseline-grew",
+        "output `y` on ort: 9.0 times the noise, 1.2 when the baseline was written",
+    )
+    assert (
+        finding.help
+        == "changed since: torch 2.12 -> 2.13; the candidate file. `--update-baseline` accepts it"
+    )
     assert baseline.check(proof(9.0), lock, factor=8).passed
     assert baseline.check(proof(float("nan")), lock).findings[0].code == "baseline-grew"
 
 
 def test_the_first_node_that_grew_is_named(lock: Path) -> None:
-    finding, = baseline.check(proof(node=7.0), lock).findings
+    (finding,) = baseline.check(proof(node=7.0), lock).findings
     assert finding.code == "baseline-node"
-    assert finding.what == "2 of 3 nodes are noisier than in the baseline; the first: `second` (0.8 then, 7.0 now), `third` (0.8 then, 7.0 now)"
+    assert (
+        finding.what
+        == "2 of 3 nodes are noisier than in the baseline; the first: `second` (0.8 then, 7.0 now), `third` (0.8 then, 7.0 now)"
+    )
     assert finding.help.startswith("nothing of the environment changed, and the file is the same")
 
 
 def test_what_is_not_compared_any_more_fails(lock: Path) -> None:
-    gone = proof(gaps=(gap("a", "ordinary", "reference", 1.0), gap("a", "ordinary", "ort", 1.0, status=Status.SHAPE)))
-    assert [(finding.code, finding.fails) for finding in baseline.check(gone, lock).findings] == [("baseline-lost", True), ("baseline-new", False)]
+    gone = proof(
+        gaps=(
+            gap("a", "ordinary", "reference", 1.0),
+            gap("a", "ordinary", "ort", 1.0, status=Status.SHAPE),
+        )
+    )
+    assert [(finding.code, finding.fails) for finding in baseline.check(gone, lock).findings] == [
+        ("baseline-lost", True),
+        ("baseline-new", False),
+    ]
 
 
 def test_a_fault_never_becomes_a_baseline(tmp_path: Path) -> None:
@@ -77,14 +110,24 @@ def test_a_fault_never_becomes_a_baseline(tmp_path: Path) -> None:
     assert not (tmp_path / "lock.json").exists()
 
 
-@pytest.mark.parametrize(("text", "code"), [("{", "not-a-baseline"), ("[]", "not-a-baseline"), ('{"baseline": "9"}', "other-baseline"), ('{"baseline": "1"}', "not-a-baseline")])
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("{", "not-a-baseline"),
+        ("[]", "not-a-baseline"),
+        ('{"baseline": "9"}', "other-baseline"),
+        ('{"baseline": "1"}', "not-a-baseline"),
+    ],
+)
 def test_what_is_not_a_baseline_is_told(tmp_path: Path, text: str, code: str) -> None:
     (tmp_path / "lock.json").write_text(text)
     with pytest.raises(UsageError, match=rf"error\[{code}\]"):
         baseline.read(tmp_path / "lock.json")
 
 
-def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     import numpy as np
 
     monkeypatch.chdir(tmp_path)

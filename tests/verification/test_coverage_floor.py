@@ -8,18 +8,38 @@ from onnxproof.verification.coverage_floor import Floor
 
 
 def case(name: str, *, ordinary: bool = True, domain: Domain | None = None, **sizes: int) -> Case:
-    return Case(name=name, group="ordinary", about="", inputs={"x": np.zeros(1)}, sizes=sizes, ordinary=ordinary, domain=domain)
+    return Case(
+        name=name,
+        group="ordinary",
+        about="",
+        inputs={"x": np.zeros(1)},
+        sizes=sizes,
+        ordinary=ordinary,
+        domain=domain,
+    )
 
 
 EXAMPLE, OTHER = case("example", batch=2, length=5), case("ordinary-1", batch=2, length=5)
-LARGER, EMPTY = case("all-odd", batch=7, length=7), case("batch=0", domain=Domain.EMPTY, batch=0, length=5)
+LARGER, EMPTY = (
+    case("all-odd", batch=7, length=7),
+    case("batch=0", domain=Domain.EMPTY, batch=0, length=5),
+)
 
 
 def test_the_example_other_values_and_two_sizes_of_each_dim() -> None:
     floor = Floor(("batch", "length"))
-    assert floor.missing == ("the example", "other values than the example's", "a second size of `batch`", "a second size of `length`")
+    assert floor.missing == (
+        "the example",
+        "other values than the example's",
+        "a second size of `batch`",
+        "a second size of `length`",
+    )
     floor.take(EXAMPLE)
-    assert floor.missing == ("other values than the example's", "a second size of `batch`", "a second size of `length`")
+    assert floor.missing == (
+        "other values than the example's",
+        "a second size of `batch`",
+        "a second size of `length`",
+    )
     floor.take(OTHER)
     assert floor.missing == ("a second size of `batch`", "a second size of `length`")
     floor.take(EMPTY)
@@ -40,10 +60,20 @@ def test_a_case_that_brings_nothing_gives_way_when_time_is_short() -> None:
     assert floor.skipped == 1
 
 
-@pytest.mark.parametrize(("over", "budget", "dear", "beyond"), [
-    (1.9, 1.0, 0.1, False), (2.1, 1.0, 0.1, True), (11.0, 60.0, 0.1, False), (12.5, 60.0, 0.1, True), (4.0, 1.0, 5.0, False), (6.0, 1.0, 5.0, True),
-])
-def test_the_budget_bends_and_does_not_break(over: float, budget: float, dear: float, *, beyond: bool) -> None:
+@pytest.mark.parametrize(
+    ("over", "budget", "dear", "beyond"),
+    [
+        (1.9, 1.0, 0.1, False),
+        (2.1, 1.0, 0.1, True),
+        (11.0, 60.0, 0.1, False),
+        (12.5, 60.0, 0.1, True),
+        (4.0, 1.0, 5.0, False),
+        (6.0, 1.0, 5.0, True),
+    ],
+)
+def test_the_budget_bends_and_does_not_break(
+    over: float, budget: float, dear: float, *, beyond: bool
+) -> None:
     floor = Floor(("batch",))
     floor.take(EXAMPLE)
     assert floor.beyond(over, budget, dear) is beyond
@@ -59,13 +89,17 @@ def test_nothing_is_waited_for_once_the_floor_is_reached() -> None:
 def test_what_is_missing_takes_the_verdict_away_unless_the_reference_refuses_it() -> None:
     floor = Floor(("batch",))
     floor.take(EXAMPLE)
-    late, = floor.findings(complete=False, budget_s=1.5)
-    assert late.voids and late.what == "not enough was compared: other values than the example's, a second size of `batch` are missing"
+    (late,) = floor.findings(complete=False, budget_s=1.5)
+    assert (
+        late.voids
+        and late.what
+        == "not enough was compared: other values than the example's, a second size of `batch` are missing"
+    )
     assert "the budget of 1.5 s ended first" in late.help
-    refused, = floor.findings(complete=True, budget_s=1.5)
+    (refused,) = floor.findings(complete=True, budget_s=1.5)
     assert refused.voids and "the reference refuses other values" in refused.help
     floor.take(OTHER)
-    sizes, = floor.findings(complete=True, budget_s=1.5)
+    (sizes,) = floor.findings(complete=True, budget_s=1.5)
     assert (sizes.code, sizes.voids) == ("one-size", False)
 
 

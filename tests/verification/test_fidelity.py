@@ -19,19 +19,32 @@ from onnxproof.runtimes import Session
 from onnxproof.testing import fake_backend
 
 FINITE = Policy(domains=())
-HEALTHY = {"mlp": Fault(cause="", module=mlp, shape=(16,)), "conv": Fault(cause="", module=convnet, shape=(3, 8, 8))}
+HEALTHY = {
+    "mlp": Fault(cause="", module=mlp, shape=(16,)),
+    "conv": Fault(cause="", module=convnet, shape=(3, 8, 8)),
+}
 
 
 def prove(module: nn.Module, path: Path, x: Any, **options: Any) -> onnxproof.Proof:
     torch.set_num_threads(1)
-    return onnxproof.verify(module, path, (torch.from_numpy(x[:2]),), dynamic_shapes=({0: "batch"},), **{"data": {"x": x}, "policy": FINITE, "budget_s": 5, **options})
+    return onnxproof.verify(
+        module,
+        path,
+        (torch.from_numpy(x[:2]),),
+        dynamic_shapes=({0: "batch"},),
+        **{"data": {"x": x}, "policy": FINITE, "budget_s": 5, **options},
+    )
 
 
 @pytest.mark.parametrize("name", list(HEALTHY))
-def test_a_healthy_quantized_model_is_faithful_with_or_without_data(name: str, tmp_path: Path) -> None:
+def test_a_healthy_quantized_model_is_faithful_with_or_without_data(
+    name: str, tmp_path: Path
+) -> None:
     module, path, x = made(HEALTHY[name], tmp_path)
     proof = prove(module, path, x)
-    assert proof.verdict is Verdict.FAITHFUL and proof.quality() is not None and proof.quality() > 30
+    assert (
+        proof.verdict is Verdict.FAITHFUL and proof.quality() is not None and proof.quality() > 30
+    )
     assert {gap.noise_kind for gap in proof.gaps if gap.compared} == {NoiseKind.SIMULATED}
     assert "is a sound quantization of" in proof.sentence()
     assert prove(module, path, x, data=None).verdict is Verdict.FAITHFUL
@@ -39,15 +52,25 @@ def test_a_healthy_quantized_model_is_faithful_with_or_without_data(name: str, t
 
 def wrong_requantization(session: Session, inputs: Mapping[str, Any]) -> list[Any]:
     """A kernel that is off by a twentieth of its output's spread: within what int8 costs elsewhere, and not what this graph says."""
-    return [array + np.float32(0.05) * array.std() if array is not None else None for array in session.run(inputs)]
+    return [
+        array + np.float32(0.05) * array.std() if array is not None else None
+        for array in session.run(inputs)
+    ]
 
 
-def test_a_runtime_that_leaves_its_graph_is_caught_though_the_answers_are_fair(tmp_path: Path) -> None:
+def test_a_runtime_that_leaves_its_graph_is_caught_though_the_answers_are_fair(
+    tmp_path: Path,
+) -> None:
     module, path, x = made(HEALTHY["conv"], tmp_path)
     with fake_backend("off", wrong_requantization):
         proof = prove(module, path, x, backends=("off",), explain=False)
-    assert proof.quality() is not None and proof.quality() > Policy().drift_db  # by its answers alone it would be faithful
-    assert proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) and max(gap.noise_ratio for gap in proof.gaps if gap.group == "data") > 2
+    assert (
+        proof.quality() is not None and proof.quality() > Policy().drift_db
+    )  # by its answers alone it would be faithful
+    assert (
+        proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
+        and max(gap.noise_ratio for gap in proof.gaps if gap.group == "data") > 2
+    )
 
 
 def test_quality_is_judged_on_data_and_not_on_what_was_made_up(tmp_path: Path) -> None:
@@ -81,30 +104,65 @@ def test_a_fake_quantized_module_is_held_to_its_own_rounding(tmp_path: Path) -> 
     path = tmp_path / "fake.onnx"
     torch.onnx.export(module, (x,), str(path), dynamo=False, opset_version=17, input_names=["x"])
     proof = onnxproof.verify(module, path, (x,), policy=FINITE, budget_s=5)
-    assert proof.verdict is Verdict.FAITHFUL and not any(gap.noise_kind is NoiseKind.SIMULATED for gap in proof.gaps)
+    assert proof.verdict is Verdict.FAITHFUL and not any(
+        gap.noise_kind is NoiseKind.SIMULATED for gap in proof.gaps
+    )
     model = onnx.load(path)
-    for tensor in (*model.graph.initializer, *(n.attribute[0].t for n in model.graph.node if n.op_type == "Constant")):
+    for tensor in (
+        *model.graph.initializer,
+        *(n.attribute[0].t for n in model.graph.node if n.op_type == "Constant"),
+    ):
         if np.allclose(onnx.numpy_helper.to_array(tensor), 0.05):
             tensor.CopyFrom(onnx.numpy_helper.from_array(np.asarray(0.06, np.float32), tensor.name))
     onnx.save(model, path)
-    assert onnxproof.verify(module, path, (x,), policy=FINITE, budget_s=5, explain=False).verdict is Verdict.DIVERGED  # 0.06 for 0.05 is no quantization of it
+    assert (
+        onnxproof.verify(module, path, (x,), policy=FINITE, budget_s=5, explain=False).verdict
+        is Verdict.DIVERGED
+    )  # 0.06 for 0.05 is no quantization of it
 
 
 def gap(level: float, **other: Any) -> Gap:
-    return Gap(**{"case": "data-0", "group": "data", "backend": "ort", "output": "y", "status": Status.COMPARED, "compared": 10, "scale": 1.0, "noise": 1.0, "noise_ratio": 0.1,
-                  "noise_kind": NoiseKind.SIMULATED, "sqnr_db": level, "ordinary": True, **other})
+    return Gap(
+        **{
+            "case": "data-0",
+            "group": "data",
+            "backend": "ort",
+            "output": "y",
+            "status": Status.COMPARED,
+            "compared": 10,
+            "scale": 1.0,
+            "noise": 1.0,
+            "noise_ratio": 0.1,
+            "noise_kind": NoiseKind.SIMULATED,
+            "sqnr_db": level,
+            "ordinary": True,
+            **other,
+        }
+    )
 
 
-@pytest.mark.parametrize(("gaps", "verdict"), [
-    ([gap(30.0)], Verdict.FAITHFUL), ([gap(24.0)], Verdict.DRIFT), ([gap(14.0)], Verdict.DIVERGED),
-    ([gap(30.0, clipped=0.02)], Verdict.DRIFT),
-    ([gap(10.0, ordinary=False)], Verdict.FAITHFUL),
-    ([gap(10.0, group="shapes", case="all-one")], Verdict.FAITHFUL),
-    ([gap(10.0, group="ordinary", case="example")], Verdict.DIVERGED),
-    ([gap(10.0, group="ordinary", case="example"), gap(30.0)], Verdict.FAITHFUL),  # data says more than the example
-    ([gap(20.0, scale=0.01), gap(35.0)], Verdict.FAITHFUL),  # energies are pooled: a quiet sample does not decide
-    ([gap(30.0, noise_ratio=3.0)], Verdict.DRIFT), ([gap(30.0, noise_ratio=30.0)], Verdict.DIVERGED),
-])
+@pytest.mark.parametrize(
+    ("gaps", "verdict"),
+    [
+        ([gap(30.0)], Verdict.FAITHFUL),
+        ([gap(24.0)], Verdict.DRIFT),
+        ([gap(14.0)], Verdict.DIVERGED),
+        ([gap(30.0, clipped=0.02)], Verdict.DRIFT),
+        ([gap(10.0, ordinary=False)], Verdict.FAITHFUL),
+        ([gap(10.0, group="shapes", case="all-one")], Verdict.FAITHFUL),
+        ([gap(10.0, group="ordinary", case="example")], Verdict.DIVERGED),
+        (
+            [gap(10.0, group="ordinary", case="example"), gap(30.0)],
+            Verdict.FAITHFUL,
+        ),  # data says more than the example
+        (
+            [gap(20.0, scale=0.01), gap(35.0)],
+            Verdict.FAITHFUL,
+        ),  # energies are pooled: a quiet sample does not decide
+        ([gap(30.0, noise_ratio=3.0)], Verdict.DRIFT),
+        ([gap(30.0, noise_ratio=30.0)], Verdict.DIVERGED),
+    ],
+)
 def test_the_worse_of_both_questions_decides(gaps: list[Gap], verdict: Verdict) -> None:
     assert judging.judge(gaps, Policy()) is verdict
 
@@ -113,5 +171,7 @@ def test_a_stored_proof_is_judged_again_by_other_thresholds(tmp_path: Path) -> N
     module, path, x = made(HEALTHY["mlp"], tmp_path)
     proof = prove(module, path, x, explain=False)
     assert proof.judged(replace(proof.policy, drift_db=60.0)).verdict is Verdict.DRIFT
-    assert proof.judged(replace(proof.policy, drift_db=60.0, diverged_db=55.0)).verdict is Verdict.DIVERGED
-
+    assert (
+        proof.judged(replace(proof.policy, drift_db=60.0, diverged_db=55.0)).verdict
+        is Verdict.DIVERGED
+    )

@@ -33,7 +33,12 @@ class Target:
 
     def weight(self) -> onnx.TensorProto:
         """One of the initializers, or of the tensors that Constant nodes hold."""
-        inside = [a.t for node in self.graph.node for a in node.attribute if a.type == onnx.AttributeProto.TENSOR]
+        inside = [
+            a.t
+            for node in self.graph.node
+            for a in node.attribute
+            if a.type == onnx.AttributeProto.TENSOR
+        ]
         return self.one([*self.graph.initializer, *inside])
 
     def node(self, *, least_inputs: int = 0) -> onnx.NodeProto:
@@ -42,7 +47,12 @@ class Target:
 
     def graphs(self) -> list[onnx.GraphProto]:
         """The graphs inside nodes."""
-        return [a.g for node in nodes(self.model) for a in node.attribute if a.type == onnx.AttributeProto.GRAPH]
+        return [
+            a.g
+            for node in nodes(self.model)
+            for a in node.attribute
+            if a.type == onnx.AttributeProto.GRAPH
+        ]
 
     def port(self) -> onnx.ValueInfoProto:
         """An input or an output of the main graph."""
@@ -72,9 +82,11 @@ KINDS: dict[str, Kind] = {}
 
 def kind(name: str) -> Callable[[Damage], Damage]:
     """Register a function as a kind of damage; its family is its file."""
+
     def register(apply: Damage) -> Damage:
         KINDS[name] = Kind(name=name, family=apply.__module__.rpartition(".")[2], apply=apply)
         return apply
+
     return register
 
 
@@ -84,7 +96,12 @@ def nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
     while waiting:
         node = waiting.pop(0)
         yield node
-        waiting += [inner for a in node.attribute if a.type == onnx.AttributeProto.GRAPH for inner in a.g.node]
+        waiting += [
+            inner
+            for a in node.attribute
+            if a.type == onnx.AttributeProto.GRAPH
+            for inner in a.g.node
+        ]
 
 
 for _info in pkgutil.iter_modules(__path__):

@@ -5,10 +5,28 @@ from onnx import AttributeProto, helper
 
 from bench.fuzz.damage import NotApplicable, Target, kind, nodes
 
-_NUMBERS = {"axis": [99, -99, 2**40], "group": [0, -1, 7], "keepdims": [5, -1], "transB": [0, 7, -1], "hidden_size": [0, -1, 10**9], "num_scan_inputs": [0, -1, 50], "to": [0, 99, -1]}
-_LISTS = {"perm": [[0, 0, 0], [0], [5, 6, 7], [-1, -2, -3], []], "kernel_shape": [[0, 0], [3], [-1, -1], [10**6, 10**6], []], "strides": [[0, 0], [-1, -1], [1], [2**40, 1]],
-          "pads": [[-9, -9, -9, -9], [1], [2**40] * 4, []], "dilations": [[0, 0], [-1, -1], [10**9, 10**9]]}
-_FLOATS = {"epsilon": [float("nan"), float("inf"), -1.0, 0.0], "alpha": [float("nan"), 1e38], "beta": [float("-inf"), 0.0], "momentum": [float("nan")]}
+_NUMBERS = {
+    "axis": [99, -99, 2**40],
+    "group": [0, -1, 7],
+    "keepdims": [5, -1],
+    "transB": [0, 7, -1],
+    "hidden_size": [0, -1, 10**9],
+    "num_scan_inputs": [0, -1, 50],
+    "to": [0, 99, -1],
+}
+_LISTS = {
+    "perm": [[0, 0, 0], [0], [5, 6, 7], [-1, -2, -3], []],
+    "kernel_shape": [[0, 0], [3], [-1, -1], [10**6, 10**6], []],
+    "strides": [[0, 0], [-1, -1], [1], [2**40, 1]],
+    "pads": [[-9, -9, -9, -9], [1], [2**40] * 4, []],
+    "dilations": [[0, 0], [-1, -1], [10**9, 10**9]],
+}
+_FLOATS = {
+    "epsilon": [float("nan"), float("inf"), -1.0, 0.0],
+    "alpha": [float("nan"), 1e38],
+    "beta": [float("-inf"), 0.0],
+    "momentum": [float("nan")],
+}
 
 
 def _attributes(target: Target) -> list[AttributeProto]:
@@ -41,14 +59,32 @@ def attribute_out_of_range(target: Target) -> None:
     """A number that the operator can't mean."""
     known = _NUMBERS | _LISTS | _FLOATS
     attribute = target.one([a for a in _attributes(target) if a.name in known])
-    attribute.CopyFrom(helper.make_attribute(attribute.name, target.random.choice(known[attribute.name]), attr_type=attribute.type))
+    attribute.CopyFrom(
+        helper.make_attribute(
+            attribute.name, target.random.choice(known[attribute.name]), attr_type=attribute.type
+        )
+    )
 
 
 @kind("attribute-added")
 def attribute_added(target: Target) -> None:
     """An attribute where the operator has none of this name, or an odd one that it has."""
     node = target.node()
-    name = target.random.choice(["axis", "perm", "kernel_shape", "strides", "group", "epsilon", "unknown_attribute", "\n", "training_mode", "auto_pad", "direction"])
+    name = target.random.choice(
+        [
+            "axis",
+            "perm",
+            "kernel_shape",
+            "strides",
+            "group",
+            "epsilon",
+            "unknown_attribute",
+            "\n",
+            "training_mode",
+            "auto_pad",
+            "direction",
+        ]
+    )
     value = target.random.choice([99, -1, 0, [0, 0], float("nan"), "text"])
     node.attribute.append(helper.make_attribute(name, value))
 
@@ -75,7 +111,9 @@ def attribute_reference(target: Target) -> None:
 @kind("attribute-strings")
 def attribute_strings(target: Target) -> None:
     """Keys and values of an encoder that don't match, or are not UTF-8."""
-    lists = [a for a in _attributes(target) if a.type in (AttributeProto.STRINGS, AttributeProto.FLOATS)]
+    lists = [
+        a for a in _attributes(target) if a.type in (AttributeProto.STRINGS, AttributeProto.FLOATS)
+    ]
     attribute = target.one(lists)
     field = attribute.strings if attribute.type == AttributeProto.STRINGS else attribute.floats
     if not field:
@@ -89,9 +127,27 @@ def attribute_strings(target: Target) -> None:
 @kind("shape-input-odd")
 def shape_input_odd(target: Target) -> None:
     """A Reshape, Expand, Tile, Range or Resize with sizes that can't be."""
-    operator, sizes = target.random.choice([("Reshape", [-1, -1]), ("Reshape", [7, 7]), ("Reshape", [0, 0, 0, 0, 0]), ("Expand", [-3]), ("Expand", [10**9]), ("Tile", [-1]),
-                                            ("Reshape", [2**62, 4]), ("Tile", [10**8] * 4), ("ConstantOfShape", [10**6, 10**6]), ("ConstantOfShape", [-4])])
-    target.graph.initializer.append(helper.make_tensor("odd_sizes", onnx.TensorProto.INT64, [len(sizes)], sizes))
-    inputs = ["odd_sizes"] if operator == "ConstantOfShape" else [target.graph.input[0].name, "odd_sizes"]
+    operator, sizes = target.random.choice(
+        [
+            ("Reshape", [-1, -1]),
+            ("Reshape", [7, 7]),
+            ("Reshape", [0, 0, 0, 0, 0]),
+            ("Expand", [-3]),
+            ("Expand", [10**9]),
+            ("Tile", [-1]),
+            ("Reshape", [2**62, 4]),
+            ("Tile", [10**8] * 4),
+            ("ConstantOfShape", [10**6, 10**6]),
+            ("ConstantOfShape", [-4]),
+        ]
+    )
+    target.graph.initializer.append(
+        helper.make_tensor("odd_sizes", onnx.TensorProto.INT64, [len(sizes)], sizes)
+    )
+    inputs = (
+        ["odd_sizes"]
+        if operator == "ConstantOfShape"
+        else [target.graph.input[0].name, "odd_sizes"]
+    )
     target.graph.node.append(helper.make_node(operator, inputs, ["odd_shaped"], name="odd_shape"))
     target.graph.output.append(onnx.ValueInfoProto(name="odd_shaped"))

@@ -66,7 +66,15 @@ def bytes_zeroed(target: Target) -> None:
 @kind("another-file")
 def another_file(target: Target) -> None:
     """No model at all: empty, text, JSON, a Git LFS pointer, a zip."""
-    content = target.random.choice([b"", b"hello\n", b'{"schema": "1"}', b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n", b"PK\x03\x04" + bytes(60)])
+    content = target.random.choice(
+        [
+            b"",
+            b"hello\n",
+            b'{"schema": "1"}',
+            b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 12\n",
+            b"PK\x03\x04" + bytes(60),
+        ]
+    )
     target.bytes_change.append(lambda data: content)
 
 
@@ -79,8 +87,15 @@ def file_twice(target: Target) -> None:
 @kind("not-utf8")
 def not_utf8(target: Target) -> None:
     """A name that is not UTF-8: a byte of a name is replaced where the name stands in the file."""
-    names = [name for node in target.graph.node for name in (*node.input, *node.output, node.name, node.op_type) if name]
+    names = [
+        name
+        for node in target.graph.node
+        for name in (*node.input, *node.output, node.name, node.op_type)
+        if name
+    ]
     name = target.one(names).encode()
     wrong = bytes([target.random.choice([0xFF, 0xC0, 0x80])]) + name[1:]
     everywhere = target.random.random() < 0.5
-    target.bytes_change.append(lambda data: data.replace(name, wrong) if everywhere else data.replace(name, wrong, 1))
+    target.bytes_change.append(
+        lambda data: data.replace(name, wrong) if everywhere else data.replace(name, wrong, 1)
+    )

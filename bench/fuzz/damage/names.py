@@ -4,8 +4,24 @@ import onnx
 
 from bench.fuzz.damage import NotApplicable, Target, kind, nodes
 
-ODD = ("", " ", "a\nb", "::error file=x::owned\r\n", "\x1b[31mred\x1b]0;owned\x07", "a" * 5000, "../../etc/passwd", "\u202eb\u2066", "[bold]x[/bold]", "[/]", "'\"`$(id)",
-       "%s%n{0}", "\x00nul", "</script><b>", "-x", "a:b=c,d")
+ODD = (
+    "",
+    " ",
+    "a\nb",
+    "::error file=x::owned\r\n",
+    "\x1b[31mred\x1b]0;owned\x07",
+    "a" * 5000,
+    "../../etc/passwd",
+    "\u202eb\u2066",
+    "[bold]x[/bold]",
+    "[/]",
+    "'\"`$(id)",
+    "%s%n{0}",
+    "\x00nul",
+    "</script><b>",
+    "-x",
+    "a:b=c,d",
+)
 
 
 def rename(model: onnx.ModelProto, old: str, new: str) -> None:
@@ -15,7 +31,12 @@ def rename(model: onnx.ModelProto, old: str, new: str) -> None:
             for place, name in enumerate(field):
                 if name == old:
                     field[place] = new
-    for entry in (*model.graph.input, *model.graph.output, *model.graph.value_info, *model.graph.initializer):
+    for entry in (
+        *model.graph.input,
+        *model.graph.output,
+        *model.graph.value_info,
+        *model.graph.initializer,
+    ):
         if entry.name == old:
             entry.name = new
 
@@ -23,7 +44,9 @@ def rename(model: onnx.ModelProto, old: str, new: str) -> None:
 @kind("value-name-odd")
 def value_name_odd(target: Target) -> None:
     """An odd name, used consistently."""
-    names = [port.name for port in (*target.graph.input, *target.graph.output, *target.graph.initializer)]
+    names = [
+        port.name for port in (*target.graph.input, *target.graph.output, *target.graph.initializer)
+    ]
     rename(target.model, target.one(names), target.random.choice(ODD))
 
 
@@ -38,8 +61,14 @@ def node_name_odd(target: Target) -> None:
 @kind("dim-name-odd")
 def dim_name_odd(target: Target) -> None:
     """A dim with an odd name."""
-    dims = [dim for port in (*target.graph.input, *target.graph.output) for dim in port.type.tensor_type.shape.dim]
-    target.one(dims).dim_param = target.random.choice([*ODD, "6", "batch*2", "batch - 1", "-1", "1e9", "batch + seq // 0"])
+    dims = [
+        dim
+        for port in (*target.graph.input, *target.graph.output)
+        for dim in port.type.tensor_type.shape.dim
+    ]
+    target.one(dims).dim_param = target.random.choice(
+        [*ODD, "6", "batch*2", "batch - 1", "-1", "1e9", "batch + seq // 0"]
+    )
 
 
 @kind("graph-name-odd")

@@ -8,7 +8,11 @@ from bench.fuzz.damage import Target, kind
 
 def _external(target: Target) -> onnx.TensorProto:
     """A weight whose data lies in a file; one is moved there where none is."""
-    there = [weight for weight in target.graph.initializer if weight.data_location == TensorProto.EXTERNAL]
+    there = [
+        weight
+        for weight in target.graph.initializer
+        if weight.data_location == TensorProto.EXTERNAL
+    ]
     if there:
         return target.one(there)
     weight = target.one([weight for weight in target.graph.initializer if weight.raw_data])
@@ -22,21 +26,47 @@ def _external(target: Target) -> onnx.TensorProto:
 
 
 def _entry(weight: onnx.TensorProto, key: str, value: str) -> None:
-    entry = next((entry for entry in weight.external_data if entry.key == key), None) or weight.external_data.add()
+    entry = (
+        next((entry for entry in weight.external_data if entry.key == key), None)
+        or weight.external_data.add()
+    )
     entry.key, entry.value = key, value
 
 
 @kind("external-path-odd")
 def external_path_odd(target: Target) -> None:
     """Absolute, with dots, empty, a folder, a device, very long."""
-    _entry(_external(target), "location", target.random.choice(
-        ["/etc/passwd", "../../../etc/passwd", "", ".", "..", "/dev/zero", "missing.data", "a" * 5000, "x/" * 600 + "y", "nul\x00byte", "line\nbreak", "~/weights", "*/_ORT_MEM_ADDR_/*"]))
+    _entry(
+        _external(target),
+        "location",
+        target.random.choice(
+            [
+                "/etc/passwd",
+                "../../../etc/passwd",
+                "",
+                ".",
+                "..",
+                "/dev/zero",
+                "missing.data",
+                "a" * 5000,
+                "x/" * 600 + "y",
+                "nul\x00byte",
+                "line\nbreak",
+                "~/weights",
+                "*/_ORT_MEM_ADDR_/*",
+            ]
+        ),
+    )
 
 
 @kind("external-offset-odd")
 def external_offset_odd(target: Target) -> None:
     """An offset or a length that lies outside of the file, or is no number."""
-    _entry(_external(target), target.random.choice(["offset", "length"]), target.random.choice(["-1", "10000000000", "1", "3", "abc", "", "1e3", "0x10", "9" * 400]))
+    _entry(
+        _external(target),
+        target.random.choice(["offset", "length"]),
+        target.random.choice(["-1", "10000000000", "1", "3", "abc", "", "1e3", "0x10", "9" * 400]),
+    )
 
 
 @kind("external-entry-missing")
@@ -52,7 +82,9 @@ def external_entry_missing(target: Target) -> None:
 def external_file_short(target: Target) -> None:
     """The file is there and holds too little, or nothing."""
     weight = _external(target)
-    path = target.folder / next(entry.value for entry in weight.external_data if entry.key == "location")
+    path = target.folder / next(
+        entry.value for entry in weight.external_data if entry.key == "location"
+    )
     content = path.read_bytes()
     path.write_bytes(content[: target.random.choice([0, 1, len(content) // 2, len(content) - 1])])
 
@@ -61,7 +93,9 @@ def external_file_short(target: Target) -> None:
 def external_file_other(target: Target) -> None:
     """The file is there and holds other values."""
     weight = _external(target)
-    path = target.folder / next(entry.value for entry in weight.external_data if entry.key == "location")
+    path = target.folder / next(
+        entry.value for entry in weight.external_data if entry.key == "location"
+    )
     content = path.read_bytes()
     path.write_bytes(content[len(content) // 2 :] + content[: len(content) // 2])
 
@@ -70,7 +104,9 @@ def external_file_other(target: Target) -> None:
 def external_file_is_link(target: Target) -> None:
     """The file beside the model is a link out of the folder, or a folder."""
     weight = _external(target)
-    path = target.folder / next(entry.value for entry in weight.external_data if entry.key == "location")
+    path = target.folder / next(
+        entry.value for entry in weight.external_data if entry.key == "location"
+    )
     path.unlink()
     choice = target.random.choice(["/etc/passwd", "loop", "folder"])
     if choice == "folder":

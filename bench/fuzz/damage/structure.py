@@ -38,13 +38,32 @@ def operator_unknown(target: Target) -> None:
 @kind("operator-other")
 def operator_other(target: Target) -> None:
     """Another operator of the standard in its place."""
-    target.node().op_type = target.random.choice(["Relu", "Add", "MatMul", "Conv", "Loop", "If", "LSTM", "Reshape", "NonZero", "Split", "Resize", "Einsum", "TopK", "Identity"])
+    target.node().op_type = target.random.choice(
+        [
+            "Relu",
+            "Add",
+            "MatMul",
+            "Conv",
+            "Loop",
+            "If",
+            "LSTM",
+            "Reshape",
+            "NonZero",
+            "Split",
+            "Resize",
+            "Einsum",
+            "TopK",
+            "Identity",
+        ]
+    )
 
 
 @kind("domain-unknown")
 def domain_unknown(target: Target) -> None:
     """An operator set that nobody has, or that is not imported."""
-    target.node().domain = target.random.choice(["acme", "com.microsoft", "ai.onnx.training", "ai.onnx", "\n", "a" * 3000])
+    target.node().domain = target.random.choice(
+        ["acme", "com.microsoft", "ai.onnx.training", "ai.onnx", "\n", "a" * 3000]
+    )
 
 
 @kind("opset-odd")
@@ -94,17 +113,43 @@ def subgraph_empty(target: Target) -> None:
 @kind("subgraph-deep")
 def subgraph_deep(target: Target) -> None:
     """An If inside an If inside an If."""
-    graph = helper.make_graph([helper.make_node("Identity", [target.graph.input[0].name], ["deepest"])], "deep", [], [_value("deepest")])
+    graph = helper.make_graph(
+        [helper.make_node("Identity", [target.graph.input[0].name], ["deepest"])],
+        "deep",
+        [],
+        [_value("deepest")],
+    )
     for level in range(target.random.choice([3, 12, 28])):
-        inner = helper.make_node("If", ["deep_condition"], [f"deep_{level}"], then_branch=graph, else_branch=graph if level < 2 else _small(target, level))
+        inner = helper.make_node(
+            "If",
+            ["deep_condition"],
+            [f"deep_{level}"],
+            then_branch=graph,
+            else_branch=graph if level < 2 else _small(target, level),
+        )
         graph = helper.make_graph([inner], f"level_{level}", [], [_value(f"deep_{level}")])
-    target.graph.initializer.append(helper.make_tensor("deep_condition", onnx.TensorProto.BOOL, [], [True]))
-    target.graph.node.append(helper.make_node("If", ["deep_condition"], ["deep_out"], then_branch=graph, else_branch=_small(target, -1)))
+    target.graph.initializer.append(
+        helper.make_tensor("deep_condition", onnx.TensorProto.BOOL, [], [True])
+    )
+    target.graph.node.append(
+        helper.make_node(
+            "If",
+            ["deep_condition"],
+            ["deep_out"],
+            then_branch=graph,
+            else_branch=_small(target, -1),
+        )
+    )
     target.graph.output.append(_value("deep_out"))
 
 
 def _small(target: Target, level: int) -> onnx.GraphProto:
-    return helper.make_graph([helper.make_node("Identity", [target.graph.input[0].name], [f"small_{level}"])], "small", [], [_value(f"small_{level}")])
+    return helper.make_graph(
+        [helper.make_node("Identity", [target.graph.input[0].name], [f"small_{level}"])],
+        "small",
+        [],
+        [_value(f"small_{level}")],
+    )
 
 
 def _value(name: str) -> onnx.ValueInfoProto:
@@ -118,7 +163,16 @@ def function_recursion(target: Target) -> None:
     names = target.random.choice([["A", "A"], ["A", "B"]])
     calls = dict(zip(names, reversed(names), strict=True))
     for name, called in calls.items():
-        target.model.functions.append(helper.make_function(LOCAL, name, ["a"], ["b"], [helper.make_node(called, ["a"], ["b"], domain=LOCAL)], opset))
+        target.model.functions.append(
+            helper.make_function(
+                LOCAL,
+                name,
+                ["a"],
+                ["b"],
+                [helper.make_node(called, ["a"], ["b"], domain=LOCAL)],
+                opset,
+            )
+        )
     if all(entry.domain != LOCAL for entry in target.model.opset_import):
         target.model.opset_import.append(helper.make_opsetid(LOCAL, 1))
     node = target.one([node for node in target.graph.node if len(node.input) and len(node.output)])

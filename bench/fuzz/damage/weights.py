@@ -15,7 +15,9 @@ def raw_too_short(target: Target) -> None:
     weight = target.weight()
     if not weight.raw_data:
         raise NotApplicable
-    weight.raw_data = weight.raw_data[: target.random.choice([0, 1, len(weight.raw_data) // 2, len(weight.raw_data) - 1])]
+    weight.raw_data = weight.raw_data[
+        : target.random.choice([0, 1, len(weight.raw_data) // 2, len(weight.raw_data) - 1])
+    ]
 
 
 @kind("raw-too-long")
@@ -54,7 +56,9 @@ def typed_field_wrong(target: Target) -> None:
 @kind("data-type-other")
 def data_type_other(target: Target) -> None:
     """Another type than the bytes have, known or not."""
-    target.weight().data_type = target.random.choice([0, 1, 3, 6, 7, 8, 9, 10, 11, 14, 16, 17, 21, 22, 23, 26, 99, -1, 2**31 - 1])
+    target.weight().data_type = target.random.choice(
+        [0, 1, 3, 6, 7, 8, 9, 10, 11, 14, 16, 17, 21, 22, 23, 26, 99, -1, 2**31 - 1]
+    )
 
 
 @kind("dims-negative")
@@ -73,7 +77,11 @@ def dims_huge(target: Target) -> None:
     """More elements than any memory holds, without data for them."""
     weight = target.weight()
     del weight.dims[:]
-    weight.dims.extend(target.random.choice([[2**40], [2**31, 2**31], [2**62, 4], [2**63 - 1], [1 << 20, 1 << 20, 1 << 20, 16]]))
+    weight.dims.extend(
+        target.random.choice(
+            [[2**40], [2**31, 2**31], [2**62, 4], [2**63 - 1], [1 << 20, 1 << 20, 1 << 20, 16]]
+        )
+    )
     if target.random.random() < 0.5:
         weight.ClearField("raw_data")
 
@@ -84,7 +92,11 @@ def dims_other(target: Target) -> None:
     weight = target.weight()
     dims = list(weight.dims)
     del weight.dims[:]
-    weight.dims.extend(target.random.choice([dims[::-1], [*dims, 1], [int(np.prod(dims))], dims[1:], [0, *dims], [0]]))
+    weight.dims.extend(
+        target.random.choice(
+            [dims[::-1], [*dims, 1], [int(np.prod(dims))], dims[1:], [0, *dims], [0]]
+        )
+    )
 
 
 @kind("weight-not-finite")
@@ -94,7 +106,9 @@ def weight_not_finite(target: Target) -> None:
     if weight.data_type not in (TensorProto.FLOAT, TensorProto.FLOAT16) or not weight.raw_data:
         raise NotApplicable
     values = numpy_helper.to_array(weight).copy()
-    values.reshape(-1)[target.random.randrange(values.size)] = target.random.choice([np.nan, np.inf, -np.inf])
+    values.reshape(-1)[target.random.randrange(values.size)] = target.random.choice(
+        [np.nan, np.inf, -np.inf]
+    )
     weight.CopyFrom(numpy_helper.from_array(values, weight.name))
 
 
@@ -105,7 +119,9 @@ def weight_strings(target: Target) -> None:
     weight.ClearField("raw_data")
     weight.data_type = TensorProto.STRING
     elements = int(np.prod(weight.dims))
-    weight.string_data.extend(target.random.choice([[], [b"a"], [b"\xff\xfe"] * elements, [b"a"] * elements]))
+    weight.string_data.extend(
+        target.random.choice([[], [b"a"], [b"\xff\xfe"] * elements, [b"a"] * elements])
+    )
 
 
 @kind("weight-missing")
@@ -133,7 +149,11 @@ def weight_sparse(target: Target) -> None:
     weight = target.one(list(target.graph.initializer))
     sparse = target.graph.sparse_initializer.add()
     sparse.values.CopyFrom(numpy_helper.from_array(np.ones(2, np.float32), weight.name))
-    sparse.indices.CopyFrom(numpy_helper.from_array(np.array(target.random.choice([[0, 1], [0, 10**9], [-5, 2]]), np.int64), ""))
+    sparse.indices.CopyFrom(
+        numpy_helper.from_array(
+            np.array(target.random.choice([[0, 1], [0, 10**9], [-5, 2]]), np.int64), ""
+        )
+    )
     sparse.dims.extend(weight.dims)
     if target.random.random() < 0.5:
         target.graph.initializer.remove(weight)
@@ -154,7 +174,12 @@ def constant_odd(target: Target) -> None:
     node.output.append("odd_constant")
     value = target.random.choice(["none", "two", "strings", "sparse", "no-output"])
     if value == "two":
-        node.attribute.extend([onnx.helper.make_attribute("value_float", 1.0), onnx.helper.make_attribute("value_int", 1)])
+        node.attribute.extend(
+            [
+                onnx.helper.make_attribute("value_float", 1.0),
+                onnx.helper.make_attribute("value_int", 1),
+            ]
+        )
     elif value == "strings":
         node.attribute.append(onnx.helper.make_attribute("value_strings", [b"\xff", b"a"]))
     elif value == "sparse":

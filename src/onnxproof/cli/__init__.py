@@ -20,7 +20,9 @@ def main(words: Sequence[str] | None = None) -> int:
     own = words is None
     words = sys.argv[1:] if words is None else list(words)
     if not _streams():
-        sys.stderr.write("error[cannot-write]: standard output is closed\n  = help: send it to a file, or to /dev/null\n")
+        sys.stderr.write(
+            "error[cannot-write]: standard output is closed\n  = help: send it to a file, or to /dev/null\n"
+        )
         return 2
     if not words:
         sys.stderr.write(overview())
@@ -69,7 +71,12 @@ def _streams() -> bool:
 def commands() -> dict[str, str]:
     """Each command with its one-line help, the most used first."""
     files = [file for file in Path(__file__).parent.glob("*.py") if not file.stem.startswith("_")]
-    files.sort(key=lambda file: (_FIRST.index(file.stem) if file.stem in _FIRST else len(_FIRST), file.stem))
+    files.sort(
+        key=lambda file: (
+            _FIRST.index(file.stem) if file.stem in _FIRST else len(_FIRST),
+            file.stem,
+        )
+    )
     return {file.stem: _first_line(file) for file in files}
 
 
@@ -77,9 +84,20 @@ def overview() -> str:
     """What `onnxproof --help` prints."""
     known = commands()
     width = max(map(len, known)) + 2
-    lines = ["usage: onnxproof COMMAND [OPTIONS] ...", "", "Proves that an ONNX model still says what its PyTorch model says.", "", "commands:"]
+    lines = [
+        "usage: onnxproof COMMAND [OPTIONS] ...",
+        "",
+        "Proves that an ONNX model still says what its PyTorch model says.",
+        "",
+        "commands:",
+    ]
     lines += [f"  {name:<{width}}{about}" for name, about in known.items()]
-    lines += ["", "options:", "  --help      this text; `onnxproof COMMAND --help` tells the options of one command", "  --version   the version"]
+    lines += [
+        "",
+        "options:",
+        "  --help      this text; `onnxproof COMMAND --help` tells the options of one command",
+        "  --version   the version",
+    ]
     return "\n".join([*lines, "", EXIT_CODES, ""])
 
 

@@ -22,7 +22,13 @@ if TYPE_CHECKING:
     from onnxproof.results.proof import Proof
     from onnxproof.verification.run import Progress
 
-_CODES = {Verdict.FAITHFUL: 0, Verdict.DRIFT: 0, Verdict.DIVERGED: 1, Verdict.ERROR: ERROR, Verdict.VACUOUS: 3}
+_CODES = {
+    Verdict.FAITHFUL: 0,
+    Verdict.DRIFT: 0,
+    Verdict.DIVERGED: 1,
+    Verdict.ERROR: ERROR,
+    Verdict.VACUOUS: 3,
+}
 WRITERS = ("json", "html", "junit", "markdown", "sarif")
 """Each is a file `report/writers/<name>.py` and an option `--<name>`."""
 
@@ -31,13 +37,42 @@ WRITERS = ("json", "html", "junit", "markdown", "sarif")
 class Delivery:
     """Where the proof goes, and how much is said."""
 
-    json: Annotated[str | None, typer.Option("--json", metavar="PATH", help="Write the proof as JSON; - is standard output, here and below.")] = None
-    html: Annotated[str | None, typer.Option("--html", metavar="PATH", help="Write a report to look at: one file that opens offline.")] = None
-    junit: Annotated[str | None, typer.Option("--junit", metavar="PATH", help="Write JUnit XML: a test case for each case group and backend.")] = None
-    markdown: Annotated[str | None, typer.Option("--markdown", metavar="PATH", help="Write a summary for a pull request.")] = None
-    sarif: Annotated[str | None, typer.Option("--sarif", metavar="PATH", help="Write SARIF for code scanning.")] = None
-    github: Annotated[bool, typer.Option(
-        "--github", help="In a GitHub workflow: annotate the guilty line, and add the summary to $GITHUB_STEP_SUMMARY.")] = False
+    json: Annotated[
+        str | None,
+        typer.Option(
+            "--json",
+            metavar="PATH",
+            help="Write the proof as JSON; - is standard output, here and below.",
+        ),
+    ] = None
+    html: Annotated[
+        str | None,
+        typer.Option(
+            "--html", metavar="PATH", help="Write a report to look at: one file that opens offline."
+        ),
+    ] = None
+    junit: Annotated[
+        str | None,
+        typer.Option(
+            "--junit",
+            metavar="PATH",
+            help="Write JUnit XML: a test case for each case group and backend.",
+        ),
+    ] = None
+    markdown: Annotated[
+        str | None,
+        typer.Option("--markdown", metavar="PATH", help="Write a summary for a pull request."),
+    ] = None
+    sarif: Annotated[
+        str | None, typer.Option("--sarif", metavar="PATH", help="Write SARIF for code scanning.")
+    ] = None
+    github: Annotated[
+        bool,
+        typer.Option(
+            "--github",
+            help="In a GitHub workflow: annotate the guilty line, and add the summary to $GITHUB_STEP_SUMMARY.",
+        ),
+    ] = False
     quiet: Quiet = False
     verbose: Verbose = False
     debug: Debug = False
@@ -55,7 +90,9 @@ class Delivery:
     def checked(self) -> "Delivery":
         """Itself, if everything can be written: better known now than after a minute of work."""
         if list(self.files.values()).count("-") > 1:
-            raise UsageError("usage", "only one report can go to standard output", help="give the others a path")
+            raise UsageError(
+                "usage", "only one report can go to standard output", help="give the others a path"
+            )
         for path in self.files.values():
             if path != "-":
                 writing.check(path)
@@ -83,7 +120,9 @@ def deliver(run: Callable[[Report | None], "Proof"], where: Delivery) -> int:
     except Stopped as why:  # what was measured before Ctrl-C is written and shown
         proof = why.proof
     except Exception as why:
-        told = why if isinstance(why, OnnxproofError) else internal(why)  # a bug of ours or of a package is told as one, and never as a verdict
+        told = (
+            why if isinstance(why, OnnxproofError) else internal(why)
+        )  # a bug of ours or of a package is told as one, and never as a verdict
         _write(where, lambda writer: writer.failure(told.render()))
         if told is why:
             raise
@@ -100,7 +139,9 @@ def _early(report: Report | None, where: Delivery) -> Report:
         if state.proof is not None:
             sys.stderr.write(f"onnxproof: {headline(state.proof).plain}\n")
             sys.stderr.flush()
-            with suppress(Exception):  # what can't be written is told at the end, when it is tried again
+            with suppress(
+                Exception
+            ):  # what can't be written is told at the end, when it is tried again
                 _write(where, lambda writer: writer.dumps(state.proof), again=True)
         if report is not None:
             report(state)

@@ -72,7 +72,9 @@ def run(folder: Path, say: Say, *, budget_s: float = 10.0, seed: int = 0) -> Sto
     _spoil(good, bad)
     say("verifying the export")
     healthy = _check("the export", good, digits, budget_s, seed)
-    say(f"verifying a copy whose last BatchNorm has epsilon {WRONG_EPSILON:g} instead of {EPSILON:g}")
+    say(
+        f"verifying a copy whose last BatchNorm has epsilon {WRONG_EPSILON:g} instead of {EPSILON:g}"
+    )
     broken = _check("the copy", bad, digits, budget_s, seed)
     broken.proof.to_json(folder / "proof.json")
     accuracy = float((digits.logits().argmax(1) == digits.labels.numpy()).mean())
@@ -85,8 +87,11 @@ def _require() -> None:
         import sklearn  # noqa: F401
         import torch  # noqa: F401
     except ImportError as why:
-        raise OnnxproofError("demo-missing", f"the demo needs a package that isn't installed: {why.name or why}",
-                             help="pip install 'onnxproof[torch]' scikit-learn") from why
+        raise OnnxproofError(
+            "demo-missing",
+            f"the demo needs a package that isn't installed: {why.name or why}",
+            help="pip install 'onnxproof[torch]' scikit-learn",
+        ) from why
 
 
 def _train(seed: int) -> _Digits:
@@ -111,9 +116,15 @@ def _net() -> Any:
     from torch import nn
 
     return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16, eps=EPSILON), nn.ReLU(),
-        nn.Conv2d(16, 32, 3, stride=2, padding=1), nn.BatchNorm2d(32, eps=EPSILON), nn.ReLU(),
-        nn.Flatten(), nn.Linear(512, 10))
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.BatchNorm2d(16, eps=EPSILON),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, stride=2, padding=1),
+        nn.BatchNorm2d(32, eps=EPSILON),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(512, 10),
+    )
 
 
 def _fit(module: Any, x: Any, y: Any) -> None:
@@ -122,7 +133,9 @@ def _fit(module: Any, x: Any, y: Any) -> None:
     optimizer = torch.optim.AdamW(module.parameters(), lr=3e-3)
     for _ in range(_EPOCHS):
         for start in range(0, len(x), _BATCH):
-            loss = torch.nn.functional.cross_entropy(module(x[start:start + _BATCH]), y[start:start + _BATCH])
+            loss = torch.nn.functional.cross_entropy(
+                module(x[start : start + _BATCH]), y[start : start + _BATCH]
+            )
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
@@ -135,8 +148,18 @@ def _export(digits: _Digits, path: Path) -> None:
     from onnxproof.exporter.export import quiet
 
     with writing.replacing(path, what="the model") as draft, quiet():
-        torch.onnx.export(digits.module, (digits.test[:2],), str(draft), dynamo=True, optimize=False, external_data=False, verbose=False,
-                          input_names=["image"], output_names=["logits"], dynamic_shapes=({0: "batch"},))
+        torch.onnx.export(
+            digits.module,
+            (digits.test[:2],),
+            str(draft),
+            dynamo=True,
+            optimize=False,
+            external_data=False,
+            verbose=False,
+            input_names=["image"],
+            output_names=["logits"],
+            dynamic_shapes=({0: "batch"},),
+        )
 
 
 def _spoil(good: Path, bad: Path) -> None:
@@ -162,6 +185,20 @@ def _check(title: str, path: Path, digits: _Digits, budget_s: float, seed: int) 
     wanted = digits.logits()
     assert found is not None
     used = float((np.abs(found - wanted) / (ATOL + RTOL * np.abs(wanted))).max())
-    proof = verify(digits.module, path, (digits.test[:2],), dynamic_shapes=({0: "batch"},), data=[digits.test[:32]], budget_s=budget_s, seed=seed)
-    return Check(title=title, path=path, same_answers=float((found.argmax(1) == wanted.argmax(1)).mean()), allowance=used,
-                 allclose=bool(np.allclose(found, wanted, atol=ATOL, rtol=RTOL)), proof=proof)
+    proof = verify(
+        digits.module,
+        path,
+        (digits.test[:2],),
+        dynamic_shapes=({0: "batch"},),
+        data=[digits.test[:32]],
+        budget_s=budget_s,
+        seed=seed,
+    )
+    return Check(
+        title=title,
+        path=path,
+        same_answers=float((found.argmax(1) == wanted.argmax(1)).mean()),
+        allowance=used,
+        allclose=bool(np.allclose(found, wanted, atol=ATOL, rtol=RTOL)),
+        proof=proof,
+    )

@@ -34,8 +34,14 @@ def dispatch(name: str, words: Sequence[str]) -> int:
         return _tell(_STOPPED) if code == _INTERRUPTED else code if isinstance(code, int) else 0
     except (KeyboardInterrupt, typer.Abort):
         return _tell(_STOPPED)
-    except SystemExit as why:  # a user's module may call sys.exit, and that must not look like a verdict
-        return _tell(OnnxproofError("exited", f"the code of the reference ended the program: sys.exit({why.code!r})"))
+    except (
+        SystemExit
+    ) as why:  # a user's module may call sys.exit, and that must not look like a verdict
+        return _tell(
+            OnnxproofError(
+                "exited", f"the code of the reference ended the program: sys.exit({why.code!r})"
+            )
+        )
     except BrokenPipeError:  # the reader of our output has left: nobody is there to be told
         _silence()
         return ERROR
@@ -44,7 +50,13 @@ def dispatch(name: str, words: Sequence[str]) -> int:
     except Exception as why:  # the last door: a bug must not look like a verdict
         message = getattr(why, "format_message", None)
         if message is not None:
-            return _tell(UsageError("usage", _sentence(str(message())), help=f"`onnxproof {name} --help` tells the options"))
+            return _tell(
+                UsageError(
+                    "usage",
+                    _sentence(str(message())),
+                    help=f"`onnxproof {name} --help` tells the options",
+                )
+            )
         _flush()
         return _tell(internal(why), trace=debug)
 
@@ -66,18 +78,32 @@ def _silence() -> None:
 def internal(why: BaseException) -> OnnxproofError:
     """A failure that nobody foresaw, in the form of one that somebody did; a full disk or a bad path may be met anywhere."""
     if isinstance(why, OSError) and writing.is_full(why):
-        return UsageError("cannot-write", f"standard output or a temporary file can't be written: {why.strerror or why}", where=str(why.filename or ""),
-                          help="free some space, or set TMPDIR to a folder that has it")
-    return path_error(why) or OnnxproofError("internal", f"{type(why).__name__}: {why}", notes=["this should not happen: it is a bug in onnxproof, or in a package that it calls"],
-                          help="add --debug to see where, and report it with that traceback")
+        return UsageError(
+            "cannot-write",
+            f"standard output or a temporary file can't be written: {why.strerror or why}",
+            where=str(why.filename or ""),
+            help="free some space, or set TMPDIR to a folder that has it",
+        )
+    return path_error(why) or OnnxproofError(
+        "internal",
+        f"{type(why).__name__}: {why}",
+        notes=["this should not happen: it is a bug in onnxproof, or in a package that it calls"],
+        help="add --debug to see where, and report it with that traceback",
+    )
 
 
 def _parser(name: str) -> Any:
     known = commands()
     if name not in known:
         near = difflib.get_close_matches(name, known, n=1)
-        raise UsageError("unknown-command", f"there is no command `{name}`", notes=[f"commands are {', '.join(known)}"],
-                         help=f"did you mean `onnxproof {near[0]}`?" if near else "`onnxproof --help` tells what each does")
+        raise UsageError(
+            "unknown-command",
+            f"there is no command `{name}`",
+            notes=[f"commands are {', '.join(known)}"],
+            help=f"did you mean `onnxproof {near[0]}`?"
+            if near
+            else "`onnxproof --help` tells what each does",
+        )
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command(help=f"{known[name]}.")(importlib.import_module(f"onnxproof.cli.{name}").command)
     return typer.main.get_command(app)

@@ -51,11 +51,22 @@ def _bar() -> Iterator[Report]:
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar
 
-    with Bar(BarColumn(bar_width=16), TextColumn("{task.fields[words]}"), console=Console(stderr=True), auto_refresh=False, transient=True) as bar:
+    with Bar(
+        BarColumn(bar_width=16),
+        TextColumn("{task.fields[words]}"),
+        console=Console(stderr=True),
+        auto_refresh=False,
+        transient=True,
+    ) as bar:
         task = bar.add_task("", total=1.0, words="")
 
         def draw(state: "Progress") -> None:
-            bar.update(task, completed=min(state.elapsed, state.budget), total=state.budget, words=escape(words(state)))
+            bar.update(
+                task,
+                completed=min(state.elapsed, state.budget),
+                total=state.budget,
+                words=escape(words(state)),
+            )
             bar.refresh()
 
         yield _seldom(draw, _BAR_EVERY, at_once=True)

@@ -17,34 +17,72 @@ def make() -> dict[str, str]:
 
 def _commands() -> str:
     known = commands()
-    parts = ["# Commands", "This page is made from the code by `make reference`.", "\n".join(f"- [`onnxproof {name}`](#onnxproof-{name}): {about}" for name, about in known.items()),
-             f"{EXIT_CODES[0].upper()}{EXIT_CODES[1:]}. `-` as a path is standard output, for one report at a time."]
+    parts = [
+        "# Commands",
+        "This page is made from the code by `make reference`.",
+        "\n".join(
+            f"- [`onnxproof {name}`](#onnxproof-{name}): {about}" for name, about in known.items()
+        ),
+        f"{EXIT_CODES[0].upper()}{EXIT_CODES[1:]}. `-` as a path is standard output, for one report at a time.",
+    ]
     for name, about in known.items():
-        parts += [f"## onnxproof {name}", f"{about}.", _parameters(importlib.import_module(f"onnxproof.cli.{name}").command)]
+        parts += [
+            f"## onnxproof {name}",
+            f"{about}.",
+            _parameters(importlib.import_module(f"onnxproof.cli.{name}").command),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
 def _parameters(command: Any) -> str:
     """A row for each parameter, from what the command's own signature says: arguments first."""
     kinds = get_type_hints(command, include_extras=True)
-    rows = [_row(parameter, *get_args(kinds[name])[:2]) for name, parameter in inspect.signature(command).parameters.items()]
-    return "\n".join(["| argument or option | meaning |", "| --- | --- |", *sorted(rows, key=lambda row: row.startswith("| `-"))])
+    rows = [
+        _row(parameter, *get_args(kinds[name])[:2])
+        for name, parameter in inspect.signature(command).parameters.items()
+    ]
+    return "\n".join(
+        [
+            "| argument or option | meaning |",
+            "| --- | --- |",
+            *sorted(rows, key=lambda row: row.startswith("| `-")),
+        ]
+    )
 
 
 def _row(parameter: inspect.Parameter, kind: Any, info: Any) -> str:
     words = [word for word in (info.default, *(info.param_decls or ())) if isinstance(word, str)]
     if not words:
         return f"| `{info.metavar or parameter.name.upper()}` | {info.help} |"
-    value = f" `{info.metavar or ('NUMBER' if kind in (int, float, int | None, float | None) else 'TEXT')}`" if kind is not bool else ""
-    default = f" [default: {parameter.default:g}]" if isinstance(parameter.default, float | int) and kind is not bool else ""
-    return f"| {', '.join(f'`{word}`' for word in sorted(words, key=len, reverse=True))}{value} | {info.help}{default} |".replace("finite|all", "finite\\|all")
+    value = (
+        f" `{info.metavar or ('NUMBER' if kind in (int, float, int | None, float | None) else 'TEXT')}`"
+        if kind is not bool
+        else ""
+    )
+    default = (
+        f" [default: {parameter.default:g}]"
+        if isinstance(parameter.default, float | int) and kind is not bool
+        else ""
+    )
+    return f"| {', '.join(f'`{word}`' for word in sorted(words, key=len, reverse=True))}{value} | {info.help}{default} |".replace(
+        "finite|all", "finite\\|all"
+    )
 
 
 def _causes() -> str:
     known = pages()
-    parts = ["# Causes", "This page is made from the code by `make reference`. Each cause is a hypothesis that is tried on the case which shows the fault; "
-             "`onnxproof explain --cause CODE` prints one of these pages.",
-             "\n".join(["| code | title |", "| --- | --- |", *(f"| [`{code}`](#{code}) | {title} |" for code, (title, _) in known.items())])]
+    parts = [
+        "# Causes",
+        "This page is made from the code by `make reference`. Each cause is a hypothesis that is tried on the case which shows the fault; "
+        "`onnxproof explain --cause CODE` prints one of these pages.",
+        "\n".join(
+            [
+                "| code | title |",
+                "| --- | --- |",
+                *(f"| [`{code}`](#{code}) | {title} |" for code, (title, _) in known.items()),
+            ]
+        ),
+    ]
     for code, (_, page) in known.items():
         parts += [f"## {code}", page]
     return "\n\n".join(parts) + "\n"

@@ -17,12 +17,27 @@ def command(debug: option.Debug = False) -> int:
     width = max(len(_shown(name)) for name in names)
     for name in names:
         state, words, install = _told(name)
-        out.print(Text.assemble((f"{visible(_shown(name)):{width}}", "bold"), "  ", (visible(state), "yellow" if install else "green")), soft_wrap=True)
+        out.print(
+            Text.assemble(
+                (f"{visible(_shown(name)):{width}}", "bold"),
+                "  ",
+                (visible(state), "yellow" if install else "green"),
+            ),
+            soft_wrap=True,
+        )
         for line in words:
-            for part in textwrap.wrap(line, max(out.width, 40), initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False):
+            for part in textwrap.wrap(
+                line,
+                max(out.width, 40),
+                initial_indent="  ",
+                subsequent_indent="  ",
+                break_on_hyphens=False,
+            ):
                 out.print(safe(part), soft_wrap=True)
         if install:
-            out.print(safe(f"  = help: {install}"), soft_wrap=True)  # never broken: it is there to be copied
+            out.print(
+                safe(f"  = help: {install}"), soft_wrap=True
+            )  # never broken: it is there to be copied
     return 0
 
 

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 
 def command(
-    folder: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the models and proof.json go.")] = Path("demo"),
+    folder: Annotated[
+        Path,
+        typer.Option(
+            "--output", "-o", metavar="FOLDER", help="Where the models and proof.json go."
+        ),
+    ] = Path("demo"),
     debug: option.Debug = False,
 ) -> int:
     """The demo: exit code 0 when both models are judged rightly."""
@@ -25,7 +30,10 @@ def command(
 
     story = _demo_model.run(folder, _say)
     _tell(story, console(), folder)
-    right = story.healthy.proof.verdict is Verdict.FAITHFUL and story.broken.proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
+    right = story.healthy.proof.verdict is Verdict.FAITHFUL and story.broken.proof.verdict in (
+        Verdict.DRIFT,
+        Verdict.DIVERGED,
+    )
     return 0 if right else 1
 
 
@@ -36,14 +44,19 @@ def _say(what: str) -> None:
 def _tell(story: "Story", out: "Console", folder: Path) -> None:
     from rich.table import Table
 
-    table = Table(title=f"a conv net that reads {story.accuracy:.1%} of {story.images} test digits right, and two ONNX files of it", title_justify="left")
+    table = Table(
+        title=f"a conv net that reads {story.accuracy:.1%} of {story.images} test digits right, and two ONNX files of it",
+        title_justify="left",
+    )
     table.add_column("")
     for check in (story.healthy, story.broken):
         table.add_column(check.path.name, justify="right")
     for name, cell in _ROWS:
         table.add_row(name, *(cell(check) for check in (story.healthy, story.broken)))
     out.print(table)
-    out.print(f"{story.broken.path.name}: the epsilon of one BatchNorm is 1e-6 instead of 1e-5. The usual test lets it through;")
+    out.print(
+        f"{story.broken.path.name}: the epsilon of one BatchNorm is 1e-6 instead of 1e-5. The usual test lets it through;"
+    )
     out.print("measured in the model's own rounding noise it stands out.")
     out.print(f"the proof: {folder / 'proof.json'}{_report(story, folder)}")
 
@@ -58,7 +71,10 @@ def _report(story: "Story", folder: Path) -> str:
         html.check()
     except OnnxproofError:
         return ""
-    write_text(html.page([story.broken.proof, story.healthy.proof], title="onnxproof: the demo"), folder / "report.html")
+    write_text(
+        html.page([story.broken.proof, story.healthy.proof], title="onnxproof: the demo"),
+        folder / "report.html",
+    )
     return f", to look at: {folder / 'report.html'}"
 
 

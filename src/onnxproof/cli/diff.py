@@ -29,8 +29,16 @@ def command(
     def run(report: Report | None) -> "Proof":
         from onnxproof.verification.run import diff
 
-        proof = diff(first, second, policy=policy, explain=not no_explain, only=tuple(case or ()), progress=report, profile=option.profiled(lock, where.html),
-                     **arguments)
+        proof = diff(
+            first,
+            second,
+            policy=policy,
+            explain=not no_explain,
+            only=tuple(case or ()),
+            progress=report,
+            profile=option.profiled(lock, where.html),
+            **arguments,
+        )
         return lock.apply(proof)
 
     return deliver(run, where)

@@ -21,8 +21,15 @@ if TYPE_CHECKING:
     from onnxproof.results.proof import Proof
     from onnxproof.verification.run import Run
 
-_ELSEWHERE = {"output-order": "input-order", "weight-layout": "weights", "integer-width": "precision", "scatter": "attribute",
-              "cache": "axis-order", "baked-branch": "baked-dimension", "missing-op": "mutation"}
+_ELSEWHERE = {
+    "output-order": "input-order",
+    "weight-layout": "weights",
+    "integer-width": "precision",
+    "scatter": "attribute",
+    "cache": "axis-order",
+    "baked-branch": "baked-dimension",
+    "missing-op": "mutation",
+}
 """Codes that a hypothesis of another name gives: its page tells them."""
 
 
@@ -31,17 +38,59 @@ def command(
     running: option.Running,
     judging: option.Judging,
     where: Delivery,
-    subject: Annotated[str | None, typer.Argument(help="The reference, as `verify` takes it; or a stored proof.json, which is told and not run.")] = None,
+    subject: Annotated[
+        str | None,
+        typer.Argument(
+            help="The reference, as `verify` takes it; or a stored proof.json, which is told and not run."
+        ),
+    ] = None,
     model: Annotated[str | None, typer.Argument(help="The ONNX file.")] = None,
-    repro: Annotated[str | None, typer.Option(
-        "--repro", metavar="DIR", help="Write the smallest sub-model that shows the fault, with a script and a bug report.")] = None,
-    fix: Annotated[bool, typer.Option(
-        "--fix", help="Apply the proven cause's remedy, verify the result, and write it to -o if it is faithful or better.")] = False,
-    output: Annotated[str | None, typer.Option("--output", "-o", metavar="FIXED.onnx", help="Where the mended file goes; never the file itself.")] = None,
-    overlay: Annotated[str | None, typer.Option("--overlay", metavar="FILE", help="Write the nodes' noise ratios as Model Explorer's node data.")] = None,
-    cause: Annotated[str | None, typer.Option("--cause", metavar="CODE", help="Print the page of one cause.")] = None,
-    causes: Annotated[bool, typer.Option("--causes", help="List the causes that are tried.")] = False,
-    calibration: Annotated[str | None, typer.Option("--calibration", metavar="PATH", help="What a quantized model was calibrated on, to say how it differs from the data.")] = None,
+    repro: Annotated[
+        str | None,
+        typer.Option(
+            "--repro",
+            metavar="DIR",
+            help="Write the smallest sub-model that shows the fault, with a script and a bug report.",
+        ),
+    ] = None,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix",
+            help="Apply the proven cause's remedy, verify the result, and write it to -o if it is faithful or better.",
+        ),
+    ] = False,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FIXED.onnx",
+            help="Where the mended file goes; never the file itself.",
+        ),
+    ] = None,
+    overlay: Annotated[
+        str | None,
+        typer.Option(
+            "--overlay",
+            metavar="FILE",
+            help="Write the nodes' noise ratios as Model Explorer's node data.",
+        ),
+    ] = None,
+    cause: Annotated[
+        str | None, typer.Option("--cause", metavar="CODE", help="Print the page of one cause.")
+    ] = None,
+    causes: Annotated[
+        bool, typer.Option("--causes", help="List the causes that are tried.")
+    ] = False,
+    calibration: Annotated[
+        str | None,
+        typer.Option(
+            "--calibration",
+            metavar="PATH",
+            help="What a quantized model was calibrated on, to say how it differs from the data.",
+        ),
+    ] = None,
     case: option.Only = None,
     dynamic: option.Dynamic = None,
     trust_remote_code: option.TrustRemoteCode = False,
@@ -55,15 +104,26 @@ def command(
         return 0
     if subject is not None and model is None and subject.endswith(".json"):
         if repro or fix:
-            raise UsageError("usage", "a stored proof holds no tensors: a repro or a fix needs the models", help="onnxproof explain SUBJECT MODEL --repro DIR")
+            raise UsageError(
+                "usage",
+                "a stored proof holds no tensors: a repro or a fix needs the models",
+                help="onnxproof explain SUBJECT MODEL --repro DIR",
+            )
         return _stored(Path(subject), overlay, where)
     if subject is None or model is None:
-        raise UsageError("usage", "SUBJECT and MODEL are needed, or a stored proof",
-                         help="onnxproof explain model.py:build model.onnx, or onnxproof explain proof.json")
+        raise UsageError(
+            "usage",
+            "SUBJECT and MODEL are needed, or a stored proof",
+            help="onnxproof explain model.py:build model.onnx, or onnxproof explain proof.json",
+        )
     _check_output(fix, output, subject, model)
     if overlay is not None:
         writing.check(overlay, what="the overlay")
-    policy, shapes, arguments = judging.policy(), option.dynamic_shapes(dynamic), running.arguments()
+    policy, shapes, arguments = (
+        judging.policy(),
+        option.dynamic_shapes(dynamic),
+        running.arguments(),
+    )
     serving = arguments.pop("serving")
     extras = _Extras()
 
@@ -75,9 +135,22 @@ def command(
 
     def examine(report: Report | None) -> "Proof":
         source = option.reference(subject, trust_remote_code=trust_remote_code)
-        proof, found = _examine(source, model, report, dynamic_shapes=shapes, calibration=calibration, policy=policy, only=tuple(case or ()), **arguments)
+        proof, found = _examine(
+            source,
+            model,
+            report,
+            dynamic_shapes=shapes,
+            calibration=calibration,
+            policy=policy,
+            only=tuple(case or ()),
+            **arguments,
+        )
         if proof.location is None and (repro or fix or overlay):
-            why = "the file is faithful" if proof.verdict is Verdict.FAITHFUL else "nothing was located"
+            why = (
+                "the file is faithful"
+                if proof.verdict is Verdict.FAITHFUL
+                else "nothing was located"
+            )
             extras.said.append(f"{why}: there is nothing to write")
             return proof
         if overlay is not None:
@@ -89,7 +162,9 @@ def command(
         return proof
 
     code = deliver(run, where)
-    (sys.stderr if where.to_stdout else sys.stdout).write("".join(f"{lines(words)}\n" for words in extras.said))
+    (sys.stderr if where.to_stdout else sys.stdout).write(
+        "".join(f"{lines(words)}\n" for words in extras.said)
+    )
     sys.stderr.write("".join(f"{words}\n" for words in extras.failed))
     return ERROR if extras.failed else code
 
@@ -109,19 +184,38 @@ class _Extras:
             self.failed.append(why.render())
 
 
-def _examine(subject: Any, model: str, report: Report | None, *, dynamic_shapes: Any, data: str | None, calibration: str | None, **options: Any) -> "tuple[Proof, Run]":
+def _examine(
+    subject: Any,
+    model: str,
+    report: Report | None,
+    *,
+    dynamic_shapes: Any,
+    data: str | None,
+    calibration: str | None,
+    **options: Any,
+) -> "tuple[Proof, Run]":
     """As `verify` does, keeping the run for whoever mends."""
     from onnxproof.reference import subject as subjects
     from onnxproof.verification.run import Run, _explained
 
     found = subjects.load(subject, None, dynamic_shapes=dynamic_shapes, data=data)
-    run = Run(found, Path(model), options.pop("backends"), options.pop("policy"), progress=report, explained=True, **options)
+    run = Run(
+        found,
+        Path(model),
+        options.pop("backends"),
+        options.pop("policy"),
+        progress=report,
+        explained=True,
+        **options,
+    )
     run.calibration = calibration
     proof = run.prove()
     if calibration is not None and run.file.quantized:
         from onnxproof.quantization.calibration import data_trust
 
-        proof = data_trust.doubted(proof, data_trust.weighed(data_trust.given(found, calibration), proof, found))
+        proof = data_trust.doubted(
+            proof, data_trust.weighed(data_trust.given(found, calibration), proof, found)
+        )
     if proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None:
         proof = _explained(proof, run)
     return proof, run
@@ -144,7 +238,11 @@ def _mend(proof: "Proof", run: "Run", output: Path) -> str:
         return f"fix: the remedy was tried and the file is still {done.verdict.value} ({ratios}); nothing was written{found}"
     with writing.replacing(output, what="the mended file") as draft:
         onnx.save(done.model, draft)
-    word = "verified from scratch: faithful" if done.verdict is Verdict.FAITHFUL else f"better than before, but still {done.verdict.value}"
+    word = (
+        "verified from scratch: faithful"
+        if done.verdict is Verdict.FAITHFUL
+        else f"better than before, but still {done.verdict.value}"
+    )
     return f"fix: {output} is {word} ({ratios}){found}"
 
 
@@ -162,9 +260,19 @@ def _overlay(proof: "Proof", path: str) -> str:
 
 def _check_output(fix: bool, output: str | None, subject: str, model: str) -> None:
     if fix != (output is not None):
-        raise UsageError("usage", "`--fix` and `-o` go together", help="onnxproof explain SUBJECT MODEL --fix -o fixed.onnx")
-    if output is not None and any(Path(output).resolve() == Path(path).resolve() for path in (subject, model)):
-        raise UsageError("would-overwrite", f"`{output}` is the file that is being explained, and it is never written over", help="give another name to -o")
+        raise UsageError(
+            "usage",
+            "`--fix` and `-o` go together",
+            help="onnxproof explain SUBJECT MODEL --fix -o fixed.onnx",
+        )
+    if output is not None and any(
+        Path(output).resolve() == Path(path).resolve() for path in (subject, model)
+    ):
+        raise UsageError(
+            "would-overwrite",
+            f"`{output}` is the file that is being explained, and it is never written over",
+            help="give another name to -o",
+        )
     if output is not None:
         writing.check(output, what="the mended file", regular=True)
 
@@ -188,13 +296,24 @@ def pages() -> dict[str, tuple[str, str]]:
     from importlib import util
 
     spec = util.find_spec("onnxproof")
-    folder = Path((spec.origin if spec is not None else None) or __file__).parent / "diagnosis" / "causes"
+    folder = (
+        Path((spec.origin if spec is not None else None) or __file__).parent
+        / "diagnosis"
+        / "causes"
+    )
     found = {}
     for file in sorted(folder.glob("*.py")):
         if not file.stem.startswith("_"):
             tree = ast.parse(file.read_text(encoding="utf-8"))
-            titles = [ast.literal_eval(n.value) for n in tree.body if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == "TITLE"]
-            found[file.stem.replace("_", "-")] = (str(titles[0]) if titles else "", ast.get_docstring(tree) or "")
+            titles = [
+                ast.literal_eval(n.value)
+                for n in tree.body
+                if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == "TITLE"
+            ]
+            found[file.stem.replace("_", "-")] = (
+                str(titles[0]) if titles else "",
+                ast.get_docstring(tree) or "",
+            )
     return found
 
 
@@ -210,6 +329,9 @@ def _page(code: str) -> str:
         if point.name == code:
             return (point.load().__doc__ or "").strip()
     near = difflib.get_close_matches(code, known, n=1)
-    raise UsageError("unknown-cause", f"there is no cause `{code}`", notes=[f"causes are {', '.join(known)}"],
-                     help=f"did you mean `{near[0]}`?" if near else "`onnxproof explain --causes` lists them")
-
+    raise UsageError(
+        "unknown-cause",
+        f"there is no cause `{code}`",
+        notes=[f"causes are {', '.join(known)}"],
+        help=f"did you mean `{near[0]}`?" if near else "`onnxproof explain --causes` lists them",
+    )

@@ -15,37 +15,98 @@ if TYPE_CHECKING:
 
 @option.folded
 def command(
-    subject: Annotated[str, typer.Argument(help="What to export: file.py:factory, package.module:factory, .pt2, a Hugging Face folder.")],
-    output: Annotated[str, typer.Option("--output", "-o", metavar="MODEL.onnx", help="Where the ONNX file goes.")],
+    subject: Annotated[
+        str,
+        typer.Argument(
+            help="What to export: file.py:factory, package.module:factory, .pt2, a Hugging Face folder."
+        ),
+    ],
+    output: Annotated[
+        str, typer.Option("--output", "-o", metavar="MODEL.onnx", help="Where the ONNX file goes.")
+    ],
     running: option.Running,
     judging: option.Judging,
     lock: option.Lock,
     where: Delivery,
-    opset: Annotated[int | None, typer.Option("--opset", help="The opset of the file. [default: torch's own]")] = None,
+    opset: Annotated[
+        int | None, typer.Option("--opset", help="The opset of the file. [default: torch's own]")
+    ] = None,
     dynamic: option.Dynamic = None,
     static: option.Static = None,
     dim: option.Ranges = None,
-    precision: Annotated[str | None, typer.Option("--precision", metavar="fp16|bf16", help="Half precision; nodes that can't bear it stay in float32.")] = None,
-    external_data: Annotated[bool | None, typer.Option("--external-data/--no-external-data", help="Weights in a file of their own. [default: above 2 GB]")] = None,
-    input_names: Annotated[str | None, typer.Option("--input-names", metavar="A,B", help="Names for the file's inputs, in the order of `forward`.")] = None,
-    output_names: Annotated[str | None, typer.Option("--output-names", metavar="A,B", help="Names for its outputs. [default: dict keys and field names]")] = None,
-    optimize: Annotated[str | None, typer.Option("--optimize", metavar="onnxslim|onnxscript", help="Shrink the graph with a tool; verified against the file before.")] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            "--precision",
+            metavar="fp16|bf16",
+            help="Half precision; nodes that can't bear it stay in float32.",
+        ),
+    ] = None,
+    external_data: Annotated[
+        bool | None,
+        typer.Option(
+            "--external-data/--no-external-data",
+            help="Weights in a file of their own. [default: above 2 GB]",
+        ),
+    ] = None,
+    input_names: Annotated[
+        str | None,
+        typer.Option(
+            "--input-names",
+            metavar="A,B",
+            help="Names for the file's inputs, in the order of `forward`.",
+        ),
+    ] = None,
+    output_names: Annotated[
+        str | None,
+        typer.Option(
+            "--output-names",
+            metavar="A,B",
+            help="Names for its outputs. [default: dict keys and field names]",
+        ),
+    ] = None,
+    optimize: Annotated[
+        str | None,
+        typer.Option(
+            "--optimize",
+            metavar="onnxslim|onnxscript",
+            help="Shrink the graph with a tool; verified against the file before.",
+        ),
+    ] = None,
     pipeline: option.Pipeline = None,
     no_explain: option.NoExplain = False,
     trust_remote_code: option.TrustRemoteCode = False,
 ) -> int:
     """`onnxproof.export` from the command line."""
     policy, arguments, lock = judging.policy(), running.arguments(), lock.checked()
-    wanted = ExportOptions(dynamic=option.dynamic_shapes(dynamic) or {}, static=option.static_dims(static), ranges=option.dim_ranges(dim), opset=opset,
-                           precision=precision, external_data=external_data, input_names=_names(input_names), output_names=_names(output_names),
-                           optimize=optimize, pipeline=pipeline)
+    wanted = ExportOptions(
+        dynamic=option.dynamic_shapes(dynamic) or {},
+        static=option.static_dims(static),
+        ranges=option.dim_ranges(dim),
+        opset=opset,
+        precision=precision,
+        external_data=external_data,
+        input_names=_names(input_names),
+        output_names=_names(output_names),
+        optimize=optimize,
+        pipeline=pipeline,
+    )
 
     def run(report: Report | None) -> "Proof":
         from onnxproof.exporter.export import export
 
         source = option.reference(subject, trust_remote_code=trust_remote_code)
-        proof = export(source, None, output, options=wanted, policy=policy, explain=not no_explain, progress=report, profile=option.profiled(lock, where.html),
-                       **arguments)
+        proof = export(
+            source,
+            None,
+            output,
+            options=wanted,
+            policy=policy,
+            explain=not no_explain,
+            progress=report,
+            profile=option.profiled(lock, where.html),
+            **arguments,
+        )
         return lock.apply(proof)
 
     return deliver(run, where)

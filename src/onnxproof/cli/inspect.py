@@ -10,8 +10,20 @@ from onnxproof.cli import _options as option
 
 def command(
     model: Annotated[str, typer.Argument(help="The ONNX file.")],
-    reference: Annotated[str | None, typer.Option("--reference", metavar="SUBJECT", help="The module it came from: parameters are compared.")] = None,
-    json: Annotated[str | None, typer.Option("--json", metavar="PATH", help="Write what was seen as JSON; - is standard output.")] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            "--reference",
+            metavar="SUBJECT",
+            help="The module it came from: parameters are compared.",
+        ),
+    ] = None,
+    json: Annotated[
+        str | None,
+        typer.Option(
+            "--json", metavar="PATH", help="Write what was seen as JSON; - is standard output."
+        ),
+    ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="What is odd fails too.")] = False,
     quiet: option.Quiet = False,
     debug: option.Debug = False,

@@ -15,8 +15,21 @@ _KINDS = {".html": "html", ".htm": "html", ".xml": "junit", ".md": "markdown", "
 
 
 def command(
-    proofs: Annotated[list[str], typer.Argument(metavar="PROOF.json...", help="What `--json` wrote; a folder means every .json in it.")],
-    output: Annotated[str, typer.Option("--output", "-o", metavar="PATH", help="Where it goes: .html, .md, .xml (JUnit) or .sarif; the ending decides.")],
+    proofs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PROOF.json...", help="What `--json` wrote; a folder means every .json in it."
+        ),
+    ],
+    output: Annotated[
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="PATH",
+            help="Where it goes: .html, .md, .xml (JUnit) or .sarif; the ending decides.",
+        ),
+    ],
     title: Annotated[str, typer.Option("--title", help="The title of the page.")] = "",
     quiet: option.Quiet = False,
     debug: option.Debug = False,
@@ -24,8 +37,12 @@ def command(
     """Write the report; the exit code is that of the worst proof."""
     kind = _KINDS.get(Path(output).suffix.lower())
     if kind is None:
-        raise UsageError("unknown-kind", f"what `{output}` should be can't be told from its ending", notes=[f"endings are {', '.join(_KINDS)}"],
-                         help="onnxproof report proof.json -o report.html")
+        raise UsageError(
+            "unknown-kind",
+            f"what `{output}` should be can't be told from its ending",
+            notes=[f"endings are {', '.join(_KINDS)}"],
+            help="onnxproof report proof.json -o report.html",
+        )
     from onnxproof.cli._deliver import load
     from onnxproof.report.terminal import console, headline
     from onnxproof.report.writers.json import read
@@ -33,7 +50,11 @@ def command(
 
     check(output, what="the report")
     found = [read(path) for path in _files(proofs)]
-    write_text(load(kind).page(found, title=title) if kind == "html" else load(kind).dumps_all(found), output, what="the report")
+    write_text(
+        load(kind).page(found, title=title) if kind == "html" else load(kind).dumps_all(found),
+        output,
+        what="the report",
+    )
     out = console()
     for proof in found:
         out.print(headline(proof), soft_wrap=True)
@@ -49,6 +70,10 @@ def _files(words: list[str]) -> list[Path]:
         path = Path(word)
         inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
         if not inside:
-            raise UsageError("nothing-there", f"there is no .json in the folder `{path}`", help="give what `--json` wrote")
+            raise UsageError(
+                "nothing-there",
+                f"there is no .json in the folder `{path}`",
+                help="give what `--json` wrote",
+            )
         found += inside
     return found

@@ -20,12 +20,21 @@ def command(
     judging: option.Judging,
     lock: option.Lock,
     where: Delivery,
-    subject: Annotated[str | None, typer.Argument(
-        help="The reference: file.py:factory, package.module:factory, .pt2, TorchScript, .onnx, a Hugging Face folder.")] = None,
+    subject: Annotated[
+        str | None,
+        typer.Argument(
+            help="The reference: file.py:factory, package.module:factory, .pt2, TorchScript, .onnx, a Hugging Face folder."
+        ),
+    ] = None,
     model: Annotated[str | None, typer.Argument(help="The ONNX file.")] = None,
     case: option.Only = None,
     dynamic: option.Dynamic = None,
-    stored: Annotated[str | None, typer.Option("--from", metavar="PROOF.json", help="Judge a stored proof again; nothing is run.")] = None,
+    stored: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="PROOF.json", help="Judge a stored proof again; nothing is run."
+        ),
+    ] = None,
     pipeline: option.Pipeline = None,
     no_explain: option.NoExplain = False,
     trust_remote_code: option.TrustRemoteCode = False,
@@ -34,18 +43,40 @@ def command(
     lock = lock.checked()
     if stored is not None:
         if subject is not None:
-            raise UsageError("usage", "`--from` judges a stored proof, so it takes no SUBJECT and no MODEL", help="onnxproof verify --from proof.json --strict")
+            raise UsageError(
+                "usage",
+                "`--from` judges a stored proof, so it takes no SUBJECT and no MODEL",
+                help="onnxproof verify --from proof.json --strict",
+            )
         return deliver(lambda _: lock.apply(_judge_again(Path(stored), judging)), where)
     if subject is None or model is None:
-        raise UsageError("usage", "SUBJECT and MODEL are needed", help="onnxproof verify model.py:build model.onnx")
-    policy, shapes, arguments = judging.policy(), option.dynamic_shapes(dynamic), running.arguments()
+        raise UsageError(
+            "usage",
+            "SUBJECT and MODEL are needed",
+            help="onnxproof verify model.py:build model.onnx",
+        )
+    policy, shapes, arguments = (
+        judging.policy(),
+        option.dynamic_shapes(dynamic),
+        running.arguments(),
+    )
 
     def run(report: Report | None) -> "Proof":
         from onnxproof.verification.run import verify
 
         source = option.reference(subject, trust_remote_code=trust_remote_code)
-        proof = verify(source, model, dynamic_shapes=shapes, policy=policy, explain=not no_explain, only=tuple(case or ()), progress=report,
-                       profile=option.profiled(lock, where.html), pipeline=pipeline, **arguments)
+        proof = verify(
+            source,
+            model,
+            dynamic_shapes=shapes,
+            policy=policy,
+            explain=not no_explain,
+            only=tuple(case or ()),
+            progress=report,
+            profile=option.profiled(lock, where.html),
+            pipeline=pipeline,
+            **arguments,
+        )
         return lock.apply(proof)
 
     return deliver(run, where)

@@ -41,10 +41,32 @@ def scene_of(run: "Run", case: Case, backend: str, gap: Gap | None = None) -> Sc
     reference = run.oracle.run(case.inputs)
     give_back()
     truth = run.oracle.truth(case.inputs) or reference
-    steady = [is_float(r) or np.array_equal(r, t) or (gap is not None and gap.output == o.name) for r, t, o in zip(reference, truth, run.signature.outputs, strict=True)]
-    noise = max((relative(r, t) for r, t, counts in zip(reference, truth, steady, strict=True) if counts and np.isfinite(relative(r, t))), default=0.0)
-    return Scene(oracle=run.oracle, path=run.path, file=run.file, signature=run.signature, case=case, backend=backend, truth=truth, noise=max(noise, 1e-7),
-                 dtypes=[answer.dtype for answer in reference], steady=tuple(steady), gap=gap, deadline=run.budget.end)
+    steady = [
+        is_float(r) or np.array_equal(r, t) or (gap is not None and gap.output == o.name)
+        for r, t, o in zip(reference, truth, run.signature.outputs, strict=True)
+    ]
+    noise = max(
+        (
+            relative(r, t)
+            for r, t, counts in zip(reference, truth, steady, strict=True)
+            if counts and np.isfinite(relative(r, t))
+        ),
+        default=0.0,
+    )
+    return Scene(
+        oracle=run.oracle,
+        path=run.path,
+        file=run.file,
+        signature=run.signature,
+        case=case,
+        backend=backend,
+        truth=truth,
+        noise=max(noise, 1e-7),
+        dtypes=[answer.dtype for answer in reference],
+        steady=tuple(steady),
+        gap=gap,
+        deadline=run.budget.end,
+    )
 
 
 def diagnose(proof: "Proof", run: "Run") -> "Proof":
@@ -53,9 +75,17 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
     if case is None:
         return replace(proof, causes=tuple(provider_fallback.refused(proof.findings)))
     if run.fleet.hung:
-        return _unexplained(proof, "the file gave no answer within the time limit, and nothing more was asked of it", "the verdict stands")
+        return _unexplained(
+            proof,
+            "the file gave no answer within the time limit, and nothing more was asked of it",
+            "the verdict stands",
+        )
     if not run.budget.affords(_LEAST_PASSES):
-        return _unexplained(proof, f"the budget of {run.budget_s:g} s ended before the node and the cause were looked for", "give more time with `--budget`")
+        return _unexplained(
+            proof,
+            f"the budget of {run.budget_s:g} s ended before the node and the cause were looked for",
+            "give more time with `--budget`",
+        )
     scene = _steadiest(proof, run, case)
     where = locate(scene)
     if where is None:
@@ -69,11 +99,19 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
     if report.untried:
         late = not_reached(f"{len(report.untried)} of {len(causes.codes())} causes were not tried")
         proof = replace(proof, findings=(*proof.findings, late))
-    return replace(proof, causes=report.causes, tried=report.skipped, untried=report.untried, waterfall=waterfall(bench))
+    return replace(
+        proof,
+        causes=report.causes,
+        tried=report.skipped,
+        untried=report.untried,
+        waterfall=waterfall(bench),
+    )
 
 
 def _unexplained(proof: "Proof", what: str, help: str = "") -> "Proof":
-    return replace(proof, findings=(*proof.findings, Finding(code="unexplained", what=what, help=help)))
+    return replace(
+        proof, findings=(*proof.findings, Finding(code="unexplained", what=what, help=help))
+    )
 
 
 def _steadiest(proof: "Proof", run: "Run", case: Case) -> Scene:
@@ -91,7 +129,14 @@ def _steadiest(proof: "Proof", run: "Run", case: Case) -> Scene:
 
 def _scene(proof: "Proof", run: "Run", case: Case) -> Scene:
     counted = proof.witness is not None
-    gap = max((gap for gap in proof.gaps if gap.case == case.name), key=lambda g: ((g.domain is None) == counted, g.domain is Domain.TIES, *judging.severity(g, proof.policy)))
+    gap = max(
+        (gap for gap in proof.gaps if gap.case == case.name),
+        key=lambda g: (
+            (g.domain is None) == counted,
+            g.domain is Domain.TIES,
+            *judging.severity(g, proof.policy),
+        ),
+    )
     return scene_of(run, case, gap.backend, gap)
 
 
@@ -100,15 +145,26 @@ def profiled(proof: "Proof", run: "Run") -> "Proof":
     from onnxproof.diagnosis.locate.profile import measure
 
     if not run.budget.affords(_LEAST_PASSES):
-        return replace(proof, findings=(*proof.findings, not_reached("the noise along the graph was not measured")))
-    example = Case(name="example", group="ordinary", about="the example inputs", inputs=run.oracle.example())
+        return replace(
+            proof,
+            findings=(*proof.findings, not_reached("the noise along the graph was not measured")),
+        )
+    example = Case(
+        name="example", group="ordinary", about="the example inputs", inputs=run.oracle.example()
+    )
     try:
         return replace(proof, profile=measure(scene_of(run, example, run.backends[0])))
-    except (OnnxproofError, ValueError, MemoryError):  # a report without this chart is still a report
+    except (
+        OnnxproofError,
+        ValueError,
+        MemoryError,
+    ):  # a report without this chart is still a report
         return proof
 
 
-def workbench(scene: Scene, where: Location, proof: "Proof", run: "Run", deadline: Deadline | None = None) -> Workbench:
+def workbench(
+    scene: Scene, where: Location, proof: "Proof", run: "Run", deadline: Deadline | None = None
+) -> Workbench:
     """The bench for this scene, with what is known of all cases; trials end with the budget, or with a deadline of their own."""
     bad: dict[str, bool] = {}
     telling: dict[str, bool] = {}
@@ -116,9 +172,21 @@ def workbench(scene: Scene, where: Location, proof: "Proof", run: "Run", deadlin
         if gap.domain is None:
             beyond = judging.judge_gap(gap, proof.policy) in (Verdict.DRIFT, Verdict.DIVERGED)
             bad[gap.case] = bad.get(gap.case, False) or beyond
-            telling[gap.case] = gap.group in ("ordinary", "shapes") and not gap.case.startswith("scale-")
-    return Workbench(scene, where, bad_cases=bad, sizes=run.sizes, telling=telling, subject=run.subject, calibration=run.calibration,
-                     others=[case for case in run.bad if case.name != scene.case.name], findings=proof.findings, deadline=deadline or run.budget.end)
+            telling[gap.case] = gap.group in ("ordinary", "shapes") and not gap.case.startswith(
+                "scale-"
+            )
+    return Workbench(
+        scene,
+        where,
+        bad_cases=bad,
+        sizes=run.sizes,
+        telling=telling,
+        subject=run.subject,
+        calibration=run.calibration,
+        others=[case for case in run.bad if case.name != scene.case.name],
+        findings=proof.findings,
+        deadline=deadline or run.budget.end,
+    )
 
 
 def _verify(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...]) -> Verdict | None:
@@ -136,6 +204,18 @@ def _verify(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...])
         elif not options:
             return None
         try:
-            return Again(run.subject, path, run.backends, run.policy, budget_s=left, seed=run.seed, disabled_optimizers=options).prove().verdict
+            return (
+                Again(
+                    run.subject,
+                    path,
+                    run.backends,
+                    run.policy,
+                    budget_s=left,
+                    seed=run.seed,
+                    disabled_optimizers=options,
+                )
+                .prove()
+                .verdict
+            )
         except OnnxproofError:
             return Verdict.ERROR

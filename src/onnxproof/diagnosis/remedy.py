@@ -60,24 +60,48 @@ def mend(run: "Run", proof: Proof) -> Mended:
             if proof.verdict not in _BAD or options:
                 break
             proof = diagnose(proof, run)
-    return Mended(model=model, options=options, verdict=proof.verdict, causes=_joined(removed, proof), proof=proof, better=_better(first, proof))
+    return Mended(
+        model=model,
+        options=options,
+        verdict=proof.verdict,
+        causes=_joined(removed, proof),
+        proof=proof,
+        better=_better(first, proof),
+    )
 
 
-def _again(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...], path: Path) -> "Run":
+def _again(
+    run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...], path: Path
+) -> "Run":
     """The same verification of the mended file, with a budget of its own."""
     from onnxproof.verification.run import Run as Again
 
     if model is not None:
         onnx.save(model, path)
-    return Again(run.subject, path if model is not None else run.path, run.backends, run.policy, budget_s=run.budget_s, seed=run.seed,
-                 disabled_optimizers=options, explained=True)
+    return Again(
+        run.subject,
+        path if model is not None else run.path,
+        run.backends,
+        run.policy,
+        budget_s=run.budget_s,
+        seed=run.seed,
+        disabled_optimizers=options,
+        explained=True,
+    )
 
 
 def _joined(found: list[Cause], proof: Proof) -> tuple[Cause, ...]:
     """Causes that were only likely one by one are proven together, when the file without all of them is faithful."""
     if proof.verdict is not Verdict.FAITHFUL:
         return tuple(found)
-    return tuple(replace(cause, proven=True, fix=replace(cause.fix, verdict=Verdict.FAITHFUL) if cause.fix is not None else None) for cause in found)
+    return tuple(
+        replace(
+            cause,
+            proven=True,
+            fix=replace(cause.fix, verdict=Verdict.FAITHFUL) if cause.fix is not None else None,
+        )
+        for cause in found
+    )
 
 
 def _better(before: Proof, after: Proof) -> bool:
@@ -86,10 +110,17 @@ def _better(before: Proof, after: Proof) -> bool:
     if after.verdict is not before.verdict:
         return _RANK.index(after.verdict) < _RANK.index(before.verdict)
     old, new = before.worst, after.worst
-    return old is not None and new is not None and not new.lost and new.noise_ratio < old.noise_ratio / 10
+    return (
+        old is not None
+        and new is not None
+        and not new.lost
+        and new.noise_ratio < old.noise_ratio / 10
+    )
 
 
-def _remedies(run: "Run", proof: Proof, folder: Path, deadline: Deadline) -> Iterator[tuple[Cause, Tried]]:
+def _remedies(
+    run: "Run", proof: Proof, folder: Path, deadline: Deadline
+) -> Iterator[tuple[Cause, Tried]]:
     """The remedy of the first cause that has one; failing that, of the first of several faults."""
     where, scene = proof.location, proof.scene
     if where is None or scene is None:
@@ -114,10 +145,17 @@ def _retry(bench: Workbench, cause: Cause) -> Tried | None:
     return None
 
 
-def _at_the_front(run: "Run", proof: Proof, scene: Scene, where: Location, folder: Path, deadline: Deadline) -> Iterator[tuple[Cause, Tried]]:
+def _at_the_front(
+    run: "Run", proof: Proof, scene: Scene, where: Location, folder: Path, deadline: Deadline
+) -> Iterator[tuple[Cause, Tried]]:
     """Several faults at once: nothing mends the outputs alone, so the first nodes are tried on their own values, whose truth is known."""
-    order = {node.name or node.output[0]: place for place, node in enumerate(scene.file.model.graph.node)}
-    known = sorted((s for s in where.suspects if s.node in order and s.node in scene.counterparts), key=lambda s: order[s.node])
+    order = {
+        node.name or node.output[0]: place for place, node in enumerate(scene.file.model.graph.node)
+    }
+    known = sorted(
+        (s for s in where.suspects if s.node in order and s.node in scene.counterparts),
+        key=lambda s: order[s.node],
+    )
     for suspect in known[:_MOST]:
         true = scene.fetch(scene.counterparts[suspect.node].place)
         if true is None:
@@ -129,8 +167,21 @@ def _at_the_front(run: "Run", proof: Proof, scene: Scene, where: Location, folde
         path = folder / f"front-{order[suspect.node]}.onnx"
         onnx.save(model, path)
         port = OutputInfo(name=value, dtype=str(true.dtype), shape=true.shape, onnx_name=value)
-        narrowed = replace(scene, path=path, file=onnx_file.read(path), signature=replace(scene.signature, outputs=(port,)), truth=[true], dtypes=[true.dtype])
-        alone = replace(where, nodes=(suspect.node,), suspects=(suspect,), module=suspect.module, source=suspect.source)
+        narrowed = replace(
+            scene,
+            path=path,
+            file=onnx_file.read(path),
+            signature=replace(scene.signature, outputs=(port,)),
+            truth=[true],
+            dtypes=[true.dtype],
+        )
+        alone = replace(
+            where,
+            nodes=(suspect.node,),
+            suspects=(suspect,),
+            module=suspect.module,
+            source=suspect.source,
+        )
         found = _first(workbench(narrowed, alone, proof, run, deadline))
         if found is not None and found[1].model is not None:
             _look_at(found[1].model, outputs)
@@ -151,6 +202,13 @@ def _first(bench: Workbench) -> tuple[Cause, Tried] | None:
             continue
         if isinstance(tried, Tried) and tried.proven and tried.model is not None:
             fix = Fix(kind=tried.fix.kind, what=tried.fix.what) if tried.fix is not None else None
-            return Cause(code=tried.code or code, title=hypothesis.TITLE, proven=False, evidence=tried.evidence, before=bench.before / bench.noise,
-                         after=tried.after / bench.noise, fix=fix), tried
+            return Cause(
+                code=tried.code or code,
+                title=hypothesis.TITLE,
+                proven=False,
+                evidence=tried.evidence,
+                before=bench.before / bench.noise,
+                after=tried.after / bench.noise,
+                fix=fix,
+            ), tried
     return None

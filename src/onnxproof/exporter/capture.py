@@ -65,7 +65,14 @@ class Captured:
     """Why `int(size)` was let fix a size that it could have kept open."""
 
 
-def capture(module: Any, example: Example, *, open_dims: Mapping[Place, tuple[int | None, int | None]], sizes: Sizes, strict: bool = False) -> Captured:
+def capture(
+    module: Any,
+    example: Example,
+    *,
+    open_dims: Mapping[Place, tuple[int | None, int | None]],
+    sizes: Sizes,
+    strict: bool = False,
+) -> Captured:
     """Trace the module with those dims open; torch narrows or fixes what the module can't keep open, and says why."""
     args, kwargs = example.arguments(sizes)
     shapes = _shapes(module, args, kwargs, example, open_dims)
@@ -80,13 +87,25 @@ def capture(module: Any, example: Example, *, open_dims: Mapping[Place, tuple[in
     return tighten(_read(program, example, sizes))
 
 
-def _shapes(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], example: Example, open_dims: Mapping[Place, tuple[int | None, int | None]]) -> Any:
+def _shapes(
+    module: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    example: Example,
+    open_dims: Mapping[Place, tuple[int | None, int | None]],
+) -> Any:
     collection = torch.export.ShapesCollection()
     tensors = dict(zip(example.tensors, _tensors(args, kwargs, example), strict=True))
     for name, tensor in tensors.items():
-        axes = {axis: _hint(open_dims[name, axis]) for axis in range(tensor.dim()) if (name, axis) in open_dims}
+        axes = {
+            axis: _hint(open_dims[name, axis])
+            for axis in range(tensor.dim())
+            if (name, axis) in open_dims
+        }
         if axes:
-            collection[tensor] = {axis: axes.get(axis, torch.export.Dim.STATIC) for axis in range(tensor.dim())}
+            collection[tensor] = {
+                axis: axes.get(axis, torch.export.Dim.STATIC) for axis in range(tensor.dim())
+            }
     return collection.dynamic_shapes(module, args, kwargs)
 
 
@@ -102,7 +121,11 @@ def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any], example: Example) ->
 def _hint(limits: tuple[int | None, int | None]) -> Any:
     """AUTO, within limits where the user gave some; torch wants at least 2 above a lower limit of 0 or 1."""
     low, high = limits
-    return torch.export.Dim.AUTO if low is None and high is None else torch.export.Dim.AUTO(min=low or 0, max=high)
+    return (
+        torch.export.Dim.AUTO
+        if low is None and high is None
+        else torch.export.Dim.AUTO(min=low or 0, max=high)
+    )
 
 
 def _rnn_patches() -> Iterator[Any]:
@@ -129,7 +152,9 @@ def _user_lines() -> Iterator[None]:
 
     def with_line(self: Any, framework_loc: str | None = None) -> Any:
         found = original(self, framework_loc)
-        return SLoc(found.framework_loc, _user_line())  # torch's own would be whoever called us, where the module has no line
+        return SLoc(
+            found.framework_loc, _user_line()
+        )  # torch's own would be whoever called us, where the module has no line
 
     setattr(ShapeEnv, "_get_sloc", with_line)  # noqa: B010 - a method, for the length of one capture
     try:
@@ -150,7 +175,9 @@ def _user_line() -> str | None:
 
 def is_users(file: str) -> bool:
     """True for code that is neither torch's, nor Python's, nor ours: a model library's line is the user's too."""
-    return not file.startswith(_NOT_THE_USERS) or ("site-packages" in file and not file.startswith((torch.__path__[0], _HERE)))
+    return not file.startswith(_NOT_THE_USERS) or (
+        "site-packages" in file and not file.startswith((torch.__path__[0], _HERE))
+    )
 
 
 def source_of(place: str | None) -> Source | None:
@@ -169,15 +196,30 @@ def source_of(place: str | None) -> Source | None:
 def _read(program: Any, example: Example, sizes: Sizes) -> Captured:
     inputs = _user_inputs(program)
     names = list(example.tensors)
-    environment = next((value.fake_mode.shape_env for value in inputs if value.fake_mode is not None), None)
+    environment = next(
+        (value.fake_mode.shape_env for value in inputs if value.fake_mode is not None), None
+    )
     if environment is None:
-        return Captured(program=program, symbols={}, final={}, assumptions=(), ranges={}, sizes=sizes)
+        return Captured(
+            program=program, symbols={}, final={}, assumptions=(), ranges={}, sizes=sizes
+        )
     symbols = dict(places_of(environment, names))
     final = {place: environment.replace(symbol) for symbol, place in symbols.items()}
-    assumptions = tuple(Assumption(expression=guard.expr, source=source_at(guard.sloc)) for guard in environment.guards)
+    assumptions = tuple(
+        Assumption(expression=guard.expr, source=source_at(guard.sloc))
+        for guard in environment.guards
+    )
     ranges = {symbol: _limits(found) for symbol, found in program.range_constraints.items()}
     hints = {symbol: sizes.get(place, example.size(place)) for symbol, place in symbols.items()}
-    return Captured(program=program, symbols=symbols, final=final, assumptions=assumptions, ranges=ranges, sizes=sizes, hints=hints)
+    return Captured(
+        program=program,
+        symbols=symbols,
+        final=final,
+        assumptions=assumptions,
+        ranges=ranges,
+        sizes=sizes,
+        hints=hints,
+    )
 
 
 def tighten(captured: Captured) -> Captured:
@@ -187,32 +229,64 @@ def tighten(captured: Captured) -> Captured:
     """
     tied: dict[Any, Any] = {}
     for assumption in captured.assumptions:
-        expression = assumption.expression.xreplace({symbol: captured.final[place] for symbol, place in captured.symbols.items()}).xreplace(tied)
+        expression = assumption.expression.xreplace(
+            {symbol: captured.final[place] for symbol, place in captured.symbols.items()}
+        ).xreplace(tied)
         if getattr(expression, "rel_op", "") not in ("<=", ">="):
             continue
         gap = expression.lhs - expression.rhs
         terms = gap.as_coefficients_dict()
-        alone = [symbol for symbol, sign in terms.items() if abs(sign) == 1 and sum(bool(other * sign > 0) for other in terms.values()) == 1]
-        if len(terms) > 2 and all(term.is_Symbol for term in terms) and len(alone) == 1 and gap.subs(dict(captured.hints)) == 0:
+        alone = [
+            symbol
+            for symbol, sign in terms.items()
+            if abs(sign) == 1 and sum(bool(other * sign > 0) for other in terms.values()) == 1
+        ]
+        if (
+            len(terms) > 2
+            and all(term.is_Symbol for term in terms)
+            and len(alone) == 1
+            and gap.subs(dict(captured.hints)) == 0
+        ):
             tied[alone[0]] = -(gap - terms[alone[0]] * alone[0]) / terms[alone[0]]
     final = {place: value.xreplace(tied) for place, value in captured.final.items()}
     return replace(captured, final=final, tied=tied)
 
 
 def _user_inputs(program: Any) -> list[Any]:
-    wanted = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind.name == "USER_INPUT"}
-    found = [node.meta["val"] for node in program.graph.nodes if node.op == "placeholder" and node.name in wanted]
-    return [value for value in found if isinstance(value, torch.Tensor) and hasattr(value, "fake_mode")]
+    wanted = {
+        spec.arg.name
+        for spec in program.graph_signature.input_specs
+        if spec.kind.name == "USER_INPUT"
+    }
+    found = [
+        node.meta["val"]
+        for node in program.graph.nodes
+        if node.op == "placeholder" and node.name in wanted
+    ]
+    return [
+        value for value in found if isinstance(value, torch.Tensor) and hasattr(value, "fake_mode")
+    ]
 
 
 def places_of(environment: Any, names: Sequence[str]) -> Iterator[tuple[Any, Place]]:
     """Each symbol's dim, from the name of its source; where that is no name of ours (strict mode, other containers), by the order in which they come."""
-    told = [(symbol, match) for symbol, sources in environment.var_to_sources.items() for source in sources
-            if (match := _SOURCE.match(source.name if isinstance(source.name, str) else source.name()))]
-    paths = {match["name"] + match["path"]: ".".join([match["name"], *re.findall(r"\w+", match["path"])]) for _, match in told}
+    told = [
+        (symbol, match)
+        for symbol, sources in environment.var_to_sources.items()
+        for source in sources
+        if (match := _SOURCE.match(source.name if isinstance(source.name, str) else source.name()))
+    ]
+    paths = {
+        match["name"] + match["path"]: ".".join([match["name"], *re.findall(r"\w+", match["path"])])
+        for _, match in told
+    }
     free = [name for name in names if name not in paths.values()]
     strangers = [key for key, path in paths.items() if path not in names]
-    paths |= dict(zip(strangers, free[-len(strangers):] if len(strangers) < len(free) else free, strict=False))
+    paths |= dict(
+        zip(
+            strangers, free[-len(strangers) :] if len(strangers) < len(free) else free, strict=False
+        )
+    )
     for symbol, match in told:
         yield symbol, (paths[match["name"] + match["path"]], int(match["axis"]))
 
@@ -229,5 +303,8 @@ def source_at(location: Any) -> Source | None:
 
 def _limits(found: Any) -> tuple[int, int | None]:
     """A value range of torch's as numbers; None for no upper end."""
-    low, high = (int(end) if getattr(end, "is_Integer", False) else None for end in (found.lower, found.upper))
+    low, high = (
+        int(end) if getattr(end, "is_Integer", False) else None
+        for end in (found.lower, found.upper)
+    )
     return max(low or 0, 0), high if high is not None and high < 1 << 40 else None

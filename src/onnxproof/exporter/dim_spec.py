@@ -24,8 +24,16 @@ def wishes(found: subject.Subject, example: Example, options: ExportOptions) -> 
                 low, high = pairing.spec_range(spec)
                 if (low, high) != (0, None):
                     limits.setdefault(name, (low, high))
-    names |= {(leaf, axis): name for leaf, axes in options.dynamic.items() for axis, name in axes.items()}
+    names |= {
+        (leaf, axis): name for leaf, axes in options.dynamic.items() for axis, name in axes.items()
+    }
     static = {(leaf, axis) for leaf, axes in options.static.items() for axis in axes}
-    made = Wishes(names=names, auto=frozenset(auto), static=frozenset(static), limits=limits, only=found.dynamic_shapes is not None)
+    made = Wishes(
+        names=names,
+        auto=frozenset(auto),
+        static=frozenset(static),
+        limits=limits,
+        only=found.dynamic_shapes is not None,
+    )
     made.check(example)
     return made

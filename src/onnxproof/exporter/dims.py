@@ -37,15 +37,32 @@ class Wishes:
         """Every place must exist, and every limit must be one of a dim that has a name."""
         for name, axis in [*self.names, *self.static]:
             if name not in example.tensors:
-                raise UsageError("unknown-input", f"there is no input `{name}`", notes=[f"the module takes {', '.join(example.tensors)}"])
+                raise UsageError(
+                    "unknown-input",
+                    f"there is no input `{name}`",
+                    notes=[f"the module takes {', '.join(example.tensors)}"],
+                )
             if axis >= example.tensors[name].dim():
-                raise UsageError("unknown-axis", f"`{name}` has no axis {axis}", notes=[f"the example is {list(example.tensors[name].shape)}"])
+                raise UsageError(
+                    "unknown-axis",
+                    f"`{name}` has no axis {axis}",
+                    notes=[f"the example is {list(example.tensors[name].shape)}"],
+                )
         if both := sorted(set(self.names) & self.static):
-            raise UsageError("both-ways", f"axis {both[0][1]} of `{both[0][0]}` is asked to be dynamic and static", help="leave one of the two out")
+            raise UsageError(
+                "both-ways",
+                f"axis {both[0][1]} of `{both[0][0]}` is asked to be dynamic and static",
+                help="leave one of the two out",
+            )
 
     def opened(self, example: Example) -> dict[Place, Limits]:
         """The dims that the capture should leave open, each with the limits the user gave."""
-        places = [place for place in example.places() if place not in self.static and (not self.only or place in self.names or place in self.auto)]
+        places = [
+            place
+            for place in example.places()
+            if place not in self.static
+            and (not self.only or place in self.names or place in self.auto)
+        ]
         return {place: self.limits.get(self.names.get(place, ""), (None, None)) for place in places}
 
 
@@ -60,7 +77,9 @@ class Dims:
     """The same for the file, with symbols that follow from others."""
 
 
-def settle(captured: Captured, example: Example, wishes: Wishes, *, subject: str, seconds: float) -> Dims:
+def settle(
+    captured: Captured, example: Example, wishes: Wishes, *, subject: str, seconds: float
+) -> Dims:
     """Name what is open, give the reason for what is not; `seconds` is what capturing took."""
     roots = _roots(captured, example)
     named = Names(example, wishes.names, captured.sizes).of(roots)
@@ -69,9 +88,20 @@ def settle(captured: Captured, example: Example, wishes: Wishes, *, subject: str
     _insist(rows, wishes, subject)
     used = {name for row in rows if row.name for name in row.name.split()}
     if unknown := sorted(set(wishes.limits) - used):
-        raise UsageError("unknown-dim", f"there is no dim `{unknown[0]}` to give a range to", notes=[f"open dims are {', '.join(sorted(used - {'+', '-', '*'})) or 'none'}"],
-                         help="the table of dims shows their names; `--dynamic x:1=seq` gives a dim a name of your own")
-    return Dims(rows=tuple(rows), names=named, written={**named, **{symbol: in_words(value, named) for symbol, value in captured.tied.items()}})
+        raise UsageError(
+            "unknown-dim",
+            f"there is no dim `{unknown[0]}` to give a range to",
+            notes=[f"open dims are {', '.join(sorted(used - {'+', '-', '*'})) or 'none'}"],
+            help="the table of dims shows their names; `--dynamic x:1=seq` gives a dim a name of your own",
+        )
+    return Dims(
+        rows=tuple(rows),
+        names=named,
+        written={
+            **named,
+            **{symbol: in_words(value, named) for symbol, value in captured.tied.items()},
+        },
+    )
 
 
 def _roots(captured: Captured, example: Example) -> dict[Any, list[Place]]:
@@ -88,7 +118,9 @@ def _roots(captured: Captured, example: Example) -> dict[Any, list[Place]]:
     return roots
 
 
-def _row(place: Place, captured: Captured, example: Example, wishes: Wishes, names: Mapping[Any, str]) -> ExportedDim:
+def _row(
+    place: Place, captured: Captured, example: Example, wishes: Wishes, names: Mapping[Any, str]
+) -> ExportedDim:
     row = ExportedDim(input=place[0], axis=place[1], size=example.size(place))
     final = captured.final.get(place)
     if final is not None and final.free_symbols:
@@ -98,11 +130,15 @@ def _row(place: Place, captured: Captured, example: Example, wishes: Wishes, nam
     if final is None and wishes.only:
         return replace(row, reason="dynamic_shapes leaves it out")
     if final is None:
-        return replace(row, reason="the module takes no other size" if row.size < 2 else "it was not traced")
+        return replace(
+            row, reason="the module takes no other size" if row.size < 2 else "it was not traced"
+        )
     return _fixed(row, place, captured)
 
 
-def _open(row: ExportedDim, final: Any, captured: Captured, wishes: Wishes, names: Mapping[Any, str]) -> ExportedDim:
+def _open(
+    row: ExportedDim, final: Any, captured: Captured, wishes: Wishes, names: Mapping[Any, str]
+) -> ExportedDim:
     name = in_words(final, names)
     low, high = captured.ranges.get(final, (0, None))
     asked = wishes.limits.get(name)
@@ -126,8 +162,12 @@ def _fixed(row: ExportedDim, place: Place, captured: Captured) -> ExportedDim:
     for assumption in captured.assumptions:
         expression = assumption.expression
         if class_ & expression.free_symbols and _pins(expression):
-            labels = {symbol: f"{where[0]}[{where[1]}]" for symbol, where in captured.symbols.items()}
-            return replace(row, reason=f"assumed {relation(expression, labels)}", source=assumption.source)
+            labels = {
+                symbol: f"{where[0]}[{where[1]}]" for symbol, where in captured.symbols.items()
+            }
+            return replace(
+                row, reason=f"assumed {relation(expression, labels)}", source=assumption.source
+            )
     return replace(row, reason="torch fixed it and gives no reason")
 
 
@@ -138,7 +178,12 @@ def _together(symbols: set[Any], captured: Captured) -> set[Any]:
         size = len(found)
         for assumption in captured.assumptions:
             expression = assumption.expression
-            if getattr(expression, "rel_op", "") == "==" and expression.lhs.is_Symbol and expression.rhs.is_Symbol and found & expression.free_symbols:
+            if (
+                getattr(expression, "rel_op", "") == "=="
+                and expression.lhs.is_Symbol
+                and expression.rhs.is_Symbol
+                and found & expression.free_symbols
+            ):
                 found |= expression.free_symbols
         if len(found) == size:
             break
@@ -163,13 +208,27 @@ def _insist(rows: Sequence[ExportedDim], wishes: Wishes, subject: str) -> None:
         if (row.input, row.axis) in wishes.names and not row.name:
             place = f"{row.source.file}:{row.source.line}" if row.source else ""
             kind = BakedDim if row.baked else ExportError
-            whose = "the module itself takes other sizes" if row.baked else "the module itself takes no other size"
-            raise kind("export-failed", f"torch can't export `{subject}`: dim {row.axis} of `{row.input}` should vary, and the module fixes it at {row.size}", where=place,
-                              notes=[f"{row.reason}; {whose}", *([f"`{row.source.text}`"] if row.source else [])],
-                              help="rewrite that line so that it holds for every size, or leave the dim out of dynamic_shapes")
+            whose = (
+                "the module itself takes other sizes"
+                if row.baked
+                else "the module itself takes no other size"
+            )
+            raise kind(
+                "export-failed",
+                f"torch can't export `{subject}`: dim {row.axis} of `{row.input}` should vary, and the module fixes it at {row.size}",
+                where=place,
+                notes=[f"{row.reason}; {whose}", *([f"`{row.source.text}`"] if row.source else [])],
+                help="rewrite that line so that it holds for every size, or leave the dim out of dynamic_shapes",
+            )
 
 
-def _probe(rows: Sequence[ExportedDim], captured: Captured, example: Example, wishes: Wishes, seconds: float) -> list[ExportedDim]:
+def _probe(
+    rows: Sequence[ExportedDim],
+    captured: Captured,
+    example: Example,
+    wishes: Wishes,
+    seconds: float,
+) -> list[ExportedDim]:
     """Ask the eager module whether it takes other sizes where the export takes none: then the export crippled it."""
     until, asked, answers = time.monotonic() + seconds, 0, {}
     result = []

@@ -24,7 +24,9 @@ class Example:
 
     def places(self) -> list[Place]:
         """Every dim of every input."""
-        return [(name, axis) for name, tensor in self.tensors.items() for axis in range(tensor.dim())]
+        return [
+            (name, axis) for name, tensor in self.tensors.items() for axis in range(tensor.dim())
+        ]
 
     def size(self, place: Place) -> int:
         """The example's own size of a dim."""
@@ -57,7 +59,7 @@ class Example:
 def _resize(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
     old = tensor.shape[axis]
     if old == 0:
-        return tensor.new_zeros((*tensor.shape[:axis], size, *tensor.shape[axis + 1:]))
+        return tensor.new_zeros((*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]))
     return tensor.index_select(axis, torch.arange(size) % old)
 
 

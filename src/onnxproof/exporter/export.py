@@ -27,9 +27,25 @@ if TYPE_CHECKING:
 Tell = Callable[[str], None]
 
 
-def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes: Any = None, opset: int | None = None, options: ExportOptions | None = None,
-           data: Any = None, backends: Sequence[str] = ("ort",), policy: "Policy | None" = None, budget_s: float = 60.0, seed: int = 0, explain: bool = True,
-           only: Sequence[str] = (), serving: "Serving | None" = None, progress: run.Report | None = None, profile: bool = False) -> "Proof":
+def export(
+    model: Any,
+    example_inputs: Any,
+    path: str | Path,
+    *,
+    dynamic_shapes: Any = None,
+    opset: int | None = None,
+    options: ExportOptions | None = None,
+    data: Any = None,
+    backends: Sequence[str] = ("ort",),
+    policy: "Policy | None" = None,
+    budget_s: float = 60.0,
+    seed: int = 0,
+    explain: bool = True,
+    only: Sequence[str] = (),
+    serving: "Serving | None" = None,
+    progress: run.Report | None = None,
+    profile: bool = False,
+) -> "Proof":
     """Export a module to an ONNX file and prove that the file says what the module says.
 
     Without `dynamic_shapes`, every dim that can vary does; `proof.export` tells which, what the others are fixed by, and what was assumed.
@@ -40,22 +56,51 @@ def export(model: Any, example_inputs: Any, path: str | Path, *, dynamic_shapes:
     """
     asked = options or ExportOptions()
     asked = asked if opset is None else replace(asked, opset=opset)
-    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data, inside=asked.pipeline is None)
+    found = subject.load(
+        model,
+        example_inputs,
+        dynamic_shapes=dynamic_shapes,
+        data=data,
+        inside=asked.pipeline is None,
+    )
     if asked.pipeline is not None:
         pipelines.demand(found)
     else:
         found = replace(found, data=opened(found.data))
     written = write(found, Path(path), asked, backends=backends, tell=_teller(progress, budget_s))
     guards, findings = written.try_guards(Path(path))
-    piped = pipelines.compare(found, asked.pipeline, Path(path)) if asked.pipeline is not None else None
+    piped = (
+        pipelines.compare(found, asked.pipeline, Path(path)) if asked.pipeline is not None else None
+    )
 
     def completed(proof: "Proof") -> "Proof":
-        kept = [finding for finding in proof.findings if finding.code not in {mine.code for mine in written.findings}]
-        proof = replace(proof, export=replace(written.record, guards=guards), findings=(*findings, *written.findings, *kept))
+        kept = [
+            finding
+            for finding in proof.findings
+            if finding.code not in {mine.code for mine in written.findings}
+        ]
+        proof = replace(
+            proof,
+            export=replace(written.record, guards=guards),
+            findings=(*findings, *written.findings, *kept),
+        )
         return _with_pipeline(proof, piped) if piped else proof
 
-    return completed(run.verify(replace(found, data=None, preprocess=None) if piped else found, path, backends=backends, policy=policy, budget_s=budget_s, seed=seed,
-                                  explain=explain, only=only, serving=serving, progress=run.with_proofs(progress, completed), profile=profile))
+    return completed(
+        run.verify(
+            replace(found, data=None, preprocess=None) if piped else found,
+            path,
+            backends=backends,
+            policy=policy,
+            budget_s=budget_s,
+            seed=seed,
+            explain=explain,
+            only=only,
+            serving=serving,
+            progress=run.with_proofs(progress, completed),
+            profile=profile,
+        )
+    )
 
 
 def _teller(progress: run.Report | None, budget_s: float) -> Tell:
@@ -64,7 +109,9 @@ def _teller(progress: run.Report | None, budget_s: float) -> Tell:
 
     def tell(what: str) -> None:
         if progress is not None:
-            progress(run.Progress(case=what, done=0, elapsed=time.monotonic() - start, budget=budget_s))
+            progress(
+                run.Progress(case=what, done=0, elapsed=time.monotonic() - start, budget=budget_s)
+            )
 
     return tell
 
@@ -90,11 +137,20 @@ class Written:
             return self.record.guards, []
         from onnxproof.exporter.guard_checks import try_both
 
-        guards, findings = try_both(self.made.assumed, self.made.captured, self.job.example, self.made.rows, path)
+        guards, findings = try_both(
+            self.made.assumed, self.made.captured, self.job.example, self.made.rows, path
+        )
         return tuple(guards), findings
 
 
-def write(found: subject.Subject, path: Path, options: ExportOptions | None = None, *, backends: Sequence[str] = ("ort",), tell: Tell | None = None) -> Written:
+def write(
+    found: subject.Subject,
+    path: Path,
+    options: ExportOptions | None = None,
+    *,
+    backends: Sequence[str] = ("ort",),
+    tell: Tell | None = None,
+) -> Written:
     """Only the export: quiet, in eval mode, with the module left as it was found."""
     options = options or ExportOptions()
     _check(found, path)
@@ -107,23 +163,38 @@ def write(found: subject.Subject, path: Path, options: ExportOptions | None = No
         from onnxproof.exporter.fallbacks import make
         from onnxproof.exporter.job import Job
     except ImportError as why:
-        raise ExportError("torch-missing", f"exporting needs a package that isn't installed: {why.name or why}", help="pip install 'onnxproof[torch]'") from why
+        raise ExportError(
+            "torch-missing",
+            f"exporting needs a package that isn't installed: {why.name or why}",
+            help="pip install 'onnxproof[torch]'",
+        ) from why
     tell = tell or (lambda _: None)
     tell("exporting")
     start = time.monotonic()
     example = Example(found)
     choices.check(options, example, backends)
-    job = Job(found=found, example=example, wishes=wishes(found, example, options), opset=choices.opset(options, backends), input_names=options.input_names,
-              output_names=options.output_names)
+    job = Job(
+        found=found,
+        example=example,
+        wishes=wishes(found, example, options),
+        opset=choices.opset(options, backends),
+        input_names=options.input_names,
+        output_names=options.output_names,
+    )
     failed: ExportError | None = None
     with quiet():
         made, attempts = make(job, tell)
         told = modes.modes(example, seconds=(time.monotonic() - start) * 0.05)
-        findings = [*modes.state(example), *(modes.random_nodes(made.captured.program) if made.captured is not None else [])]
+        findings = [
+            *modes.state(example),
+            *(modes.random_nodes(made.captured.program) if made.captured is not None else []),
+        ]
         kept = tuple(item.guard for item in made.assumed)
         extra = {**guards.to_metadata(made.rows, kept), **metadata.facts()}
         with writing.replacing(path, what="the model") as draft:
-            made.save(draft, extra, weight=translate.weight(found.module), external=options.external_data)
+            made.save(
+                draft, extra, weight=translate.weight(found.module), external=options.external_data
+            )
             try:
                 chosen, refused = choices.apply(draft, options, found, path)
             except ExportError as why:  # raised once the file is there: it is kept as it was exported, and the error says so
@@ -131,15 +202,25 @@ def write(found: subject.Subject, path: Path, options: ExportOptions | None = No
             apart = _drop_unused(draft)
     if failed is not None:
         raise failed
-    record = ExportRecord(dims=made.rows, guards=kept, attempts=tuple(attempts), warnings=tuple(told.warnings),
-                          choices={**chosen, "external data": "yes" if apart else "no"}, seconds=time.monotonic() - start)
+    record = ExportRecord(
+        dims=made.rows,
+        guards=kept,
+        attempts=tuple(attempts),
+        warnings=tuple(told.warnings),
+        choices={**chosen, "external data": "yes" if apart else "no"},
+        seconds=time.monotonic() - start,
+    )
     return Written(record=record, findings=(*findings, *refused), job=job, made=made)
 
 
 def _check(found: subject.Subject, path: Path) -> None:
     if found.onnx is not None:
-        raise UsageError("nothing-to-export", f"`{found.name}` is an ONNX file already", where=str(found.onnx),
-                         help="give a PyTorch module, or use `onnxproof diff`")
+        raise UsageError(
+            "nothing-to-export",
+            f"`{found.name}` is an ONNX file already",
+            where=str(found.onnx),
+            help="give a PyTorch module, or use `onnxproof diff`",
+        )
     writing.check(path, what="the model", regular=True)
 
 
@@ -159,7 +240,11 @@ def _drop_unused(draft: Path) -> bool:
 def quiet() -> Iterator[None]:
     """The exporter warns about its own inside; what the user must know is in our error or in the proof."""
     log = logging.getLogger("torch")
-    children = [logging.getLogger(name) for name in list(logging.root.manager.loggerDict) if name.startswith("torch.")]
+    children = [
+        logging.getLogger(name)
+        for name in list(logging.root.manager.loggerDict)
+        if name.startswith("torch.")
+    ]
     levels = [(logger, logger.level) for logger in (log, *children)]
     silent = io.StringIO()
     with warnings.catch_warnings(), redirect_stdout(silent), redirect_stderr(silent):

@@ -9,14 +9,22 @@ from typing import Any
 
 from onnxproof.errors import ExportError
 
-_OPERATOR = re.compile(r"No (?:ONNX function|decompositions?|ONNX implementation)[^<\n]*<(?:OpOverload\(op='([\w.]+)'|built-in function (\w+))")
+_OPERATOR = re.compile(
+    r"No (?:ONNX function|decompositions?|ONNX implementation)[^<\n]*<(?:OpOverload\(op='([\w.]+)'|built-in function (\w+))"
+)
 _OVERLOAD = re.compile(r"Cannot find a compatible OpOverload for ([\w.]+)")
-_LEGACY = re.compile(r"(?:Exporting the operator|ONNX export failed: Couldn't export Python operator) '?([\w:]+)'?")
+_LEGACY = re.compile(
+    r"(?:Exporting the operator|ONNX export failed: Couldn't export Python operator) '?([\w:]+)'?"
+)
 _EXPRESSION = re.compile(r"data-dependent expression ([^\n(]+?) \(unhinted")
-_FIXED = re.compile(r"inferred a static shape of (\d+) for dimension inputs\['([^']+)'\]\.shape\[(\d+)\]")
+_FIXED = re.compile(
+    r"inferred a static shape of (\d+) for dimension inputs\['([^']+)'\]\.shape\[(\d+)\]"
+)
 _TOLD = re.compile(r'File "([^"]+)", line (\d+), in (\S+)\n\s+(.+)')
 _COMMENT = re.compile(r"# File: ([^:\n]+):(\d+) in \w+, code: (.+)")
-_TRANSLATED = re.compile(r"Stack trace:?\s*\n(?:.*\n)*?\s*File \"([^\"]+)\", line (\d+), in \S+\n\s+(.+)")
+_TRANSLATED = re.compile(
+    r"Stack trace:?\s*\n(?:.*\n)*?\s*File \"([^\"]+)\", line (\d+), in \S+\n\s+(.+)"
+)
 _LIBRARIES = (sysconfig.get_path("stdlib"), "<", str(Path(__file__).parent.parent))
 _TORCH = re.compile(r"(^|/)(torch|onnxscript|onnx_ir)/")
 _HELP = {
@@ -53,7 +61,13 @@ class Failure:
         """The error to raise when nothing helped."""
         where = f"{self.file}:{self.line}" if self.file else ""
         shown = [f"`{self.text}`"] if self.text else []
-        return ExportError("export-failed", f"torch can't export `{name}`: {self.what}", where=where, notes=[*shown, *notes], help=_HELP[self.kind])
+        return ExportError(
+            "export-failed",
+            f"torch can't export `{name}`: {self.what}",
+            where=where,
+            notes=[*shown, *notes],
+            help=_HELP[self.kind],
+        )
 
 
 def read(why: BaseException, program: Any = None) -> Failure:
@@ -61,8 +75,12 @@ def read(why: BaseException, program: Any = None) -> Failure:
     chain = list(_chain(why))
     text = "\n".join(str(link) for link in chain)
     kind, what, operator = _kind(chain, text)
-    place = (_operator_line(program, operator) if operator and program is not None else None) or _place(chain, text)
-    return Failure(kind=kind, what=what, operator=operator, file=place[0], line=place[1], text=place[2])
+    place = (
+        _operator_line(program, operator) if operator and program is not None else None
+    ) or _place(chain, text)
+    return Failure(
+        kind=kind, what=what, operator=operator, file=place[0], line=place[1], text=place[2]
+    )
 
 
 def _kind(chain: Sequence[BaseException], text: str) -> tuple[str, str, str]:
@@ -71,7 +89,11 @@ def _kind(chain: Sequence[BaseException], text: str) -> tuple[str, str, str]:
         operator = (told[1] or told[2]) if told else str(chain[0])
         return "operator", f"ONNX has no translation for the operator `{operator}`", operator
     if told := _OVERLOAD.search(text):
-        return "operator", f"`{told[1]}` is called with types that torch can't decompose (a Python number first, an integer tensor second)", told[1]
+        return (
+            "operator",
+            f"`{told[1]}` is called with types that torch can't decompose (a Python number first, an integer tensor second)",
+            told[1],
+        )
     if told := _LEGACY.search(text):
         return "operator", f"ONNX has no translation for the operator `{told[1]}`", told[1]
     if "ScriptModule is not supported" in text:
@@ -79,9 +101,17 @@ def _kind(chain: Sequence[BaseException], text: str) -> tuple[str, str, str]:
     if "data-dependent" in text or "DataDependent" in text or "Dynamic control flow" in text:
         expression = _EXPRESSION.search(text)
         told_as = f" (torch calls the condition {expression[1]})" if expression else ""
-        return "data-dependent", f"its path through the code depends on the values of a tensor{told_as}", ""
+        return (
+            "data-dependent",
+            f"its path through the code depends on the values of a tensor{told_as}",
+            "",
+        )
     if fixed := _FIXED.search(text):
-        return "dims", f"dim {fixed[3]} of `{fixed[2]}` should vary, and the module fixes it at {fixed[1]}", ""
+        return (
+            "dims",
+            f"dim {fixed[3]} of `{fixed[2]}` should vary, and the module fixes it at {fixed[1]}",
+            "",
+        )
     if "onstraints violated" in text or "user-specified ranges" in text:
         return "dims", "a dim that should vary can't, or not over its whole range", ""
     deepest = chain[-1]
@@ -104,7 +134,11 @@ def _users(file: str) -> bool:
 def _place(chain: Sequence[BaseException], text: str) -> tuple[str, int, str]:
     """The innermost line that is neither torch's nor Python's own: from torch's message, else from the traceback."""
     for pattern in (_COMMENT, _TOLD, _TRANSLATED):
-        told = [(file, int(line), code.strip()) for file, line, *_, code in pattern.findall(text) if _users(file)]
+        told = [
+            (file, int(line), code.strip())
+            for file, line, *_, code in pattern.findall(text)
+            if _users(file)
+        ]
         if told:
             return told[-1]
     for link in reversed(chain):
@@ -122,7 +156,11 @@ def _line_in(program: Any, operator: str) -> tuple[str, int, str] | None:
     word = operator.replace("::", ".").split(".")[-1].removeprefix("_")
     for node in program.graph.nodes if program is not None else ():
         if node.op == "call_function" and word in str(node.target):
-            told = [(file, int(line), code.strip()) for file, line, _, code in _TOLD.findall(node.meta.get("stack_trace") or "") if _users(file)]
+            told = [
+                (file, int(line), code.strip())
+                for file, line, _, code in _TOLD.findall(node.meta.get("stack_trace") or "")
+                if _users(file)
+            ]
             if told:
                 return told[-1]
     return None

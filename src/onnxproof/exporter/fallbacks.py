@@ -28,14 +28,25 @@ def make(job: Job, tell: Callable[[str], None]) -> tuple[Made, list[Attempt]]:
         return made or _finished(job, job.drawn), tried
     except (TorchFailed, BakedDim) as why:
         failed: TorchFailed | BakedDim = why
-    failure = failures.Failure(kind="dims", what=failed.what.partition(": ")[2]) if isinstance(failed, BakedDim) \
+    failure = (
+        failures.Failure(kind="dims", what=failed.what.partition(": ")[2])
+        if isinstance(failed, BakedDim)
         else failures.read(failed.__cause__ or failed, failed.program)
-    made, attempts = _other_ways(job, failure, tell)  # outside of the except, so that its reasons are not mixed with theirs
+    )
+    made, attempts = _other_ways(
+        job, failure, tell
+    )  # outside of the except, so that its reasons are not mixed with theirs
     if made is not None:
         return made, attempts
     notes = [f"tried {attempt.name}: {attempt.what}" for attempt in attempts]
     if isinstance(failed, BakedDim):
-        raise ExportError(failed.code, failed.what, where=failed.where, notes=[*failed.notes, *notes], help=failed.help)
+        raise ExportError(
+            failed.code,
+            failed.what,
+            where=failed.where,
+            notes=[*failed.notes, *notes],
+            help=failed.help,
+        )
     raise failure.error(job.found.name, notes) from failed.__cause__
 
 
@@ -52,10 +63,16 @@ _OPENERS = ((_INT, "strict"), ("for ", "scripted"), ("while ", "scripted"))
 """Lines that fix a size when Python runs them, and the way that reads them instead: bytecode keeps an `int(size)` of any file open, TorchScript a loop."""
 
 
-def _opened(job: Job, drawn: Drawn, tell: Callable[[str], None]) -> tuple[Made | None, list[Attempt]]:
+def _opened(
+    job: Job, drawn: Drawn, tell: Callable[[str], None]
+) -> tuple[Made | None, list[Attempt]]:
     """Where tracing fixed a dim that the module itself varies: the way that keeps it open, if its file is proven; else the reasons."""
     fixed = [row for row in drawn.dims.rows if row.baked and row.source is not None]
-    words = [word for word, _ in _OPENERS if any(row.source is not None and word in row.source.text for row in fixed)]
+    words = [
+        word
+        for word, _ in _OPENERS
+        if any(row.source is not None and word in row.source.text for row in fixed)
+    ]
     tried: list[Attempt] = []
     if drawn.captured.closed and _INT in words:  # known without another capture
         words.remove(_INT)
@@ -64,26 +81,47 @@ def _opened(job: Job, drawn: Drawn, tell: Callable[[str], None]) -> tuple[Made |
         way = ways.named(name)
         tell(f"dims are fixed; trying {name}")
         try:
-            other = way.run(job, failures.Failure(kind="dims", what="a dim that the module varies was fixed"))
+            other = way.run(
+                job, failures.Failure(kind="dims", what="a dim that the module varies was fixed")
+            )
             if not _opens_more(drawn.dims, other.dims):
                 raise ExportError("still-fixed", "it fixes the same dims")
             verdict = _trial(job, other)
-        except Exception as why:  # whatever it raises: this way does not help, and the standard way is left
+        except (
+            Exception
+        ) as why:  # whatever it raises: this way does not help, and the standard way is left
             tried.append(Attempt(name=name, worked=False, what=_short(why)))
             continue
         opened = ", ".join(f"{row.input}[{row.axis}]" for row in fixed)
         if verdict in (Verdict.FAITHFUL, Verdict.DRIFT):
-            return other, [*tried, Attempt(name=name, worked=True, what=f"{way.about}: keeps {opened} open; verified: {verdict.value}")]
-        tried.append(Attempt(name=name, worked=False, what=f"it keeps {opened} open, but not for all sizes: that file is {verdict.value}"))
+            return other, [
+                *tried,
+                Attempt(
+                    name=name,
+                    worked=True,
+                    what=f"{way.about}: keeps {opened} open; verified: {verdict.value}",
+                ),
+            ]
+        tried.append(
+            Attempt(
+                name=name,
+                worked=False,
+                what=f"it keeps {opened} open, but not for all sizes: that file is {verdict.value}",
+            )
+        )
     return None, tried
 
 
 def _opens_more(dims: Dims, other: Dims) -> bool:
-    before, after = ({(row.input, row.axis) for row in which.rows if row.name} for which in (dims, other))
+    before, after = (
+        {(row.input, row.axis) for row in which.rows if row.name} for which in (dims, other)
+    )
     return before < after
 
 
-def _other_ways(job: Job, failure: failures.Failure, tell: Callable[[str], None]) -> tuple[Made | None, list[Attempt]]:
+def _other_ways(
+    job: Job, failure: failures.Failure, tell: Callable[[str], None]
+) -> tuple[Made | None, list[Attempt]]:
     tried = [Attempt(name="standard", worked=False, what=failure.what)]
     for way in ways.ways(job, failure):
         tell(f"export failed; trying {way.name}")
@@ -94,8 +132,17 @@ def _other_ways(job: Job, failure: failures.Failure, tell: Callable[[str], None]
             tried.append(Attempt(name=way.name, worked=False, what=_short(why)))
             continue
         if verdict in (Verdict.FAITHFUL, Verdict.DRIFT):
-            return made, [*tried, Attempt(name=way.name, worked=True, what=f"{way.about}; verified: {verdict.value}")]
-        tried.append(Attempt(name=way.name, worked=False, what=f"{way.about}; it exports, but the file is {verdict.value}"))
+            return made, [
+                *tried,
+                Attempt(name=way.name, worked=True, what=f"{way.about}; verified: {verdict.value}"),
+            ]
+        tried.append(
+            Attempt(
+                name=way.name,
+                worked=False,
+                what=f"{way.about}; it exports, but the file is {verdict.value}",
+            )
+        )
     return None, tried[1:]
 
 
@@ -104,7 +151,9 @@ def _trial(job: Job, made: Made) -> Verdict:
     with temporary.Folder() as folder:
         path = Path(folder) / "trial.onnx"
         if made.file is not None:
-            shutil.copytree(made.file.parent, folder, dirs_exist_ok=True)  # with weights that lie beside it
+            shutil.copytree(
+                made.file.parent, folder, dirs_exist_ok=True
+            )  # with weights that lie beside it
             path = Path(folder) / made.file.name
         else:
             made.save(path, {}, weight=translate.weight(job.found.module), external=None)

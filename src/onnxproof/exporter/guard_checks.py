@@ -25,8 +25,14 @@ _MOST = 12
 """Assumptions that are tried; a model with more is told so."""
 
 
-def try_both(assumed: Sequence[Assumed], captured: Captured, example: Example, rows: Sequence[ExportedDim], path: Path,
-             backend: str = "ort") -> tuple[list[Guard], list[Finding]]:
+def try_both(
+    assumed: Sequence[Assumed],
+    captured: Captured,
+    example: Example,
+    rows: Sequence[ExportedDim],
+    path: Path,
+    backend: str = "ort",
+) -> tuple[list[Guard], list[Finding]]:
     """Each guard with what became of it, and a finding for each size that the file accepts and the assumption does not cover."""
     if not assumed:
         return [], []
@@ -37,26 +43,53 @@ def try_both(assumed: Sequence[Assumed], captured: Captured, example: Example, r
             tested, finding = _one(item, captured, example, session, rows)
             guards.append(replace(item.guard, tested=tested))
             findings += [finding] if finding else []
-        return [*guards, *(replace(item.guard, tested="not tried: there are too many") for item in assumed[_MOST:])], findings
+        return [
+            *guards,
+            *(
+                replace(item.guard, tested="not tried: there are too many")
+                for item in assumed[_MOST:]
+            ),
+        ], findings
     finally:
         session.close()
 
 
-def _one(item: Assumed, captured: Captured, example: Example, session: Session, rows: Sequence[ExportedDim]) -> tuple[str, Finding | None]:
+def _one(
+    item: Assumed,
+    captured: Captured,
+    example: Example,
+    session: Session,
+    rows: Sequence[ExportedDim],
+) -> tuple[str, Finding | None]:
     sides = _boundary(item, captured)
     if sides is None:
         return "no size outside was found", None
     inside, outside = sides
-    if beyond := next((row.name for row in rows if row.promised and not _within(row, outside, item)), ""):
+    if beyond := next(
+        (row.name for row in rows if row.promised and not _within(row, outside, item)), ""
+    ):
         return f"no size outside is tried: your range for {beyond} leaves them out", None
-    told = [f"inside ({_words(inside, item, captured)}): {_try(inside, captured, example, session)}"]
+    told = [
+        f"inside ({_words(inside, item, captured)}): {_try(inside, captured, example, session)}"
+    ]
     outcome = _try(outside, captured, example, session)
     told.append(f"outside ({_words(outside, item, captured)}): {outcome}")
-    if outcome.startswith("the file refuses") or (outcome == _AGREES and getattr(item.expression, "rel_op", "") == "!="):
-        return "; ".join(told), None  # a single size that was left out, and agrees, is covered after all
-    where = f" at {item.guard.source.file.rpartition('/')[2]}:{item.guard.source.line}: `{item.guard.source.text}`" if item.guard.source else ""
-    finding = Finding(code="guard", what=f"the file accepts {_words(outside, item, captured)}, but was traced for {item.guard.text}{where}; {outcome}",
-                      help="keep to sizes that the assumption covers (`--dim` limits them), or rewrite that line without a branch on the size")
+    if outcome.startswith("the file refuses") or (
+        outcome == _AGREES and getattr(item.expression, "rel_op", "") == "!="
+    ):
+        return "; ".join(
+            told
+        ), None  # a single size that was left out, and agrees, is covered after all
+    where = (
+        f" at {item.guard.source.file.rpartition('/')[2]}:{item.guard.source.line}: `{item.guard.source.text}`"
+        if item.guard.source
+        else ""
+    )
+    finding = Finding(
+        code="guard",
+        what=f"the file accepts {_words(outside, item, captured)}, but was traced for {item.guard.text}{where}; {outcome}",
+        help="keep to sizes that the assumption covers (`--dim` limits them), or rewrite that line without a branch on the size",
+    )
     return "; ".join(told), finding
 
 
@@ -67,14 +100,19 @@ def _boundary(item: Assumed, captured: Captured) -> tuple[dict[Any, int], dict[A
         for size in _outwards(base[symbol]):
             if not holds(item.expression, {**{s: base[s] for s in item.names}, symbol: size}):
                 nearer = size - 1 if size > base[symbol] else size + 1
-                return {**base, **dict.fromkeys(item.peers[symbol], nearer)}, {**base, **dict.fromkeys(item.peers[symbol], size)}
+                return {**base, **dict.fromkeys(item.peers[symbol], nearer)}, {
+                    **base,
+                    **dict.fromkeys(item.peers[symbol], size),
+                }
     return None
 
 
 def _within(row: ExportedDim, sizes: Mapping[Any, int], item: Assumed) -> bool:
     """Whether the size tried for that dim is one the user promised."""
     mine = [sizes[symbol] for symbol, name in item.names.items() if name == row.name]
-    return all(row.minimum <= size and (row.maximum is None or size <= row.maximum) for size in mine)
+    return all(
+        row.minimum <= size and (row.maximum is None or size <= row.maximum) for size in mine
+    )
 
 
 def _outwards(start: int) -> Iterator[int]:
@@ -96,10 +134,18 @@ def _try(values: Mapping[Any, int], captured: Captured, example: Example, sessio
         if size < 1:
             return "the file refuses nothing there: the size would be empty"
         sizes[place] = size
-    inputs = example.resized({place: size for place, size in sizes.items() if size != example.size(place)})
+    inputs = example.resized(
+        {place: size for place, size in sizes.items() if size != example.size(place)}
+    )
     arrays = {name.replace(".", "_"): to_numpy(tensor) for name, tensor in inputs.items()}
     try:
-        found = session.run({name: arrays[name.replace(".", "_")] for name in session.input_names if name.replace(".", "_") in arrays})
+        found = session.run(
+            {
+                name: arrays[name.replace(".", "_")]
+                for name in session.input_names
+                if name.replace(".", "_") in arrays
+            }
+        )
     except BackendError:
         return "the file refuses it"
     try:
@@ -111,9 +157,13 @@ def _try(values: Mapping[Any, int], captured: Captured, example: Example, sessio
 
 def _close(wanted: Sequence[Array], found: Sequence[Array | None]) -> bool:
     """Within the classical tolerance: a size that tracing did not foresee shows in the first digits."""
-    return len(wanted) == len(found) and all(judging.agrees(pair(want, got), Policy()) for want, got in zip(wanted, found, strict=True))
+    return len(wanted) == len(found) and all(
+        judging.agrees(pair(want, got), Policy()) for want, got in zip(wanted, found, strict=True)
+    )
 
 
 def _words(values: Mapping[Any, int], item: Assumed, captured: Captured) -> str:
-    changed = [symbol for symbol in item.names if values[symbol] != captured.hints[symbol]] or list(item.names)
+    changed = [symbol for symbol in item.names if values[symbol] != captured.hints[symbol]] or list(
+        item.names
+    )
     return ", ".join(f"{item.names[symbol]} {values[symbol]}" for symbol in changed)

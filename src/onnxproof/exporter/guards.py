@@ -41,15 +41,26 @@ def collect(captured: Captured, dims: Dims) -> list[Assumed]:
             continue
         seen.add(text)
         names = {symbol: dims.names[symbol] for symbol in sorted(symbols, key=str)}
-        found.append(Assumed(guard=Guard(text=text, dims=tuple(names.values()), source=assumption.source), expression=expression, names=names,
-                             peers={symbol: [other for other, name in dims.names.items() if name == names[symbol]] for symbol in names}))
+        found.append(
+            Assumed(
+                guard=Guard(text=text, dims=tuple(names.values()), source=assumption.source),
+                expression=expression,
+                names=names,
+                peers={
+                    symbol: [other for other, name in dims.names.items() if name == names[symbol]]
+                    for symbol in names
+                },
+            )
+        )
     return found
 
 
 def _reduced(expression: Any, captured: Captured) -> Any:
     """The same in terms of the symbols that are left."""
     final = {symbol: captured.final[place] for symbol, place in captured.symbols.items()}
-    return expression.xreplace({symbol: value for symbol, value in final.items() if value != symbol})
+    return expression.xreplace(
+        {symbol: value for symbol, value in final.items() if value != symbol}
+    )
 
 
 def _always(expression: Any) -> bool:
@@ -58,8 +69,14 @@ def _always(expression: Any) -> bool:
     if len(symbols) > _MANY:
         return False
     sizes = (*range(1, 130), 1 << 10, 1 << 20) if len(symbols) == 1 else (1, 2, 3, 5, 16, 100)
-    combinations = (choice for choice in itertools.product(sizes, repeat=len(symbols)) if len(symbols) == 1 or max(choice) > 1)
-    return all(holds(expression, dict(zip(symbols, choice, strict=True))) for choice in combinations)
+    combinations = (
+        choice
+        for choice in itertools.product(sizes, repeat=len(symbols))
+        if len(symbols) == 1 or max(choice) > 1
+    )
+    return all(
+        holds(expression, dict(zip(symbols, choice, strict=True))) for choice in combinations
+    )
 
 
 def holds(expression: Any, sizes: Mapping[Any, int]) -> bool:
@@ -72,16 +89,32 @@ def holds(expression: Any, sizes: Mapping[Any, int]) -> bool:
 
 def to_metadata(rows: Sequence[ExportedDim], guards: Sequence[Guard]) -> dict[str, str]:
     """The entries for the file: small JSON that any tool can read."""
-    dims = [{"input": row.input, "axis": row.axis, "name": row.name, "minimum": row.minimum, "maximum": row.maximum, "promised": row.promised}
-            for row in rows if row.name]
-    told = [{"text": guard.text, "dims": list(guard.dims), "source": _place(guard.source)} for guard in guards]
+    dims = [
+        {
+            "input": row.input,
+            "axis": row.axis,
+            "name": row.name,
+            "minimum": row.minimum,
+            "maximum": row.maximum,
+            "promised": row.promised,
+        }
+        for row in rows
+        if row.name
+    ]
+    told = [
+        {"text": guard.text, "dims": list(guard.dims), "source": _place(guard.source)}
+        for guard in guards
+    ]
     return {DIMS: json.dumps(dims), GUARDS: json.dumps(told)}
 
 
 def from_metadata(metadata: Mapping[str, str]) -> list[Guard]:
     """The guards of a file that onnxproof exported; none for other files."""
     told = json.loads(metadata.get(GUARDS) or "[]")
-    return [Guard(text=entry["text"], dims=tuple(entry["dims"]), source=_source(entry["source"])) for entry in told]
+    return [
+        Guard(text=entry["text"], dims=tuple(entry["dims"]), source=_source(entry["source"]))
+        for entry in told
+    ]
 
 
 def _place(source: Source | None) -> list[Any] | None:

@@ -42,8 +42,14 @@ class Halving:
     def of(cls, model: onnx.ModelProto, kind: str, feeds: Feeds) -> "Halving":
         """Measure the float32 graph itself."""
         inferred = onnx.shape_inference.infer_shapes(model).graph
-        floats = {value.name for value in (*inferred.value_info, *model.graph.output) if value.type.tensor_type.elem_type == TensorProto.FLOAT}
-        return cls(model=model, kind=kind, feeds=feeds, wanted=run(model, feeds), floats=frozenset(floats))
+        floats = {
+            value.name
+            for value in (*inferred.value_info, *model.graph.output)
+            if value.type.tensor_type.elem_type == TensorProto.FLOAT
+        }
+        return cls(
+            model=model, kind=kind, feeds=feeds, wanted=run(model, feeds), floats=frozenset(floats)
+        )
 
     def reached(self, kept: Sequence[str]) -> float:
         """Decibels of the worst output of the worst case with these nodes in float32."""
@@ -67,18 +73,31 @@ class Halving:
         for tensor in narrowed(made, self.kind):
             if tensor.name not in spared:
                 with np.errstate(over="ignore"):
-                    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(_TYPES[self.kind]).astype(np.float32), tensor.name))
+                    tensor.CopyFrom(
+                        numpy_helper.from_array(
+                            numpy_helper.to_array(tensor)
+                            .astype(_TYPES[self.kind])
+                            .astype(np.float32),
+                            tensor.name,
+                        )
+                    )
         return made if self.kind == "bf16" else _with_rounded_results(made, self.floats, kept)
 
     def _errors(self, half: onnx.ModelProto) -> dict[str, float]:
         """The largest relative error of each value over the cases."""
         error: dict[str, float] = {}
-        names = [name for node in self.model.graph.node for name in node.output if name in self.floats]
+        names = [
+            name for node in self.model.graph.node for name in node.output if name in self.floats
+        ]
         for start in range(0, len(names), _AT_ONCE):
             some = names[start : start + _AT_ONCE]
-            for singles, halves in zip(run(self.model, self.feeds, some), run(half, self.feeds, some), strict=True):
+            for singles, halves in zip(
+                run(self.model, self.feeds, some), run(half, self.feeds, some), strict=True
+            ):
                 for name, a, b in zip(some, singles, halves, strict=True):
-                    error[name] = max(error.get(name, 0.0), _relative(a.astype(np.float64), b.astype(np.float64)))
+                    error[name] = max(
+                        error.get(name, 0.0), _relative(a.astype(np.float64), b.astype(np.float64))
+                    )
         return error
 
 
@@ -88,9 +107,17 @@ def weights_of(model: onnx.ModelProto, nodes: Sequence[str]) -> set[str]:
     return {name for node in model.graph.node if node.name in wanted for name in node.input}
 
 
-def _with_rounded_results(model: onnx.ModelProto, floats: frozenset[str], kept: Sequence[str]) -> onnx.ModelProto:
+def _with_rounded_results(
+    model: onnx.ModelProto, floats: frozenset[str], kept: Sequence[str]
+) -> onnx.ModelProto:
     """Every result in half precision; that of a kept node stays as it is, and is rounded where a node in half precision reads it."""
-    wide = {name for node in model.graph.node if node.name in kept for name in node.output if name in floats}
+    wide = {
+        name
+        for node in model.graph.node
+        if node.name in kept
+        for name in node.output
+        if name in floats
+    }
     nodes: list[onnx.NodeProto] = []
     read: set[str] = set()
     for node in model.graph.node:
@@ -113,7 +140,10 @@ def _with_rounded_results(model: onnx.ModelProto, floats: frozenset[str], kept: 
 def _rounding(name: str, rounded: str) -> list[onnx.NodeProto]:
     """To half precision and back."""
     there = onnx.helper.make_node("Cast", [name], [f"{rounded}::half"], to=TensorProto.FLOAT16)
-    return [there, onnx.helper.make_node("Cast", [f"{rounded}::half"], [rounded], to=TensorProto.FLOAT)]
+    return [
+        there,
+        onnx.helper.make_node("Cast", [f"{rounded}::half"], [rounded], to=TensorProto.FLOAT),
+    ]
 
 
 def with_nodes(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
@@ -137,8 +167,13 @@ def run(model: onnx.ModelProto, feeds: Feeds, names: Sequence[str] = ()) -> list
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(shown.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return [[np.asarray(value) for value in session.run(list(names) or None, dict(feed))] for feed in feeds]
+    session = onnxruntime.InferenceSession(
+        shown.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
+    return [
+        [np.asarray(value) for value in session.run(list(names) or None, dict(feed))]
+        for feed in feeds
+    ]
 
 
 def copied(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -154,7 +189,11 @@ def worst_db(wanted: Sequence[Sequence[Array]], found: Sequence[Sequence[Array]]
     for place in range(len(wanted[0])):
         mine = [_energies(want[place], got[place]) for want, got in zip(wanted, found, strict=True)]
         loudest = max(signal for signal, _ in mine)
-        levels += [_db(signal, error) for signal, error in mine if signal > _SILENT * loudest or not np.isfinite(error)]
+        levels += [
+            _db(signal, error)
+            for signal, error in mine
+            if signal > _SILENT * loudest or not np.isfinite(error)
+        ]
     return min(levels)
 
 
@@ -166,13 +205,17 @@ def _energies(want: Array, got: Array) -> tuple[float, float]:
     keep = np.isfinite(a)
     if not keep.any():
         return 0.0, 0.0
-    return float(np.mean(a[keep] ** 2)), float(np.mean((a - b)[keep] ** 2)) if np.isfinite(b[keep]).all() else float("inf")
+    return float(np.mean(a[keep] ** 2)), float(np.mean((a - b)[keep] ** 2)) if np.isfinite(
+        b[keep]
+    ).all() else float("inf")
 
 
 def _db(signal: float, error: float) -> float:
     if error == 0:
         return float("inf")
-    return float(10 * np.log10(signal / error)) if np.isfinite(error) and signal > 0 else float("-inf")
+    return (
+        float(10 * np.log10(signal / error)) if np.isfinite(error) and signal > 0 else float("-inf")
+    )
 
 
 def _relative(a: Array, b: Array) -> float:
@@ -185,4 +228,9 @@ def _relative(a: Array, b: Array) -> float:
 
 def narrowed(model: onnx.ModelProto, kind: str) -> list[onnx.TensorProto]:
     """The weights that half precision is for: all of them in fp16, those that are worth a cast in bf16."""
-    return [tensor for tensor in model.graph.initializer if tensor.data_type == TensorProto.FLOAT and (kind == "fp16" or int(np.prod(tensor.dims)) >= _SMALL)]
+    return [
+        tensor
+        for tensor in model.graph.initializer
+        if tensor.data_type == TensorProto.FLOAT
+        and (kind == "fp16" or int(np.prod(tensor.dims)) >= _SMALL)
+    ]

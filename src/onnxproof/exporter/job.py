@@ -55,7 +55,9 @@ class Made:
         """One row a dim."""
         return self.dims.rows
 
-    def save(self, path: Path, metadata: Mapping[str, str], *, weight: int, external: bool | None) -> bool:
+    def save(
+        self, path: Path, metadata: Mapping[str, str], *, weight: int, external: bool | None
+    ) -> bool:
         """Write it; says whether the weights went into a file of their own."""
         if self.program is not None:
             return translate.save(self.program, path, metadata, weight=weight, external=external)
@@ -63,7 +65,9 @@ class Made:
 
         assert self.file is not None
         model = onnx.load(self.file)
-        onnx.helper.set_model_props(model, {**{prop.key: prop.value for prop in model.metadata_props}, **metadata})
+        onnx.helper.set_model_props(
+            model, {**{prop.key: prop.value for prop in model.metadata_props}, **metadata}
+        )
         apart = translate.apart(weight, external)
         onnx.save(model, path, save_as_external_data=apart, location=f"{path.name}.data")
         return apart
@@ -87,17 +91,27 @@ def draw(job: Job, *, strict: bool = False) -> Drawn:
     """Capture, and settle the dims."""
     start = time.monotonic()
     captured = _captured(job, strict=strict)
-    dims = settle(captured, job.example, job.wishes, subject=job.found.name, seconds=time.monotonic() - start)
+    dims = settle(
+        captured, job.example, job.wishes, subject=job.found.name, seconds=time.monotonic() - start
+    )
     return Drawn(captured=captured, dims=dims, assumed=collect(captured, dims))
 
 
-def finish(job: Job, drawn: Drawn, *, prepare: Callable[[Any], Any] | None = None, table: Mapping[Any, Any] | None = None) -> Made:
+def finish(
+    job: Job,
+    drawn: Drawn,
+    *,
+    prepare: Callable[[Any], Any] | None = None,
+    table: Mapping[Any, Any] | None = None,
+) -> Made:
     """Translate; `prepare` may rewrite the captured program before, which is left as it was."""
     captured, dims = drawn.captured, drawn.dims
     names = job.output_names or translate.output_names(captured.program, list(job.example.tensors))
     with Keeper(job.found.module), torch.no_grad(), of_torch(captured.program):
         program = prepare(captured.program) if prepare else captured.program
-        made = translate.translate(program, opset=job.opset, input_names=job.input_names, output_names=names, table=table)
+        made = translate.translate(
+            program, opset=job.opset, input_names=job.input_names, output_names=names, table=table
+        )
     translate.rename_dims(made.model, {str(symbol): name for symbol, name in dims.written.items()})
     return Made(program=made, captured=captured, dims=dims, assumed=drawn.assumed)
 
@@ -108,13 +122,27 @@ def _captured(job: Job, *, strict: bool) -> Captured:
     fixed = [place for place in job.example.places() if place not in opened]
     larger = enlarge_ones(job.example, fixed)
     captured = _once(job, opened, larger, strict=strict)
-    return captured if not larger or _covers_example(captured, job.example) else _once(job, opened, {}, strict=strict)
+    return (
+        captured
+        if not larger or _covers_example(captured, job.example)
+        else _once(job, opened, {}, strict=strict)
+    )
 
 
-def _once(job: Job, opened: Mapping[Place, Any], larger: Mapping[Place, int], *, strict: bool) -> Captured:
+def _once(
+    job: Job, opened: Mapping[Place, Any], larger: Mapping[Place, int], *, strict: bool
+) -> Captured:
     def take() -> Captured:
-        with Keeper(job.found.module):  # for each: what a capture that was stopped left in the module would be in the next
-            return capture(job.found.module, job.example, open_dims=_without_ones(opened, job, larger), sizes=larger, strict=strict)
+        with Keeper(
+            job.found.module
+        ):  # for each: what a capture that was stopped left in the module would be in the next
+            return capture(
+                job.found.module,
+                job.example,
+                open_dims=_without_ones(opened, job, larger),
+                sizes=larger,
+                strict=strict,
+            )
 
     if strict:
         return take()  # reads the bytecode, where `int(size)` keeps it open
@@ -122,11 +150,23 @@ def _once(job: Job, opened: Mapping[Place, Any], larger: Mapping[Place, int], *,
     return replace(captured, closed=reason)
 
 
-def _without_ones(opened: Mapping[Place, Any], job: Job, larger: Mapping[Place, int]) -> dict[Place, Any]:
+def _without_ones(
+    opened: Mapping[Place, Any], job: Job, larger: Mapping[Place, int]
+) -> dict[Place, Any]:
     """A dim of size 0 or 1 that could not be enlarged stays fixed, since torch takes it for one that is broadcast."""
-    return {place: limits for place, limits in opened.items() if place in larger or job.example.size(place) > 1}
+    return {
+        place: limits
+        for place, limits in opened.items()
+        if place in larger or job.example.size(place) > 1
+    }
 
 
 def _covers_example(captured: Captured, example: Example) -> bool:
     sizes = {symbol: example.size(place) for symbol, place in captured.symbols.items()}
-    return all(holds(assumption.expression, {s: sizes[s] for s in assumption.expression.free_symbols if s in sizes}) for assumption in captured.assumptions)
+    return all(
+        holds(
+            assumption.expression,
+            {s: sizes[s] for s in assumption.expression.free_symbols if s in sizes},
+        )
+        for assumption in captured.assumptions
+    )

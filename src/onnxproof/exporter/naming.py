@@ -20,9 +20,14 @@ class Names:
     for one name and have one size, the eager module is asked: if it refuses to move either alone, they share the name.
     """
 
-    def __init__(self, example: Example, given: Mapping[Place, str], sizes: Sizes | None = None) -> None:
+    def __init__(
+        self, example: Example, given: Mapping[Place, str], sizes: Sizes | None = None
+    ) -> None:
         self._example, self._given, self._sizes = example, given, dict(sizes or {})
-        self._taken: dict[str, Sequence[Place]] = {name: [place for place, mine in given.items() if mine == name] for name in given.values()}
+        self._taken: dict[str, Sequence[Place]] = {
+            name: [place for place, mine in given.items() if mine == name]
+            for name in given.values()
+        }
 
     def of(self, roots: Mapping[Any, Sequence[Place]]) -> dict[Any, str]:
         """A name for each symbol; the user's names are given out first, so that none of ours takes one."""
@@ -49,8 +54,13 @@ class Names:
         if not places or not others or self._size(places[0]) != self._size(others[0]):
             return False
         larger = self._size(places[0]) + 1
-        alone = all(self._example.accepts({**self._sizes, **dict.fromkeys(some, larger)}) for some in (places, others))
-        return not alone and self._example.accepts({**self._sizes, **dict.fromkeys([*places, *others], larger)})
+        alone = all(
+            self._example.accepts({**self._sizes, **dict.fromkeys(some, larger)})
+            for some in (places, others)
+        )
+        return not alone and self._example.accepts(
+            {**self._sizes, **dict.fromkeys([*places, *others], larger)}
+        )
 
     def _size(self, place: Place) -> int:
         return self._sizes.get(place, self._example.size(place))
@@ -73,7 +83,11 @@ class Names:
         if tensor.dim() in _IMAGES and (tensor.is_floating_point() or tensor.dtype == torch.uint8):
             last = tensor.shape[-1] in _CHANNELS and tensor.shape[1] not in _CHANNELS
             return _IMAGES[tensor.dim()].get(axis + last, f"{name.replace('.', '_')}_{axis}")
-        if axis == 1 and ((tensor.dim() == 2 and not tensor.is_floating_point()) or tensor.dim() == 3 or tensor.dtype == torch.bool):
+        if axis == 1 and (
+            (tensor.dim() == 2 and not tensor.is_floating_point())
+            or tensor.dim() == 3
+            or tensor.dtype == torch.bool
+        ):
             return "sequence"
         if tensor.dim() == 3 and axis == 2:
             return "length"

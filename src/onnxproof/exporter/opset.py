@@ -19,8 +19,12 @@ def check(opset: int | None, backends: Sequence[str]) -> None:
     for backend in backends if opset is not None else ():
         newest = ceiling(backend)
         if opset is not None and opset > newest:
-            raise UsageError("opset-too-new", f"opset {opset} is newer than what `{backend}` reads", notes=[f"this version of it reads up to {newest}"],
-                             help=f"ask for {newest} or less")
+            raise UsageError(
+                "opset-too-new",
+                f"opset {opset} is newer than what `{backend}` reads",
+                notes=[f"this version of it reads up to {newest}"],
+                help=f"ask for {newest} or less",
+            )
 
 
 def choose(default: int, backends: Sequence[str]) -> int:
@@ -40,14 +44,21 @@ def ceiling(backend: str) -> int:
 
 def _opens(backend: str, opset: int, path: Path) -> bool:
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
-    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "probe", ports[:1], ports[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), path)
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])], "probe", ports[:1], ports[1:]
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10),
+        path,
+    )
     try:
         open_session(backend, path).close()
     except BackendMissing:
         raise
     except BackendError:
         return False
-    except Exception:  # a runtime of another package may raise anything for a model that it can't read
+    except (
+        Exception
+    ):  # a runtime of another package may raise anything for a model that it can't read
         return False
     return True

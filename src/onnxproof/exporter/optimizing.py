@@ -21,11 +21,19 @@ def check(tool: str | None) -> None:
     if tool is None:
         return
     if tool not in TOOLS:
-        raise UsageError("unknown-tool", f"`--optimize {tool}` is not known", help=f"say one of {', '.join(TOOLS)}")
+        raise UsageError(
+            "unknown-tool",
+            f"`--optimize {tool}` is not known",
+            help=f"say one of {', '.join(TOOLS)}",
+        )
     try:
         importlib.import_module(tool)
     except ImportError as why:
-        raise UsageError("tool-missing", f"`--optimize {tool}` needs a package that isn't installed", help=f"pip install 'onnxproof[{tool if tool != 'onnxscript' else 'torch'}]'") from why
+        raise UsageError(
+            "tool-missing",
+            f"`--optimize {tool}` needs a package that isn't installed",
+            help=f"pip install 'onnxproof[{tool if tool != 'onnxscript' else 'torch'}]'",
+        ) from why
 
 
 def optimise(path: Path, tool: str) -> tuple[str, list[Finding]]:
@@ -35,20 +43,33 @@ def optimise(path: Path, tool: str) -> tuple[str, list[Finding]]:
         trial = Path(folder) / "optimised.onnx"
         try:
             after = _slim(path) if tool == "onnxslim" else _script(before)
-            onnx.helper.set_model_props(after, {prop.key: prop.value for prop in before.metadata_props})
+            onnx.helper.set_model_props(
+                after, {prop.key: prop.value for prop in before.metadata_props}
+            )
             onnx.save(after, trial)
             proof = run.diff(path, trial, budget_s=_BUDGET_S, explain=False)
         except Exception as why:  # an optimizer that fails costs the optimisation, not the export
-            return f"{tool} failed", [_finding(tool, f"it raised {type(why).__name__}: {str(why)[:200]}")]
+            return f"{tool} failed", [
+                _finding(tool, f"it raised {type(why).__name__}: {str(why)[:200]}")
+            ]
         if proof.verdict is not Verdict.FAITHFUL:
-            return f"{tool} refused", [_finding(tool, f"its file is {proof.verdict.value}: {proof.sentence()}")]
+            return f"{tool} refused", [
+                _finding(tool, f"its file is {proof.verdict.value}: {proof.sentence()}")
+            ]
         with writing.replacing(path, what="the model") as draft:
             shutil.copyfile(trial, draft)
-    return f"{tool}: {len(before.graph.node)} nodes to {len(after.graph.node)}, verified against the file before", []
+    return (
+        f"{tool}: {len(before.graph.node)} nodes to {len(after.graph.node)}, verified against the file before",
+        [],
+    )
 
 
 def _finding(tool: str, why: str) -> Finding:
-    return Finding(code="optimizer-refused", what=f"{tool} was not taken: {why}", help="the file is the exporter's own; export without --optimize to silence this")
+    return Finding(
+        code="optimizer-refused",
+        what=f"{tool} was not taken: {why}",
+        help="the file is the exporter's own; export without --optimize to silence this",
+    )
 
 
 def _slim(path: Path) -> onnx.ModelProto:

@@ -16,7 +16,16 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 from onnxproof.errors import UsageError
-from onnxproof.exporter.half_simulation import Feeds, Halving, copied, narrowed, run, weights_of, with_nodes, worst_db
+from onnxproof.exporter.half_simulation import (
+    Feeds,
+    Halving,
+    copied,
+    narrowed,
+    run,
+    weights_of,
+    with_nodes,
+    worst_db,
+)
 from onnxproof.system.writing import replacing
 
 KINDS = ("fp16", "bf16")
@@ -39,14 +48,22 @@ class Lowered:
     def words(self) -> str:
         """For the record."""
         what = "fp16" if self.kind == "fp16" else "bf16 weights, float32 arithmetic"
-        kept = f"; kept in float32 (from {_db(self.before_db)}): {', '.join(self.kept[:6])}{' ...' if len(self.kept) > 6 else ''}" if self.kept else ""
+        kept = (
+            f"; kept in float32 (from {_db(self.before_db)}): {', '.join(self.kept[:6])}{' ...' if len(self.kept) > 6 else ''}"
+            if self.kept
+            else ""
+        )
         return f"{what} ({_db(self.after_db)} on {self.cases} cases){kept}"
 
 
 def check(kind: str | None) -> None:
     """Refuse what is not known before anything is exported."""
     if kind is not None and kind not in KINDS:
-        raise UsageError("unknown-precision", f"`--precision {kind}` is not known", help=f"say one of {', '.join(KINDS)}")
+        raise UsageError(
+            "unknown-precision",
+            f"`--precision {kind}` is not known",
+            help=f"say one of {', '.join(KINDS)}",
+        )
 
 
 def lower(path: Path, kind: str, feeds: Feeds) -> Lowered:
@@ -54,25 +71,38 @@ def lower(path: Path, kind: str, feeds: Feeds) -> Lowered:
     halving = Halving.of(onnx.load(path), kind, feeds)
     before = halving.reached(())
     best, after = _search(halving.reached, halving.sensitive, before)
-    made = _converted(halving.model, best) if kind == "fp16" else _stored_in_bf16(halving.model, best)
+    made = (
+        _converted(halving.model, best) if kind == "fp16" else _stored_in_bf16(halving.model, best)
+    )
     if kind == "bf16":
-        after = worst_db(halving.wanted, run(made, feeds))  # of the file itself: here the simulation and it are one
+        after = worst_db(
+            halving.wanted, run(made, feeds)
+        )  # of the file itself: here the simulation and it are one
     with replacing(path, what="the model") as draft:
         onnx.save(made, draft)
     return Lowered(kind=kind, kept=best, before_db=before, after_db=after, cases=len(feeds))
 
 
-def _search(measure: Callable[[Sequence[str]], float], sensitive: Callable[[Sequence[str]], list[tuple[float, str]]],
-            start: float) -> tuple[tuple[str, ...], float]:
+def _search(
+    measure: Callable[[Sequence[str]], float],
+    sensitive: Callable[[Sequence[str]], list[tuple[float, str]]],
+    start: float,
+) -> tuple[tuple[str, ...], float]:
     """Keep more and more nodes: all that overflow, else the worst few, and look again, since one overflow hides the next."""
     kept: list[str] = []
     best: tuple[str, ...] = ()
     reached = start
     for _ in range(_ROUNDS):
-        found = [(rating, name) for rating, name in sensitive(kept) if name not in kept] if reached < _ENOUGH_DB else []
+        found = (
+            [(rating, name) for rating, name in sensitive(kept) if name not in kept]
+            if reached < _ENOUGH_DB
+            else []
+        )
         if not found:
             break
-        kept += [name for rating, name in found if np.isinf(rating)] or [name for _, name in found[:max(1, len(kept))]]
+        kept += [name for rating, name in found if np.isinf(rating)] or [
+            name for _, name in found[: max(1, len(kept))]
+        ]
         value = measure(kept)
         if value > reached + _GAIN_DB:
             best, reached = tuple(kept), value
@@ -82,18 +112,33 @@ def _search(measure: Callable[[Sequence[str]], float], sensitive: Callable[[Sequ
 def _converted(model: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelProto:
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
-    made: onnx.ModelProto = convert_float_to_float16(copied(model), keep_io_types=True, node_block_list=list(kept))
-    once = {tuple(node.output): node for node in reversed(made.graph.node)}  # an input used twice (x * x) is cast twice under one name, which no runtime opens
-    return with_nodes(made, _without_narrow_passages(list(reversed(once.values())), {port.name for port in made.graph.output}))
+    made: onnx.ModelProto = convert_float_to_float16(
+        copied(model), keep_io_types=True, node_block_list=list(kept)
+    )
+    once = {
+        tuple(node.output): node for node in reversed(made.graph.node)
+    }  # an input used twice (x * x) is cast twice under one name, which no runtime opens
+    return with_nodes(
+        made,
+        _without_narrow_passages(
+            list(reversed(once.values())), {port.name for port in made.graph.output}
+        ),
+    )
 
 
-def _without_narrow_passages(nodes: Sequence[onnx.NodeProto], outputs: Collection[str]) -> list[onnx.NodeProto]:
+def _without_narrow_passages(
+    nodes: Sequence[onnx.NodeProto], outputs: Collection[str]
+) -> list[onnx.NodeProto]:
     """The nodes without casts to half and back between two that are kept: the tool casts around each, and what one hands to the next would overflow on the way."""
     made_by = {name: node for node in nodes for name in node.output}
     wide: dict[str, str] = {}
     for node in nodes:
         narrow = made_by.get(node.input[0]) if _casts_to(node, TensorProto.FLOAT) else None
-        if narrow is not None and _casts_to(narrow, TensorProto.FLOAT16) and node.output[0] not in outputs:
+        if (
+            narrow is not None
+            and _casts_to(narrow, TensorProto.FLOAT16)
+            and node.output[0] not in outputs
+        ):
             wide[node.output[0]] = narrow.input[0]
     for node in nodes:
         for place, name in enumerate(node.input):
@@ -103,7 +148,9 @@ def _without_narrow_passages(nodes: Sequence[onnx.NodeProto], outputs: Collectio
 
 
 def _casts_to(node: onnx.NodeProto, kind: int) -> bool:
-    return node.op_type == "Cast" and any(attribute.name == "to" and attribute.i == kind for attribute in node.attribute)
+    return node.op_type == "Cast" and any(
+        attribute.name == "to" and attribute.i == kind for attribute in node.attribute
+    )
 
 
 def _stored_in_bf16(model: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelProto:
@@ -114,8 +161,20 @@ def _stored_in_bf16(model: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelPr
     for tensor in narrowed(made, "bf16"):
         if tensor.name not in spared:
             name = f"{tensor.name}_bf16"
-            casts.append(onnx.helper.make_node("Cast", [name], [tensor.name], name=f"{tensor.name}_to_float", to=TensorProto.FLOAT))
-            tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(ml_dtypes.bfloat16), name))
+            casts.append(
+                onnx.helper.make_node(
+                    "Cast",
+                    [name],
+                    [tensor.name],
+                    name=f"{tensor.name}_to_float",
+                    to=TensorProto.FLOAT,
+                )
+            )
+            tensor.CopyFrom(
+                numpy_helper.from_array(
+                    numpy_helper.to_array(tensor).astype(ml_dtypes.bfloat16), name
+                )
+            )
     return with_nodes(made, [*casts, *made.graph.node])
 
 

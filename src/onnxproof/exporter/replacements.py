@@ -24,12 +24,22 @@ def rsub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
     return x.to(dtype).mul(-alpha).add(other)
 
 
-def searchsorted(ordered: Tensor, values: Tensor, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None = None) -> Tensor:
+def searchsorted(
+    ordered: Tensor,
+    values: Tensor,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
     """The number of entries below each value."""
     if sorter is not None:
         ordered = ordered.gather(-1, sorter)
     rows = ordered.unsqueeze(-2) if ordered.dim() > 1 else ordered
-    below = rows <= values.unsqueeze(-1) if right or side == "right" else rows < values.unsqueeze(-1)
+    below = (
+        rows <= values.unsqueeze(-1) if right or side == "right" else rows < values.unsqueeze(-1)
+    )
     found = below.sum(-1)
     return found.to(torch.int32) if out_int32 else found
 
@@ -56,8 +66,14 @@ def cummax(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     moved = x.movedim(dim, -1)
     steps = torch.arange(moved.shape[-1], device=x.device)
     earlier = steps.unsqueeze(0) <= steps.unsqueeze(1)
-    values = torch.where(earlier, moved.unsqueeze(-2), torch.full((), _least(x.dtype), dtype=x.dtype, device=x.device)).amax(-1)
-    last = torch.where(earlier & (moved.unsqueeze(-2) == values.unsqueeze(-1)), steps, torch.full_like(steps, -1)).amax(-1)
+    values = torch.where(
+        earlier,
+        moved.unsqueeze(-2),
+        torch.full((), _least(x.dtype), dtype=x.dtype, device=x.device),
+    ).amax(-1)
+    last = torch.where(
+        earlier & (moved.unsqueeze(-2) == values.unsqueeze(-1)), steps, torch.full_like(steps, -1)
+    ).amax(-1)
     return values.movedim(-1, dim), last.movedim(-1, dim)
 
 
@@ -89,9 +105,16 @@ def _least(dtype: torch.dtype) -> float:
 
 
 OURS: dict[Any, Callable[..., Any]] = {
-    aten.rsub.Scalar: rsub, aten.rsub.Tensor: rsub, aten.searchsorted.Tensor: searchsorted,
-    aten.kthvalue.default: kthvalue, aten.median.dim: median, aten.median.default: median_of_all, aten.cummax.default: cummax, aten.cummin.default: cummin,
-    aten.cdist.default: cdist, aten.hypot.default: hypot,
+    aten.rsub.Scalar: rsub,
+    aten.rsub.Tensor: rsub,
+    aten.searchsorted.Tensor: searchsorted,
+    aten.kthvalue.default: kthvalue,
+    aten.median.dim: median,
+    aten.median.default: median_of_all,
+    aten.cummax.default: cummax,
+    aten.cummin.default: cummin,
+    aten.cdist.default: cdist,
+    aten.hypot.default: hypot,
 }
 
 
@@ -107,9 +130,15 @@ def table() -> dict[Any, Callable[..., Any]]:
 def lacking(program: Any) -> str:
     """The first operator of a captured program that torch.onnx would fail on, late: one that a replacement stands ready for, or one of another package."""
     ready = {*table(), *translations()}
-    used = [node.target for node in program.graph.nodes if node.op == "call_function" and (node.target in ready or _foreign(node.target))]
+    used = [
+        node.target
+        for node in program.graph.nodes
+        if node.op == "call_function" and (node.target in ready or _foreign(node.target))
+    ]
     known = _handled() if used else None
-    return next((name_of(target) for target in used if known is not None and target not in known), "")
+    return next(
+        (name_of(target) for target in used if known is not None and target not in known), ""
+    )
 
 
 def name_of(target: Any) -> str:
@@ -119,9 +148,15 @@ def name_of(target: Any) -> str:
 
 def _foreign(target: Any) -> bool:
     """An operator that another package defined, and that torch can't take apart."""
-    if not isinstance(target, torch._ops.OpOverload) or target.namespace in ("aten", "prims") or target.namespace.startswith("onnx"):
+    if (
+        not isinstance(target, torch._ops.OpOverload)
+        or target.namespace in ("aten", "prims")
+        or target.namespace.startswith("onnx")
+    ):
         return False
-    return not torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")
+    return not torch._C._dispatch_has_kernel_for_dispatch_key(
+        target.name(), "CompositeImplicitAutograd"
+    )
 
 
 @contextmanager
@@ -138,9 +173,15 @@ def registered(added: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
 
 def split(program: Any) -> tuple[dict[Any, Callable[..., Any]], dict[Any, Callable[..., Any]]]:
     """Of the replacements that a program needs: those to put in before torch.onnx, which has a way with the operator (and fails on these types), and those for its own pass."""
-    needed = {target: function for target, function in table().items() if any(node.target is target for node in program.graph.nodes)}
+    needed = {
+        target: function
+        for target, function in table().items()
+        if any(node.target is target for node in program.graph.nodes)
+    }
     known = _handled()
-    early = {target: function for target, function in needed.items() if known is None or target in known}
+    early = {
+        target: function for target, function in needed.items() if known is None or target in known
+    }
     return early, {target: function for target, function in needed.items() if target not in early}
 
 
@@ -151,7 +192,10 @@ def _handled() -> set[Any] | None:
         from torch.onnx._internal.exporter import _decomp, _registration
 
         own = {*torch.export.default_decompositions().keys(), *torch._decomp.decomposition_table}
-        return {*_decomp.get_onnx_implemented_overloads(_registration.ONNXRegistry.from_torchlib()), *own}
+        return {
+            *_decomp.get_onnx_implemented_overloads(_registration.ONNXRegistry.from_torchlib()),
+            *own,
+        }
     except (ImportError, AttributeError):
         return None
 

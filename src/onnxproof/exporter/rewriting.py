@@ -13,7 +13,7 @@ import ast
 import inspect
 import itertools
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FunctionType, MethodType
 from typing import Any
@@ -32,13 +32,17 @@ def choose(condition: Any, first: Any, second: Any) -> Any:
     if spec != other:
         raise ValueError("the two ways return different structures")
     flag = flag.reshape(()).to(torch.bool)
-    return pytree.tree_unflatten([x if x is y else _where(flag, x, y) for x, y in zip(a, b, strict=True)], spec)
+    return pytree.tree_unflatten(
+        [x if x is y else _where(flag, x, y) for x, y in zip(a, b, strict=True)], spec
+    )
 
 
 def _where(flag: torch.Tensor, x: Any, y: Any) -> torch.Tensor:
     x, y = torch.as_tensor(x), torch.as_tensor(y)
     if x.dim() != y.dim() or x.dtype != y.dtype:
-        raise ValueError("the two ways return different shapes or types, which torch.where would hide")
+        raise ValueError(
+            "the two ways return different shapes or types, which torch.where would hide"
+        )
     return torch.where(flag, x, y)
 
 
@@ -65,7 +69,11 @@ def without_branch(module: Any, file: str, line: int) -> Iterator[None]:
 def _methods(kind: type) -> Iterator[tuple[str, FunctionType]]:
     for base in kind.__mro__:
         if base is not torch.nn.Module:
-            yield from ((name, value) for name, value in vars(base).items() if isinstance(value, FunctionType))
+            yield from (
+                (name, value)
+                for name, value in vars(base).items()
+                if isinstance(value, FunctionType)
+            )
 
 
 def _holds(function: FunctionType, file: str, line: int) -> bool:
@@ -123,14 +131,18 @@ class _Rewriter(ast.NodeTransformer):
 
     def _block(self, body: list[ast.stmt]) -> list[ast.stmt]:
         for place, statement in enumerate(body):
-            if isinstance(statement, ast.If) and statement.lineno <= self._line <= (statement.test.end_lineno or statement.lineno):
-                return body[:place] + self._statement(statement, body[place + 1:])
+            if isinstance(statement, ast.If) and statement.lineno <= self._line <= (
+                statement.test.end_lineno or statement.lineno
+            ):
+                return body[:place] + self._statement(statement, body[place + 1 :])
         return body
 
     def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
         """An `if` inside of another block."""
         self.generic_visit(node)
-        if node.lineno <= self._line <= (node.test.end_lineno or node.lineno) and not _returns(node):
+        if node.lineno <= self._line <= (node.test.end_lineno or node.lineno) and not _returns(
+            node
+        ):
             return self._statement(node, [])
         return node
 
@@ -138,7 +150,11 @@ class _Rewriter(ast.NodeTransformer):
         self.done = True
         if _returns(node):
             first, second = self._way(node.body, None), self._way([*node.orelse, *rest], None)
-            return [first, second, ast.Return(self._choice(node.test, _call(first, []), _call(second, [])))]
+            return [
+                first,
+                second,
+                ast.Return(self._choice(node.test, _call(first, []), _call(second, []))),
+            ]
         names = sorted(_assigned(node.body) | _assigned(node.orelse))
         before = sorted(set(names) & _known(self._definition, node.lineno))
         first, second = self._way(node.body, names, before), self._way(node.orelse, names, before)
@@ -146,12 +162,27 @@ class _Rewriter(ast.NodeTransformer):
         value = self._choice(node.test, _call(first, before), _call(second, before))
         return [first, second, ast.Assign([target], value), *rest]
 
-    def _way(self, body: list[ast.stmt], names: list[str] | None, parameters: list[str] = []) -> ast.FunctionDef:  # noqa: B006 - never changed
+    def _way(
+        self, body: list[ast.stmt], names: list[str] | None, parameters: Sequence[str] = ()
+    ) -> ast.FunctionDef:
         statements = list(body)
         if names is not None:
-            statements.append(ast.Return(ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load())))
-        arguments = ast.arguments(posonlyargs=[], args=[ast.arg(name) for name in parameters], kwonlyargs=[], kw_defaults=[], defaults=[])
-        made: Any = ast.FunctionDef(name=f"onnxproof_way_{next(self._count)}", args=arguments, body=statements or [ast.Pass()], decorator_list=[])
+            statements.append(
+                ast.Return(ast.Tuple([ast.Name(name, ast.Load()) for name in names], ast.Load()))
+            )
+        arguments = ast.arguments(
+            posonlyargs=[],
+            args=[ast.arg(name) for name in parameters],
+            kwonlyargs=[],
+            kw_defaults=[],
+            defaults=[],
+        )
+        made: Any = ast.FunctionDef(
+            name=f"onnxproof_way_{next(self._count)}",
+            args=arguments,
+            body=statements or [ast.Pass()],
+            decorator_list=[],
+        )
         if hasattr(made, "type_params") or "type_params" in ast.FunctionDef._fields:
             made.type_params = []
         return made  # type: ignore[no-any-return]
@@ -161,7 +192,9 @@ class _Rewriter(ast.NodeTransformer):
 
 
 def _call(function: ast.FunctionDef, names: list[str]) -> ast.Call:
-    return ast.Call(ast.Name(function.name, ast.Load()), [ast.Name(name, ast.Load()) for name in names], [])
+    return ast.Call(
+        ast.Name(function.name, ast.Load()), [ast.Name(name, ast.Load()) for name in names], []
+    )
 
 
 def _returns(node: ast.If) -> bool:
@@ -169,10 +202,19 @@ def _returns(node: ast.If) -> bool:
 
 
 def _assigned(body: list[ast.stmt]) -> set[str]:
-    return {child.id for statement in body for child in ast.walk(statement) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store)}
+    return {
+        child.id
+        for statement in body
+        for child in ast.walk(statement)
+        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store)
+    }
 
 
 def _known(definition: ast.FunctionDef, line: int) -> set[str]:
     arguments = [*definition.args.posonlyargs, *definition.args.args, *definition.args.kwonlyargs]
-    earlier = {child.id for child in ast.walk(definition) if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store) and child.lineno < line}
+    earlier = {
+        child.id
+        for child in ast.walk(definition)
+        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store) and child.lineno < line
+    }
     return {argument.arg for argument in arguments} | earlier

@@ -33,9 +33,13 @@ def feeds(found: Subject, path: Path) -> list[dict[str, Array]]:
     file = onnx_file.read(path)
     oracle = open_oracle(found, Clock())
     example = oracle.example()
-    merged, _ = pairing.merge(*oracle.leaves(example), file, tree=oracle.tree, dynamic_shapes=found.dynamic_shapes)
+    merged, _ = pairing.merge(
+        *oracle.leaves(example), file, tree=oracle.tree, dynamic_shapes=found.dynamic_shapes
+    )
     data = user_data.stream(found.data, [port.name for port in merged.inputs])
-    space = inference.make_space(merged, example, file, seed=0, domains=(), data=data, parameter=oracle.parameter)
+    space = inference.make_space(
+        merged, example, file, seed=0, domains=(), data=data, parameter=oracle.parameter
+    )
     session = ort.open(path, "basic")
     made: list[dict[str, Array]] = []
     try:
@@ -51,11 +55,20 @@ def feeds(found: Subject, path: Path) -> list[dict[str, Array]]:
 
 
 def _served(planned: Iterator[Case]) -> Iterator[Case]:
-    return (case for case in planned if case.domain is None and case.group in _GROUPS and (not case.name.startswith("scale-") or case.name in _LARGER))
+    return (
+        case
+        for case in planned
+        if case.domain is None
+        and case.group in _GROUPS
+        and (not case.name.startswith("scale-") or case.name in _LARGER)
+    )
 
 
 def _finite(fed: dict[str, Array]) -> bool:
-    return all(array.size > 0 and (array.dtype.kind != "f" or bool(np.isfinite(array).all())) for array in fed.values())
+    return all(
+        array.size > 0 and (array.dtype.kind != "f" or bool(np.isfinite(array).all()))
+        for array in fed.values()
+    )
 
 
 def _takes(session: Any, fed: dict[str, Array]) -> bool:

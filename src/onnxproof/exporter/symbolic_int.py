@@ -43,7 +43,9 @@ class Watch:
     def keep(self, value: torch.SymInt) -> torch.SymInt:
         """The size as it is."""
         self._environment = value.node.shape_env
-        new = {symbol for symbol in value.node.expr.free_symbols if symbol in _hints(self._environment)} - self.symbols
+        new = {
+            symbol for symbol in value.node.expr.free_symbols if symbol in _hints(self._environment)
+        } - self.symbols
         self.symbols |= new
         self._seen = 0 if new else self._seen
         self.look()
@@ -54,27 +56,44 @@ class Watch:
         if self._environment is None:
             return
         guards, hints = self._environment.guards, _hints(self._environment)
-        for guard in guards[self._seen:]:
+        for guard in guards[self._seen :]:
             if str(guard.expr) in self._allowed or _names_one_size(guard.expr):
                 continue
             for symbol in sorted(guard.expr.free_symbols & self.symbols, key=str):
-                known = {other: int(hints[other]) for other in guard.expr.free_symbols if other in hints}
-                if outside := next((size for size in _around(known[symbol]) if not holds(guard.expr, {**known, symbol: size})), 0):
+                known = {
+                    other: int(hints[other]) for other in guard.expr.free_symbols if other in hints
+                }
+                if outside := next(
+                    (
+                        size
+                        for size in _around(known[symbol])
+                        if not holds(guard.expr, {**known, symbol: size})
+                    ),
+                    0,
+                ):
                     raise Narrowed(guard, self._environment, symbol, outside)
         self._seen = len(guards)
 
 
 def _names_one_size(expression: Any) -> bool:
     """Two dims that are one size: assumed whether or not `int` was asked, and nothing to stop for."""
-    return getattr(expression, "rel_op", "") == "==" and bool(expression.lhs.is_Symbol and expression.rhs.is_Symbol)
+    return getattr(expression, "rel_op", "") == "==" and bool(
+        expression.lhs.is_Symbol and expression.rhs.is_Symbol
+    )
 
 
 def _hints(environment: Any) -> Any:
     """The example's size for each symbol, whatever this torch calls that."""
-    return environment.backed_var_to_val if hasattr(environment, "backed_var_to_val") else environment.var_to_val
+    return (
+        environment.backed_var_to_val
+        if hasattr(environment, "backed_var_to_val")
+        else environment.var_to_val
+    )
 
 
-def keeping_sizes(take: Callable[[], Captured], example: Example, sizes: Sizes) -> tuple[Captured, str]:
+def keeping_sizes(
+    take: Callable[[], Captured], example: Example, sizes: Sizes
+) -> tuple[Captured, str]:
     """What `take` captures while `int` keeps sizes open, else while it does not, with the reason."""
     allowed: set[str] = set()
     reason = "too much is assumed about those sizes"
@@ -104,8 +123,15 @@ def _harm(why: Narrowed, example: Example, sizes: Sizes) -> str:
     places = dict(places_of(why.environment, list(example.tensors)))
     hints = {place: sizes.get(place, example.size(place)) for place in places.values()}
     mine = places[why.symbol]
-    alone, together = {mine: why.size}, {place: why.size for place, hint in hints.items() if hint == hints[mine]}
-    if not any(_leaves_out(why.guard.expr, {**hints, **moved}, places) and example.accepts({**sizes, **moved}) for moved in (alone, together)):
+    alone, together = (
+        {mine: why.size},
+        {place: why.size for place, hint in hints.items() if hint == hints[mine]},
+    )
+    if not any(
+        _leaves_out(why.guard.expr, {**hints, **moved}, places)
+        and example.accepts({**sizes, **moved})
+        for moved in (alone, together)
+    ):
         return ""
     labels = {symbol: f"{place[0]}[{place[1]}]" for symbol, place in places.items()}
     source = source_at(why.guard.sloc)
@@ -115,7 +141,14 @@ def _harm(why: Narrowed, example: Example, sizes: Sizes) -> str:
 
 def _leaves_out(expression: Any, sizes: Sizes, places: Mapping[Any, Place]) -> bool:
     """Whether these sizes are outside: two lengths that must agree still do when both move."""
-    return not holds(expression, {symbol: sizes[place] for symbol, place in places.items() if symbol in expression.free_symbols})
+    return not holds(
+        expression,
+        {
+            symbol: sizes[place]
+            for symbol, place in places.items()
+            if symbol in expression.free_symbols
+        },
+    )
 
 
 def _around(start: int) -> Iterator[int]:
@@ -168,19 +201,33 @@ def _scopes(module: Any) -> list[dict[str, Any]]:
     if not isinstance(module, torch.nn.Module):
         return []
     bases = {base for layer in module.modules() for base in type(layer).__mro__}
-    found = {id(scope): scope for base in bases if (scope := _globals(sys.modules.get(base.__module__)))}
+    found = {
+        id(scope): scope for base in bases if (scope := _globals(sys.modules.get(base.__module__)))
+    }
     for scope in list(found.values()):
         for value in list(scope.values()):
-            near = value.__globals__ if isinstance(value, FunctionType) and is_users(value.__code__.co_filename) else _globals(value) if _theirs(value) else None
+            near = (
+                value.__globals__
+                if isinstance(value, FunctionType) and is_users(value.__code__.co_filename)
+                else _globals(value)
+                if _theirs(value)
+                else None
+            )
             if near:
                 found[id(near)] = near
     return list(found.values())
 
 
 def _globals(module: Any) -> dict[str, Any] | None:
-    return vars(module) if isinstance(module, ModuleType) and is_users(getattr(module, "__file__", None) or "<") else None
+    return (
+        vars(module)
+        if isinstance(module, ModuleType) and is_users(getattr(module, "__file__", None) or "<")
+        else None
+    )
 
 
 def _theirs(value: Any) -> bool:
     """A file of the user's own project; a library keeps its `int`, unless a class of the module comes from it."""
-    return isinstance(value, ModuleType) and "site-packages" not in (getattr(value, "__file__", None) or "site-packages")
+    return isinstance(value, ModuleType) and "site-packages" not in (
+        getattr(value, "__file__", None) or "site-packages"
+    )

@@ -14,8 +14,14 @@ _PROTOBUF_LIMIT = int(1.9e9)
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
 
 
-def translate(program: Any, *, opset: int | None = None, input_names: Sequence[str] = (), output_names: Sequence[str] = (),
-              table: Mapping[Any, Any] | None = None) -> Any:
+def translate(
+    program: Any,
+    *,
+    opset: int | None = None,
+    input_names: Sequence[str] = (),
+    output_names: Sequence[str] = (),
+    table: Mapping[Any, Any] | None = None,
+) -> Any:
     """torch's own translation; gives its ONNXProgram, which is not yet written anywhere."""
     options: dict[str, Any] = {"opset_version": opset} if opset is not None else {}
     options |= {"input_names": list(input_names)} if input_names else {}
@@ -27,12 +33,20 @@ def translate(program: Any, *, opset: int | None = None, input_names: Sequence[s
 
 def output_names(program: Any, inputs: Sequence[str]) -> list[str]:
     """Names for the outputs: dict keys and field names where there are any, `output` for a single tensor; none may be an input's."""
-    specs = [spec for spec in program.graph_signature.output_specs if spec.kind.name == "USER_OUTPUT"]
+    specs = [
+        spec for spec in program.graph_signature.output_specs if spec.kind.name == "USER_OUTPUT"
+    ]
     told = tree.flatten(program.call_spec.out_spec.unflatten(list(range(len(specs)))))
     paths = [path for path, place in told if type(specs[place].arg).__name__ != "ConstantArgument"]
-    named = ["output" if not path else path if not path[0].isdigit() else f"output.{path}" for path in paths]
+    named = [
+        "output" if not path else path if not path[0].isdigit() else f"output.{path}"
+        for path in paths
+    ]
     taken = {name.replace(".", "_") for name in inputs}
-    return [f"{name}_out" if name in taken else name for name in (name.replace(".", "_") for name in named)]
+    return [
+        f"{name}_out" if name in taken else name
+        for name in (name.replace(".", "_") for name in named)
+    ]
 
 
 def rename_dims(model: Any, names: Mapping[str, str]) -> None:
@@ -54,14 +68,27 @@ def rename_dims(model: Any, names: Mapping[str, str]) -> None:
 
 
 def _values(model: Any) -> Iterator[Any]:
-    graphs = [model.graph, *(function.graph if hasattr(function, "graph") else function for function in model.functions.values())]
+    graphs = [
+        model.graph,
+        *(
+            function.graph if hasattr(function, "graph") else function
+            for function in model.functions.values()
+        ),
+    ]
     for graph in graphs:
         yield from graph.inputs
         for node in graph.all_nodes():
             yield from node.outputs
 
 
-def save(onnx_program: Any, path: Path, metadata: Mapping[str, str], *, weight: int, external: bool | None = None) -> bool:
+def save(
+    onnx_program: Any,
+    path: Path,
+    metadata: Mapping[str, str],
+    *,
+    weight: int,
+    external: bool | None = None,
+) -> bool:
     """Write the file, with its weights beside it when they are asked to be or must be; says which."""
     onnx_program.model.metadata_props.update(metadata)
     kept = apart(weight, external)
@@ -76,5 +103,9 @@ def apart(weight: int, external: bool | None) -> bool:
 
 def weight(module: Any) -> int:
     """Bytes of parameters and buffers, shared ones once."""
-    tensors = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())} if hasattr(module, "parameters") else {}
+    tensors = (
+        {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
+        if hasattr(module, "parameters")
+        else {}
+    )
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

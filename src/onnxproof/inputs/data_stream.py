@@ -14,7 +14,9 @@ from onnxproof.system.user_files import regular
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
-def stream(data: Any, names: Sequence[str], unused: set[str] | None = None) -> Iterator[tuple[str, Arrays]]:
+def stream(
+    data: Any, names: Sequence[str], unused: set[str] | None = None
+) -> Iterator[tuple[str, Arrays]]:
     """Pairs of a label and the arrays by input name; positions are taken in the order of `names`.
 
     The names of arrays that no input takes are added to `unused`.
@@ -29,20 +31,34 @@ def stream(data: Any, names: Sequence[str], unused: set[str] | None = None) -> I
         yield "data", _named({str(k): v for k, v in data.items()}, names, "data", unused)
         return
     if not isinstance(data, Iterable):
-        raise InputError("bad-data", f"data is a {type(data).__name__}", help="give a file, a folder, a dict of arrays, or an iterable of inputs")
+        raise InputError(
+            "bad-data",
+            f"data is a {type(data).__name__}",
+            help="give a file, a folder, a dict of arrays, or an iterable of inputs",
+        )
     for index, item in enumerate(data):
         yield str(index), _item(item, names, f"data[{index}]", unused)
 
 
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
-        found = sorted(regular(p, InputError) for p in path.iterdir() if p.suffix.lower() in SUFFIXES)
+        found = sorted(
+            regular(p, InputError) for p in path.iterdir() if p.suffix.lower() in SUFFIXES
+        )
         if not found:
-            raise InputError("no-data", f"`{path}` holds no data file", help=f"files end in {', '.join(SUFFIXES)}")
+            raise InputError(
+                "no-data",
+                f"`{path}` holds no data file",
+                help=f"files end in {', '.join(SUFFIXES)}",
+            )
         return found
     regular(path, InputError)
     if path.suffix.lower() not in SUFFIXES:
-        raise InputError("bad-data", f"`{path.name}` is not a data file", help=f"files end in {', '.join(SUFFIXES)}")
+        raise InputError(
+            "bad-data",
+            f"`{path.name}` is not a data file",
+            help=f"files end in {', '.join(SUFFIXES)}",
+        )
     return [path]
 
 
@@ -51,18 +67,31 @@ def _item(item: Any, names: Sequence[str], where: str, unused: set[str] | None =
         return _named(dict(item), names, where, unused)
     leaves = [leaf for _, leaf in tree.flatten(item)]
     if len(leaves) < len(names):
-        raise InputError("data-too-short", f"{where} has {len(leaves)} arrays for {len(names)} inputs", notes=[f"the inputs are {', '.join(names)}"])
-    return {name: _array(leaf) for name, leaf in zip(names, leaves, strict=False)}  # what follows the inputs is labels
+        raise InputError(
+            "data-too-short",
+            f"{where} has {len(leaves)} arrays for {len(names)} inputs",
+            notes=[f"the inputs are {', '.join(names)}"],
+        )
+    return {
+        name: _array(leaf) for name, leaf in zip(names, leaves, strict=False)
+    }  # what follows the inputs is labels
 
 
-def _named(item: dict[str, Any], names: Sequence[str], where: str, unused: set[str] | None = None) -> Arrays:
+def _named(
+    item: dict[str, Any], names: Sequence[str], where: str, unused: set[str] | None = None
+) -> Arrays:
     leaves = {path: _array(leaf) for path, leaf in tree.flatten(item)}
     if set(leaves) == {""} or (len(names) == 1 and len(leaves) == 1 and names[0] not in leaves):
         return {names[0]: next(iter(leaves.values()))}
     missing = [name for name in names if name not in leaves]
     if missing:
-        raise InputError("input-missing", f"the data has no input named `{missing[0]}`", where=where,
-                         notes=[f"it has {', '.join(sorted(leaves))}", f"the model takes {', '.join(names)}"], help="rename it in the data file")
+        raise InputError(
+            "input-missing",
+            f"the data has no input named `{missing[0]}`",
+            where=where,
+            notes=[f"it has {', '.join(sorted(leaves))}", f"the model takes {', '.join(names)}"],
+            help="rename it in the data file",
+        )
     if unused is not None:
         unused.update(name for name in leaves if name not in names)
     return {name: leaves[name] for name in names}

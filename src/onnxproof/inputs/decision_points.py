@@ -23,12 +23,38 @@ from onnxproof.system.deadline import Deadline
 
 Array = np.ndarray[Any, Any]
 _COMPARE = frozenset({"Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"})
-_SIGN = frozenset({"Relu", "LeakyRelu", "PRelu", "Elu", "Selu", "Celu", "ThresholdedRelu", "Abs", "Sign", "Sqrt", "Log", "Floor", "Ceil", "Round"})
+_SIGN = frozenset(
+    {
+        "Relu",
+        "LeakyRelu",
+        "PRelu",
+        "Elu",
+        "Selu",
+        "Celu",
+        "ThresholdedRelu",
+        "Abs",
+        "Sign",
+        "Sqrt",
+        "Log",
+        "Floor",
+        "Ceil",
+        "Round",
+    }
+)
 _MOST_POINTS = 256
 _MOST_WEIGHTS = 1 << 23
 _MOVES: tuple[Callable[[Array], Array], ...] = (
-          lambda x: -x, lambda x: x * 10, lambda x: x * 100, lambda x: x * 0.01, lambda x: x + 3, lambda x: x - 3, lambda x: np.abs(x) + 1, lambda x: -np.abs(x) - 1,
-          lambda x: x * 1000, lambda x: np.zeros_like(x))
+    lambda x: -x,
+    lambda x: x * 10,
+    lambda x: x * 100,
+    lambda x: x * 0.01,
+    lambda x: x + 3,
+    lambda x: x - 3,
+    lambda x: np.abs(x) + 1,
+    lambda x: -np.abs(x) - 1,
+    lambda x: x * 1000,
+    lambda x: np.zeros_like(x),
+)
 
 
 @dataclass(slots=True)
@@ -56,7 +82,11 @@ class Point:
         """Note the sides that these values take."""
         margin = self.margin(values)
         if margin is not None:
-            self.seen |= {side for side, hit in (("below", margin < 0), ("above", margin > 0), ("on", margin == 0)) if bool(np.any(hit))}
+            self.seen |= {
+                side
+                for side, hit in (("below", margin < 0), ("above", margin > 0), ("on", margin == 0))
+                if bool(np.any(hit))
+            }
 
     @property
     def exercised(self) -> bool:
@@ -91,13 +121,23 @@ class Watch:
                     if left <= 0 or point.exercised or deadline.passed:
                         break
                     left -= 1
-                    inputs = {n: as_dtype(move(a.astype(np.float64)), a.dtype) if is_float(a.dtype) else a for n, a in start.inputs.items()}
+                    inputs = {
+                        n: as_dtype(move(a.astype(np.float64)), a.dtype) if is_float(a.dtype) else a
+                        for n, a in start.inputs.items()
+                    }
                     values = self._values(inputs)
                     before = set(point.seen)
                     for other in self.points if values is not None else ():
                         other.look(values or {})
                     if point.seen != before and values is not None:
-                        found = replace(start, name=f"steer-{point.node}-{number}", group="thresholds", about=f"crosses the bound of {point.node}", inputs=inputs, ordinary=False)
+                        found = replace(
+                            start,
+                            name=f"steer-{point.node}-{number}",
+                            group="thresholds",
+                            about=f"crosses the bound of {point.node}",
+                            inputs=inputs,
+                            ordinary=False,
+                        )
                         yield found
                         yield from self._edge(point, start, found)
 
@@ -113,21 +153,41 @@ class Watch:
             return
         place, sign = int(crossing[0]), float(np.sign(a).reshape(-1)[crossing[0]])
         for _ in range(12):
-            middle = {n: as_dtype((low[n].astype(np.float64) + high[n].astype(np.float64)) / 2, low[n].dtype) if is_float(low[n].dtype) else low[n] for n in low}
+            middle = {
+                n: as_dtype(
+                    (low[n].astype(np.float64) + high[n].astype(np.float64)) / 2, low[n].dtype
+                )
+                if is_float(low[n].dtype)
+                else low[n]
+                for n in low
+            }
             values = self._values(middle)
             margin = point.margin(values) if values is not None else None
             if margin is None:
                 return
             here = float(np.sign(margin).reshape(-1)[place])
             low, high = (middle, high) if here == sign else (low, middle)
-        yield replace(found, name=f"{found.name}-edge", about=f"at the bound of {point.node}", inputs=high)
+        yield replace(
+            found, name=f"{found.name}-edge", about=f"at the bound of {point.node}", inputs=high
+        )
 
     def coverage(self) -> Coverage:
         """How many points were exercised, and the first that were not."""
         if self.points and self._session is None:
-            return Coverage(points=len(self.points), missed=("not probed: the model is too large to be held twice",))
-        missed = [f"{p.node} ({p.op_type}): only {'/'.join(sorted(p.seen)) or 'nothing'} seen" for p in self.points if not p.exercised]
-        return Coverage(points=len(self.points), exercised=len(self.points) - len(missed), missed=tuple(missed[:20]))
+            return Coverage(
+                points=len(self.points),
+                missed=("not probed: the model is too large to be held twice",),
+            )
+        missed = [
+            f"{p.node} ({p.op_type}): only {'/'.join(sorted(p.seen)) or 'nothing'} seen"
+            for p in self.points
+            if not p.exercised
+        ]
+        return Coverage(
+            points=len(self.points),
+            exercised=len(self.points) - len(missed),
+            missed=tuple(missed[:20]),
+        )
 
     def _values(self, inputs: Mapping[str, Array]) -> dict[str, Array] | None:
         if self._session is None:
@@ -140,7 +200,11 @@ class Watch:
             return None
         except OnnxproofError:
             return None
-        return {name: value for name, value in zip(self._session.output_names, found, strict=True) if value is not None}
+        return {
+            name: value
+            for name, value in zip(self._session.output_names, found, strict=True)
+            if value is not None
+        }
 
 
 def _open(file: OnnxFile, points: Sequence[Point]) -> Any:
@@ -169,10 +233,14 @@ def _points(file: OnnxFile) -> Iterator[Point]:
             yield Point(name, node.op_type, node.input[0], node.input[1])
         elif node.op_type == "Clip":
             for bound in [b for b in node.input[1:] if b in fixed and fixed[b].size == 1]:
-                yield Point(name, node.op_type, node.input[0], bound=float(fixed[bound].reshape(-1)[0]))
+                yield Point(
+                    name, node.op_type, node.input[0], bound=float(fixed[bound].reshape(-1)[0])
+                )
         elif node.op_type in ("Where", "If"):
             yield Point(name, node.op_type, node.input[0], bound=0.5)
-        elif node.op_type in _SIGN or (node.op_type == "Cast" and onnx.helper.get_attribute_value(node.attribute[0]) in (6, 7)):
+        elif node.op_type in _SIGN or (
+            node.op_type == "Cast" and onnx.helper.get_attribute_value(node.attribute[0]) in (6, 7)
+        ):
             yield Point(name, node.op_type, node.input[0])
         elif node.op_type in ("Max", "Min") and len(node.input) == 2:
             yield Point(name, node.op_type, node.input[0], node.input[1])

@@ -14,11 +14,58 @@ from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.results import Case, Signature
 
 _SIZES: Mapping[str, tuple[int, ...]] = {
-    "Range": (0, 1, 2), "Expand": (1,), "Tile": (1,), "ConstantOfShape": (0,), "Resize": (2, 3), "Upsample": (1,), "Pad": (1,), "Reshape": (1,), "OneHot": (1,), "Loop": (0,),
-    "HannWindow": (0,), "HammingWindow": (0,), "BlackmanWindow": (0,), "MelWeightMatrix": (0, 1), "DFT": (1,), "CenterCropPad": (1,), "AffineGrid": (1,)}
+    "Range": (0, 1, 2),
+    "Expand": (1,),
+    "Tile": (1,),
+    "ConstantOfShape": (0,),
+    "Resize": (2, 3),
+    "Upsample": (1,),
+    "Pad": (1,),
+    "Reshape": (1,),
+    "OneHot": (1,),
+    "Loop": (0,),
+    "HannWindow": (0,),
+    "HammingWindow": (0,),
+    "BlackmanWindow": (0,),
+    "MelWeightMatrix": (0, 1),
+    "DFT": (1,),
+    "CenterCropPad": (1,),
+    "AffineGrid": (1,),
+}
 """Operators, and which of their inputs say how much they make."""
-_PASSES = frozenset({"Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape", "Flatten", "Concat", "Gather", "Slice", "Split", "Expand", "Where", "Add", "Sub", "Mul", "Div", "Pow", "Neg",
-                     "Abs", "Floor", "Ceil", "Round", "Clip", "Max", "Min", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceProd"})
+_PASSES = frozenset(
+    {
+        "Cast",
+        "Identity",
+        "Unsqueeze",
+        "Squeeze",
+        "Reshape",
+        "Flatten",
+        "Concat",
+        "Gather",
+        "Slice",
+        "Split",
+        "Expand",
+        "Where",
+        "Add",
+        "Sub",
+        "Mul",
+        "Div",
+        "Pow",
+        "Neg",
+        "Abs",
+        "Floor",
+        "Ceil",
+        "Round",
+        "Clip",
+        "Max",
+        "Min",
+        "ReduceMax",
+        "ReduceMin",
+        "ReduceSum",
+        "ReduceProd",
+    }
+)
 """Operators that sizes are computed with."""
 _FEW = 64
 """Elements of an input up to which it may be one of sizes: a larger one is data, though its maximum may set one."""
@@ -33,7 +80,11 @@ class Sizing:
 
     def __init__(self, file: OnnxFile, signature: Signature, example: Mapping[str, Array]) -> None:
         decide = size_inputs(file)
-        self._example = {info.name: _extent(example[info.name]) for info in signature.inputs if info.onnx_name in decide and example[info.name].size <= _FEW}
+        self._example = {
+            info.name: _extent(example[info.name])
+            for info in signature.inputs
+            if info.onnx_name in decide and example[info.name].size <= _FEW
+        }
         self._made = sum(math.prod(output.shape) for output in signature.outputs)
 
     @property
@@ -72,5 +123,7 @@ def _extent(array: Array) -> float:
     if array.dtype.kind not in "iufb":
         return 1.0
     with np.errstate(all="ignore"):
-        wide: Any = np.nan_to_num(np.abs(array.astype(np.float64)), nan=1.0, posinf=np.inf).clip(1.0)
+        wide: Any = np.nan_to_num(np.abs(array.astype(np.float64)), nan=1.0, posinf=np.inf).clip(
+            1.0
+        )
         return float(wide.prod() if array.size <= _SHAPE else wide.max(initial=1.0))

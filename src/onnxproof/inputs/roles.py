@@ -45,12 +45,19 @@ def with_hidden(array: Array, how: Hides, hidden: Array) -> Array:
     if how is not Hides.LOW:
         return as_dtype(hidden if how is Hides.ONE else ~hidden, array.dtype)
     kept = hidden_places(array, how) & hidden
-    return as_dtype(np.where(kept, array.astype(np.float64), np.where(hidden, -np.inf, 0.0)), array.dtype)
+    return as_dtype(
+        np.where(kept, array.astype(np.float64), np.where(hidden, -np.inf, 0.0)), array.dtype
+    )
 
 
 def confirm_roles(space: Space, run: Run) -> Space:
     """The space in which a float input counts as an additive mask only where the reference treats it as one."""
-    slots = tuple(replace(slot, additive=False) if slot.additive and not _is_additive(space, slot, run) else slot for slot in space.slots)
+    slots = tuple(
+        replace(slot, additive=False)
+        if slot.additive and not _is_additive(space, slot, run)
+        else slot
+        for slot in space.slots
+    )
     return replace(space, slots=slots) if slots != space.slots else space
 
 
@@ -59,7 +66,11 @@ def _is_additive(space: Space, slot: Slot, run: Run) -> bool:
     if how_it_hides(space, slot, run) is not None:
         return True
     inputs = {s.name: s.example for s in space.slots}
-    return "mask" in slot.name.lower() and not list(_contents(space, slot)) and _elsewhere(inputs, slot, Hides.LOW, run, hide=True) is not None
+    return (
+        "mask" in slot.name.lower()
+        and not list(_contents(space, slot))
+        and _elsewhere(inputs, slot, Hides.LOW, run, hide=True) is not None
+    )
 
 
 def how_it_hides(space: Space, slot: Slot, run: Run) -> Hides | None:
@@ -76,7 +87,10 @@ def how_it_hides(space: Space, slot: Slot, run: Run) -> Hides | None:
             moved = _elsewhere({**inputs, **here}, slot, how, run, hide=False)
             stayed = _elsewhere({**inputs, **here}, slot, how, run, hide=True)
             other = _elsewhere({**inputs, **neighbour}, slot, how, run, hide=True)
-            if _distance(unseen, stayed) <= _SAME and min(_distance(seen, moved, 0.0), _distance(unseen, other, 0.0)) > _MOVED:
+            if (
+                _distance(unseen, stayed) <= _SAME
+                and min(_distance(seen, moved, 0.0), _distance(unseen, other, 0.0)) > _MOVED
+            ):
                 return how
     return None
 
@@ -86,7 +100,9 @@ def _middle(slot: Slot) -> int:
     return int(slot.example.shape[-1]) // 2
 
 
-def _elsewhere(inputs: Mapping[str, Array], slot: Slot, how: Hides, run: Run, *, hide: bool) -> list[Array] | None:
+def _elsewhere(
+    inputs: Mapping[str, Array], slot: Slot, how: Hides, run: Run, *, hide: bool
+) -> list[Array] | None:
     """The reference's float outputs with one place of the mask hidden or none, without what they say of that very place; None where it refuses or they are not finite."""
     place, width = _middle(slot), slot.example.shape[-1]
     hidden = np.zeros(slot.example.shape, bool)
@@ -120,7 +136,10 @@ def _contents(space: Space, slot: Slot) -> Iterator[tuple[dict[str, Array], dict
                     found.append((rank, other, axis, index))
     for _, other, axis, index in sorted(found, key=lambda item: item[0]):
         if other.example.shape[axis] > 1:
-            yield {other.name: _changed(space, other, axis, index)}, {other.name: _changed(space, other, axis, index - 1)}
+            yield (
+                {other.name: _changed(space, other, axis, index)},
+                {other.name: _changed(space, other, axis, index - 1)},
+            )
 
 
 def _changed(space: Space, slot: Slot, axis: int, index: int) -> Array:
@@ -128,14 +147,18 @@ def _changed(space: Space, slot: Slot, axis: int, index: int) -> Array:
     array = np.moveaxis(slot.example.copy(), axis, 0)
     here, other = array[index], array[index - 1]
     if is_float(slot.dtype) or slot.dtype.kind == "c":
-        array[index] = as_dtype(1.0 - here.astype(np.float64) if slot.dtype.kind != "c" else 1.0 - here, slot.dtype)
+        array[index] = as_dtype(
+            1.0 - here.astype(np.float64) if slot.dtype.kind != "c" else 1.0 - here, slot.dtype
+        )
     else:
         sizes = space.sizes()
         array[index] = np.where(here != other, other, (here + 1) % max(upper(slot, sizes), 2))
     return np.moveaxis(array, 0, axis)
 
 
-def _distance(one: Sequence[Array], other: Sequence[Array] | None, refused: float = np.inf) -> float:
+def _distance(
+    one: Sequence[Array], other: Sequence[Array] | None, refused: float = np.inf
+) -> float:
     """The largest difference of two answers, in steps of their dtype at their own scale; `refused` where there is no other."""
     if other is None:
         return refused

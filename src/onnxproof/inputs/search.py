@@ -45,14 +45,26 @@ def mutate(case: Case, step: int, seed: int) -> Case:
     """One mutation of one input."""
     rng = np.random.default_rng([seed, 7, step])
     floats = [name for name, array in case.inputs.items() if is_float(array.dtype) and array.size]
-    others = [name for name, array in case.inputs.items() if array.dtype.kind in "iub" and array.ndim and array.shape[-1] > 1]
+    others = [
+        name
+        for name, array in case.inputs.items()
+        if array.dtype.kind in "iub" and array.ndim and array.shape[-1] > 1
+    ]
     inputs: dict[str, Array] = dict(case.inputs)
     name = str(rng.choice(floats or others)) if floats or others else ""
     if name in floats:
         inputs[name] = _float(inputs[name], rng)
     elif name:
         inputs[name] = rng.permuted(inputs[name], axis=-1)
-    return replace(case, name=f"{case.name}{_STEP}{step}", group="search", about=f"found from {origin(case.name)}", inputs=inputs, ordinary=False, exact=False)
+    return replace(
+        case,
+        name=f"{case.name}{_STEP}{step}",
+        group="search",
+        about=f"found from {origin(case.name)}",
+        inputs=inputs,
+        ordinary=False,
+        exact=False,
+    )
 
 
 def _float(array: Array, rng: np.random.Generator) -> Array:
@@ -69,5 +81,7 @@ def _float(array: Array, rng: np.random.Generator) -> Array:
     elif kind == 3:
         wide = wide - wide.mean() if rng.random() < 0.5 else wide + rng.standard_normal() * spread
     else:
-        wide = np.where(rng.random(wide.shape) < 0.5, wide, wide.reshape(-1)[int(rng.integers(0, wide.size))])
+        wide = np.where(
+            rng.random(wide.shape) < 0.5, wide, wide.reshape(-1)[int(rng.integers(0, wide.size))]
+        )
     return as_dtype(wide, array.dtype)

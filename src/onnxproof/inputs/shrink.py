@@ -30,7 +30,14 @@ def _fewer_rows(case: Case, signature: Signature, still_bad: Callable[[Case], bo
     while case.sizes.get(names[0], 1) > 1:
         rows = case.sizes[names[0]]
         halves = [(0, 1), (rows - 1, rows), (0, rows // 2), (rows // 2, rows)]
-        smaller = [replace(case, inputs={n: a[low:high] for n, a in case.inputs.items()}, sizes={**case.sizes, names[0]: high - low}) for low, high in halves]
+        smaller = [
+            replace(
+                case,
+                inputs={n: a[low:high] for n, a in case.inputs.items()},
+                sizes={**case.sizes, names[0]: high - low},
+            )
+            for low, high in halves
+        ]
         found = next((c for c in smaller if c.sizes[names[0]] < rows and still_bad(c)), None)
         if found is None:
             return case
@@ -45,4 +52,11 @@ def _rounded(array: Array, digits: int) -> Array:
     wide = array.astype(np.float64)
     with np.errstate(all="ignore"):
         step = 10.0 ** (np.floor(np.log10(np.abs(wide))) - digits)
-        return as_dtype(np.where((wide == 0) | ~np.isfinite(wide) | ~np.isfinite(step) | (step == 0), wide, np.round(wide / step) * step), array.dtype)
+        return as_dtype(
+            np.where(
+                (wide == 0) | ~np.isfinite(wide) | ~np.isfinite(step) | (step == 0),
+                wide,
+                np.round(wide / step) * step,
+            ),
+            array.dtype,
+        )

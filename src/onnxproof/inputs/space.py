@@ -80,7 +80,11 @@ class Space:
     @property
     def free_dims(self) -> list[DimInfo]:
         """Dims that can be set one by one."""
-        return [dim for dim in self.signature.dims if dim.name not in self.relations and dim.name not in self.pinned]
+        return [
+            dim
+            for dim in self.signature.dims
+            if dim.name not in self.relations and dim.name not in self.pinned
+        ]
 
     def sizes(self, **changed: int) -> dict[str, int]:
         """A size for every dim: the example's, the given ones, and what follows from them."""
@@ -91,8 +95,18 @@ class Space:
 
     def roomy(self) -> dict[str, int]:
         """The example's sizes, with a batch of at least three where the leading dim may vary: one odd row needs neighbours."""
-        leading = {info.dims[0] for info in self.signature.inputs if info.dims and isinstance(info.dims[0], str)}
-        return self.sizes(**{d.name: max(d.example, 3 if (d.maximum or 3) >= 3 else d.maximum or 3) for d in self.free_dims if d.name in leading})
+        leading = {
+            info.dims[0]
+            for info in self.signature.inputs
+            if info.dims and isinstance(info.dims[0], str)
+        }
+        return self.sizes(
+            **{
+                d.name: max(d.example, 3 if (d.maximum or 3) >= 3 else d.maximum or 3)
+                for d in self.free_dims
+                if d.name in leading
+            }
+        )
 
     def shape(self, info: InputInfo, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """The shape of an input at these sizes."""
@@ -101,17 +115,35 @@ class Space:
     def fits(self, sizes: Mapping[str, int]) -> bool:
         """True when no dim leaves its declared range and no input grows out of hand."""
         for dim in self.signature.dims:
-            if sizes[dim.name] < dim.minimum or (dim.maximum is not None and sizes[dim.name] > dim.maximum):
+            if sizes[dim.name] < dim.minimum or (
+                dim.maximum is not None and sizes[dim.name] > dim.maximum
+            ):
                 return False
-        return all(_count(self.shape(s.info, sizes)) <= max(_LARGEST, s.example.size) for s in self.slots)
+        return all(
+            _count(self.shape(s.info, sizes)) <= max(_LARGEST, s.example.size) for s in self.slots
+        )
 
-    def values(self, name: str, sizes: Mapping[str, int], *, scale: float = 1.0) -> dict[str, Array]:
+    def values(
+        self, name: str, sizes: Mapping[str, int], *, scale: float = 1.0
+    ) -> dict[str, Array]:
         """Ordinary values for all inputs at these sizes."""
         rng = self.rng(name)
-        return {slot.name: ordinary(slot, self.shape(slot.info, sizes), rng, sizes, scale=scale) for slot in self.slots}
+        return {
+            slot.name: ordinary(slot, self.shape(slot.info, sizes), rng, sizes, scale=scale)
+            for slot in self.slots
+        }
 
-    def case(self, name: str, group: str, about: str, sizes: Mapping[str, int], *, replace: Mapping[str, Array] | None = None, scale: float = 1.0,
-             **flags: Any) -> Case:
+    def case(
+        self,
+        name: str,
+        group: str,
+        about: str,
+        sizes: Mapping[str, int],
+        *,
+        replace: Mapping[str, Array] | None = None,
+        scale: float = 1.0,
+        **flags: Any,
+    ) -> Case:
         """A case of ordinary values in which some inputs are replaced."""
         inputs = self.values(name, sizes, scale=scale)
         for key, array in (replace or {}).items():
@@ -129,7 +161,14 @@ def as_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
         return np.asarray(array).astype(dtype)
 
 
-def ordinary(slot: Slot, shape: tuple[int, ...], rng: np.random.Generator, sizes: Mapping[str, int], *, scale: float = 1.0) -> Array:
+def ordinary(
+    slot: Slot,
+    shape: tuple[int, ...],
+    rng: np.random.Generator,
+    sizes: Mapping[str, int],
+    *,
+    scale: float = 1.0,
+) -> Array:
     """Values like the example's: floats of its mean and spread, ids of its table, masks mostly set."""
     if slot.role is Role.MASK:
         return _mask(slot, shape, rng)
@@ -139,14 +178,18 @@ def ordinary(slot: Slot, shape: tuple[int, ...], rng: np.random.Generator, sizes
         low, high = _integer_range(slot)
         return rng.integers(low, high + 1, shape).astype(slot.dtype)
     if slot.dtype.kind == "c":
-        return ((rng.standard_normal(shape) + 1j * rng.standard_normal(shape)) * scale).astype(slot.dtype)
+        return ((rng.standard_normal(shape) + 1j * rng.standard_normal(shape)) * scale).astype(
+            slot.dtype
+        )
     mean, spread = _moments(slot.example)
     return as_dtype((mean + spread * rng.standard_normal(shape)) * scale, slot.dtype)
 
 
 def upper(slot: Slot, sizes: Mapping[str, int]) -> int:
     """One past the largest id that is valid at these sizes."""
-    bounds = [sizes[d] for d in slot.high_dims if d in sizes] + ([slot.high] if slot.high is not None else [])
+    bounds = [sizes[d] for d in slot.high_dims if d in sizes] + (
+        [slot.high] if slot.high is not None else []
+    )
     return min(bounds) if bounds else int(slot.example.max(initial=0)) + 1
 
 

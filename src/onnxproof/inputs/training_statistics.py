@@ -97,19 +97,33 @@ class _Sums:
         """What was seen so far."""
         means = self.total / self.count
         scales = np.sqrt(np.maximum(self.squares / self.count - means**2, 1e-24))
-        return NormStatistics(name=name, samples=self.samples, scale=float(np.median(scales)), shift=float(np.sqrt(np.mean(means**2))),
-                              spread=float(np.log(scales).std()), channels=means.size)
+        return NormStatistics(
+            name=name,
+            samples=self.samples,
+            scale=float(np.median(scales)),
+            shift=float(np.sqrt(np.mean(means**2))),
+            spread=float(np.log(scales).std()),
+            channels=means.size,
+        )
 
 
-def examine(subject: Subject, oracle: Oracle, samples: Sequence[Inputs], float_file: OnnxFile | None = None) -> DataCheck:
+def examine(
+    subject: Subject, oracle: Oracle, samples: Sequence[Inputs], float_file: OnnxFile | None = None
+) -> DataCheck:
     """Ask the BatchNorms, and where there are none the constants that normalise pixels inside the graph."""
     found = norms(subject, oracle, samples)
     doubts = [why for place, norm in enumerate(found) if (why := doubt(norm, later=place > 0))]
     if doubts:
         return DataCheck(asked=True, doubt=doubts[0])
-    file = float_file if float_file is not None else (read(subject.onnx) if subject.onnx is not None else None)
+    file = (
+        float_file
+        if float_file is not None
+        else (read(subject.onnx) if subject.onnx is not None else None)
+    )
     pixels = {} if file is None else pixel_factors(file)
-    doubts = [why for name, factor in pixels.items() if (why := _pixel_doubt(name, factor, samples))]
+    doubts = [
+        why for name, factor in pixels.items() if (why := _pixel_doubt(name, factor, samples))
+    ]
     return DataCheck(asked=bool(found or pixels), doubt=doubts[0] if doubts else "")
 
 
@@ -141,7 +155,11 @@ def guess(ratio: float) -> str:
     """
     size = max(ratio, 1 / ratio)
     if 180 < size < 1500:
-        return "was normalisation left out (0 to 255 instead of 0 to 1)?" if ratio > 1 else "was it normalised twice (divided by 255)?"
+        return (
+            "was normalisation left out (0 to 255 instead of 0 to 1)?"
+            if ratio > 1
+            else "was it normalised twice (divided by 255)?"
+        )
     return "was it scaled or normalised otherwise?"
 
 
@@ -154,13 +172,19 @@ def norms(subject: Subject, oracle: Oracle, samples: Sequence[Inputs]) -> list[N
     if not samples:
         return []
     try:
-        sums = _of_file(read(subject.onnx), samples) if subject.onnx is not None else _of_module(subject.module, oracle, samples)
+        sums = (
+            _of_file(read(subject.onnx), samples)
+            if subject.onnx is not None
+            else _of_module(subject.module, oracle, samples)
+        )
     except Exception:  # the user's own module, watched: one that can't be followed has no say
         return []
     return [each.statistics(name) for name, each in list(sums.items())[:_LOOKED_AT] if each.count]
 
 
-def _trained(mean: Array, variance: Array, weight: Array | None, bias: Array | None, tracked: int) -> bool:
+def _trained(
+    mean: Array, variance: Array, weight: Array | None, bias: Array | None, tracked: int
+) -> bool:
     """True when the statistics come from training: defaults, and statistics that were put in by hand beside default weights, know no data."""
     if not (np.isfinite(mean).all() and np.isfinite(variance).all() and (variance > 0).all()):
         return False
@@ -175,12 +199,17 @@ def _of_module(module: Any, oracle: Any, samples: Sequence[Inputs]) -> dict[str,
     from onnxproof.reference.dispatch import Mode, named_arguments
     from onnxproof.reference.torch_session import to_numpy
 
-    layers = {part.running_mean.data_ptr(): (name, part) for name, part in getattr(module, "named_modules", list)()
-              if getattr(part, "running_mean", None) is not None}
+    layers = {
+        part.running_mean.data_ptr(): (name, part)
+        for name, part in getattr(module, "named_modules", list)()
+        if getattr(part, "running_mean", None) is not None
+    }
     found: dict[str, _Sums] = {}
 
     class Watch(Mode):
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             if "batch_norm" in str(func):
                 look(named_arguments(func, args, kwargs))
             return func(*args, **(kwargs or {}))
@@ -191,7 +220,10 @@ def _of_module(module: Any, oracle: Any, samples: Sequence[Inputs]) -> dict[str,
             return
         name, layer = layers.get(mean.data_ptr(), (str(len(found)), None))
         if name not in found:
-            weight, bias = (None if named.get(key) is None else to_numpy(named[key]) for key in ("weight", "bias"))
+            weight, bias = (
+                None if named.get(key) is None else to_numpy(named[key])
+                for key in ("weight", "bias")
+            )
             tracked = int(getattr(layer, "num_batches_tracked", None) or 0)
             values = to_numpy(mean).astype(np.float64), to_numpy(variance).astype(np.float64)
             if not _trained(*values, weight, bias, tracked):
@@ -216,7 +248,11 @@ def _of_file(file: OnnxFile, samples: Sequence[Inputs]) -> dict[str, _Sums]:
     known = constants(file, largest=1 << 14)
     found: dict[str, tuple[str, _Sums]] = {}
     for node in file.model.graph.node:
-        if node.op_type != "BatchNormalization" or not {*node.input[1:5]} <= set(known) or len(found) >= _LOOKED_AT:
+        if (
+            node.op_type != "BatchNormalization"
+            or not {*node.input[1:5]} <= set(known)
+            or len(found) >= _LOOKED_AT
+        ):
             continue
         weight, bias, mean, variance = (known[name] for name in node.input[1:5])
         if _trained(mean, variance, weight, bias, 0):
@@ -226,7 +262,9 @@ def _of_file(file: OnnxFile, samples: Sequence[Inputs]) -> dict[str, _Sums]:
         return {}
     watched = onnx.load(str(file.path))
     inner = list(dict.fromkeys(value for value, _ in found.values()))
-    add_outputs(watched, [value for value in inner if value not in {port.name for port in file.inputs}])
+    add_outputs(
+        watched, [value for value in inner if value not in {port.name for port in file.inputs}]
+    )
     session = ort.open(watched.SerializeToString(), "disabled", outputs=inner)
     for sample in samples:
         values = dict(zip(inner, session.run(dict(sample)), strict=True))
@@ -252,7 +290,11 @@ def _factor(value: str, readers: Mapping[str, list[Any]], known: Mapping[str, Ar
     while len(readers.get(value, ())) == 1:
         node = readers[value][0]
         others = [known.get(name) for name in node.input if name != value]
-        if node.op_type not in ("Cast", "Transpose", "Sub", "Add", "Mul", "Div") or any(other is None for other in others) or (node.input[0] != value and node.op_type == "Div"):
+        if (
+            node.op_type not in ("Cast", "Transpose", "Sub", "Add", "Mul", "Div")
+            or any(other is None for other in others)
+            or (node.input[0] != value and node.op_type == "Div")
+        ):
             break
         if others and others[0] is not None and node.op_type in ("Mul", "Div"):
             middle = float(np.median(np.abs(others[0])))
@@ -268,8 +310,10 @@ def _pixel_doubt(name: str, factor: float, samples: Sequence[Inputs]) -> str:
     low, high = min(float(a.min()) for a in arrays), max(float(a.max()) for a in arrays)
     if _WIDTH[0] <= (high - low) * factor <= _WIDTH[1]:
         return ""
-    return (f"the graph divides `{name}` by {1 / factor:.3g}, as for pixels, and the data reaches from {low:.3g} to {high:.3g}: "
-            f"{'was it divided already?' if (high - low) * factor < 1 else 'was it scaled before?'}")
+    return (
+        f"the graph divides `{name}` by {1 / factor:.3g}, as for pixels, and the data reaches from {low:.3g} to {high:.3g}: "
+        f"{'was it divided already?' if (high - low) * factor < 1 else 'was it scaled before?'}"
+    )
 
 
 def looks_made_up(array: Array) -> bool:
@@ -281,18 +325,33 @@ def looks_made_up(array: Array) -> bool:
     values = np.asarray(array, np.float64).reshape(-1)
     if values.size < 2 or not np.isfinite(values).all() or np.unique(values[:4096]).size <= 1:
         return True
-    return any(_like(values, mean, deviation, fourth) for mean, deviation, fourth in ((0.0, 1.0, 3.0), (0.5, math.sqrt(1 / 12), 1.8)))
+    return any(
+        _like(values, mean, deviation, fourth)
+        for mean, deviation, fourth in ((0.0, 1.0, 3.0), (0.5, math.sqrt(1 / 12), 1.8))
+    )
 
 
 def _like(values: Array, mean: float, deviation: float, fourth: float) -> bool:
     """Whether mean, deviation and fourth moment are within four standard errors of independent draws, and neighbours do not know each other."""
     error = 4 / math.sqrt(values.size)
     units = (values - mean) / deviation
-    if abs(units.mean()) > error or abs((units**2).mean() - 1) > error * math.sqrt(max(fourth - 1, 1)):
+    if abs(units.mean()) > error or abs((units**2).mean() - 1) > error * math.sqrt(
+        max(fourth - 1, 1)
+    ):
         return False
-    return bool(abs((units**4).mean() - fourth) <= error * 10 and abs((units[1:] * units[:-1]).mean()) <= error)
+    return bool(
+        abs((units**4).mean() - fourth) <= error * 10
+        and abs((units[1:] * units[:-1]).mean()) <= error
+    )
 
 
 def rows_rms(samples: Iterator[Array] | Sequence[Array]) -> Array:
     """The root mean square of every row of some batches."""
-    return np.concatenate([np.sqrt(np.mean(np.square(a.reshape(len(a), -1), dtype=np.float64), 1)) for a in samples if a.ndim and a.size] or [np.zeros(0)])
+    return np.concatenate(
+        [
+            np.sqrt(np.mean(np.square(a.reshape(len(a), -1), dtype=np.float64), 1))
+            for a in samples
+            if a.ndim and a.size
+        ]
+        or [np.zeros(0)]
+    )

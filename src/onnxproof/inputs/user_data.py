@@ -49,17 +49,38 @@ def opened(data: Any) -> Any:
         return data
     if isinstance(data, Mapping):
         if not data:
-            raise InputError("no-data", "the data is an empty dict", help="give arrays by the names of the inputs, or leave `data` out")
+            raise InputError(
+                "no-data",
+                "the data is an empty dict",
+                help="give arrays by the names of the inputs, or leave `data` out",
+            )
         return data
     if not isinstance(data, Iterable):
-        raise InputError("bad-data", f"data is a {type(data).__name__}", help="give a file, a folder, a dict of arrays, or an iterable of inputs")
+        raise InputError(
+            "bad-data",
+            f"data is a {type(data).__name__}",
+            help="give a file, a folder, a dict of arrays, or an iterable of inputs",
+        )
     again = Kept(data) if isinstance(data, Iterator) else data
     first = next(iter(again), None)
     if first is None:
-        raise InputError("no-data", "the data has no item", notes=["an iterator that was read before has none left"], help="give at least one input, or leave `data` out")
+        raise InputError(
+            "no-data",
+            "the data has no item",
+            notes=["an iterator that was read before has none left"],
+            help="give at least one input, or leave `data` out",
+        )
     for _, leaf in tree.flatten(first):
-        if not hasattr(leaf, "__array__") and not hasattr(leaf, "detach") and not isinstance(leaf, int | float | bool | complex | list | tuple):
-            raise InputError("bad-data", f"the first item of the data holds a {type(leaf).__name__}", help="give arrays or tensors")
+        if (
+            not hasattr(leaf, "__array__")
+            and not hasattr(leaf, "detach")
+            and not isinstance(leaf, int | float | bool | complex | list | tuple)
+        ):
+            raise InputError(
+                "bad-data",
+                f"the first item of the data holds a {type(leaf).__name__}",
+                help="give arrays or tensors",
+            )
     return again
 
 
@@ -76,7 +97,9 @@ class UserData:
 
     def stream(self, inputs: Sequence[InputInfo]) -> Iterator[tuple[str, dict[str, Array]]]:
         """Labels and arrays, without the items that don't fit the inputs' dtypes."""
-        for label, arrays in streams.stream(self._data, [info.name for info in inputs], self._unused):
+        for label, arrays in streams.stream(
+            self._data, [info.name for info in inputs], self._unused
+        ):
             self._read.append(label)
             why = next(filter(None, (_unfit(arrays[info.name], info) for info in inputs)), "")
             if why:
@@ -88,7 +111,9 @@ class UserData:
                     self._casts[info.name, found, info.dtype] = None
             yield label, arrays
 
-    def guard(self, planned: Iterable[Case], compared: Collection[str], dropped: Sequence[Dropped]) -> Iterator[Case]:
+    def guard(
+        self, planned: Iterable[Case], compared: Collection[str], dropped: Sequence[Dropped]
+    ) -> Iterator[Case]:
         """The planned cases; an error as soon as all of the data was tried and none of it could be compared."""
         for case in planned:
             if case.group not in ("ordinary", "data"):
@@ -99,37 +124,76 @@ class UserData:
 
     def owed(self, compared: Collection[str]) -> bool:
         """True until one item of the data was compared, or all were tried: that is done however little time there is."""
-        return self._data is not None and not self._all_tried and not any(name.startswith("data-") for name in compared)
+        return (
+            self._data is not None
+            and not self._all_tried
+            and not any(name.startswith("data-") for name in compared)
+        )
 
     def findings(self, compared: Collection[str], dropped: Sequence[Dropped]) -> list[Finding]:
         """What the user should know of the data: casts, drops, arrays that no input takes, data that was never reached."""
         self._check(compared, dropped)
-        found = [Finding(code="data-cast", what=f"your data for `{name}` is {old}, and the model takes {new}: the values were cast", help=f"save it as {new}, or mind the cast where you serve")
-                 for name, old, new in self._casts]
+        found = [
+            Finding(
+                code="data-cast",
+                what=f"your data for `{name}` is {old}, and the model takes {new}: the values were cast",
+                help=f"save it as {new}, or mind the cast where you serve",
+            )
+            for name, old, new in self._casts
+        ]
         left = self._left_out(compared, dropped)
         if left:
             told = "; ".join(f"`{label}`: {why}" for label, why in list(left.items())[:_FEW])
             more = f"; and {len(left) - _FEW} more" if len(left) > _FEW else ""
-            found.append(Finding(code="data-dropped", what=f"{len(left)} of {len(self._read)} items of your data were not compared: {told}{more}",
-                                 help="give inputs that the reference takes: names, shapes and dtypes"))
+            found.append(
+                Finding(
+                    code="data-dropped",
+                    what=f"{len(left)} of {len(self._read)} items of your data were not compared: {told}{more}",
+                    help="give inputs that the reference takes: names, shapes and dtypes",
+                )
+            )
         if self._unused:
-            found.append(Finding(code="data-unused", what=f"no input takes these arrays of your data: {', '.join(f'`{name}`' for name in sorted(self._unused)[:_FEW])}"))
+            found.append(
+                Finding(
+                    code="data-unused",
+                    what=f"no input takes these arrays of your data: {', '.join(f'`{name}`' for name in sorted(self._unused)[:_FEW])}",
+                )
+            )
         if self._data is not None and not any(name.startswith("data-") for name in compared):
-            found.append(Finding(code="data-not-compared", what="none of your data was compared: the time was over before", fails=True, help="give more time: `--budget`"))
+            found.append(
+                Finding(
+                    code="data-not-compared",
+                    what="none of your data was compared: the time was over before",
+                    fails=True,
+                    help="give more time: `--budget`",
+                )
+            )
         return found
 
     def _left_out(self, compared: Collection[str], dropped: Sequence[Dropped]) -> dict[str, str]:
         """Items that were not compared, with the reason: our own, or the reference's."""
-        refused = {drop.case.removeprefix("data-"): f"the reference refuses it: {drop.reason}" for drop in dropped if drop.case.startswith("data-")}
-        whole = {label: why for label, why in refused.items() if label in self._read and f"data-{label}" not in compared}
+        refused = {
+            drop.case.removeprefix("data-"): f"the reference refuses it: {drop.reason}"
+            for drop in dropped
+            if drop.case.startswith("data-")
+        }
+        whole = {
+            label: why
+            for label, why in refused.items()
+            if label in self._read and f"data-{label}" not in compared
+        }
         return self._unfit | whole
 
     def _check(self, compared: Collection[str], dropped: Sequence[Dropped]) -> None:
         left = self._left_out(compared, dropped)
         if self._read and len(left) == len(set(self._read)):
             notes = [f"`{label}`: {why}" for label, why in list(left.items())[:_FEW]]
-            raise InputError("data-unusable", f"none of the {len(self._read)} items of your data can be compared", notes=notes,
-                             help="give inputs that the reference takes: names, shapes and dtypes")
+            raise InputError(
+                "data-unusable",
+                f"none of the {len(self._read)} items of your data can be compared",
+                notes=notes,
+                help="give inputs that the reference takes: names, shapes and dtypes",
+            )
 
 
 def _unfit(array: Array, info: InputInfo) -> str:
@@ -138,7 +202,9 @@ def _unfit(array: Array, info: InputInfo) -> str:
 
     if array.dtype.kind in "SUO":
         return f"`{info.name}` holds {array.dtype}, not numbers"
-    if str(array.dtype) == info.dtype or array.dtype.kind not in _NUMBERS:  # bfloat16 and its like are cast as they are
+    if (
+        str(array.dtype) == info.dtype or array.dtype.kind not in _NUMBERS
+    ):  # bfloat16 and its like are cast as they are
         return ""
     wanted = np.dtype(info.dtype) if info.dtype in np.sctypeDict else None
     if wanted is None or wanted.kind not in _NUMBERS or array.size == 0:

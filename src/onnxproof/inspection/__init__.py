@@ -35,7 +35,9 @@ class Inspection:
     @property
     def rating(self) -> Rating:
         """The worst of the checks."""
-        return max((check.rating for check in self.checks), key=list(Rating).index, default=Rating.GOOD)
+        return max(
+            (check.rating for check in self.checks), key=list(Rating).index, default=Rating.GOOD
+        )
 
 
 def inspect(path: str | Path, reference: Any = None) -> Inspection:
@@ -45,11 +47,24 @@ def inspect(path: str | Path, reference: Any = None) -> Inspection:
     <Rating.GOOD: 'good'>
     """
     view = open_view(Path(path), reference)
-    found = tuple(check for name in _names() for check in importlib.import_module(f"{checks.__name__}.{name}").check(view))
+    found = tuple(
+        check
+        for name in _names()
+        for check in importlib.import_module(f"{checks.__name__}.{name}").check(view)
+    )
     weights = sorted(view.weights, key=lambda weight: -weight.bytes)
-    return Inspection(path=str(path), opset=view.file.opset, producer=f"{view.file.model.producer_name} {view.file.model.producer_version}".strip(),
-                      file_bytes=view.file_bytes, weight_bytes=sum(weight.bytes for weight in weights), parameters=sum(weight.elements for weight in weights),
-                      nodes=len(view.nodes), checks=found, operators=dict(view.operators.most_common()), heaviest=tuple(weights[:_HEAVIEST]))
+    return Inspection(
+        path=str(path),
+        opset=view.file.opset,
+        producer=f"{view.file.model.producer_name} {view.file.model.producer_version}".strip(),
+        file_bytes=view.file_bytes,
+        weight_bytes=sum(weight.bytes for weight in weights),
+        parameters=sum(weight.elements for weight in weights),
+        nodes=len(view.nodes),
+        checks=found,
+        operators=dict(view.operators.most_common()),
+        heaviest=tuple(weights[:_HEAVIEST]),
+    )
 
 
 def _names() -> Iterator[str]:

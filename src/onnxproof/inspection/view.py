@@ -104,7 +104,9 @@ class View:
 def open_view(path: Path, reference: Any = None) -> View:
     """Read the graph and hash its weights; those in a file beside it are read in pieces."""
     file = onnx_file.read(path)
-    module = subject.load(reference, require_example=False).module if reference is not None else None
+    module = (
+        subject.load(reference, require_example=False).module if reference is not None else None
+    )
     return View(file, tuple(_weights(path)), module)
 
 
@@ -123,8 +125,13 @@ def _weights(path: Path) -> Iterator[Weight]:
 
 
 def _weight(tensor: onnx.TensorProto, name: str, path: Path) -> Weight:
-    return Weight(name=name, dtype=onnx_file.dtype_name(tensor.data_type), shape=tuple(tensor.dims), bytes=file_checks.byte_size(tensor.data_type, math.prod(tensor.dims)),
-                  digest=_digest(tensor, path.parent))
+    return Weight(
+        name=name,
+        dtype=onnx_file.dtype_name(tensor.data_type),
+        shape=tuple(tensor.dims),
+        bytes=file_checks.byte_size(tensor.data_type, math.prod(tensor.dims)),
+        digest=_digest(tensor, path.parent),
+    )
 
 
 def _graphs(model: onnx.ModelProto) -> Iterator[onnx.GraphProto]:
@@ -172,4 +179,6 @@ def megabytes(size: float) -> str:
 
 def few(names: list[str], most: int = 3) -> str:
     """The first few names."""
-    return ", ".join(f"`{name}`" for name in names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(f"`{name}`" for name in names[:most]) + (
+        f" and {len(names) - most} more" if len(names) > most else ""
+    )

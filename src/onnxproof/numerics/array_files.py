@@ -39,27 +39,45 @@ def read_arrays(path: Path) -> dict[str, Array]:
     except InputError:
         raise
     except Exception as why:  # damaged archives raise half a dozen classes
-        raise InputError("bad-data", f"`{path.name}` can't be read: {why}", where=str(path), help=_HELP) from why
+        raise InputError(
+            "bad-data", f"`{path.name}` can't be read: {why}", where=str(path), help=_HELP
+        ) from why
 
 
 def _read_npy(stream: IO[bytes], size: int, path: Path, name: str) -> Array:
     """One array, if it needs no more than the bytes that follow its header."""
     version = np.lib.format.read_magic(stream)
-    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}.get(version)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
     if read is None:
         raise ValueError(f"version {version} of the format is not known")
     shape, fortran, dtype = read(stream, max_header_size=_MOST_HEADER)
     if dtype.hasobject:
-        raise InputError("bad-data", f"`{path.name}` can't be read: allow_pickle is off, and `{name}` is an object array", where=str(path), help=_HELP)
+        raise InputError(
+            "bad-data",
+            f"`{path.name}` can't be read: allow_pickle is off, and `{name}` is an object array",
+            where=str(path),
+            help=_HELP,
+        )
     if any(dim < 0 for dim in shape):
         raise ValueError(f"`{name}` has a negative dim: {shape}")
     needed, there = math.prod(shape) * dtype.itemsize, size - stream.tell()
     if needed > there:
-        raise InputError("bad-data", f"`{path.name}` is damaged: `{name}` says {dtype}{list(shape)}, which is {needed:,} bytes, and has {there:,}", where=str(path))
+        raise InputError(
+            "bad-data",
+            f"`{path.name}` is damaged: `{name}` says {dtype}{list(shape)}, which is {needed:,} bytes, and has {there:,}",
+            where=str(path),
+        )
     content = stream.read(needed)
     if len(content) != needed:
         raise ValueError(f"`{name}` ends after {len(content):,} of {needed:,} bytes")
-    flat = np.frombuffer(bytearray(content), dtype=dtype) if needed else np.empty(math.prod(shape), dtype)
+    flat = (
+        np.frombuffer(bytearray(content), dtype=dtype)
+        if needed
+        else np.empty(math.prod(shape), dtype)
+    )
     return flat.reshape(shape[::-1]).transpose() if fortran else flat.reshape(shape)
 
 
@@ -67,12 +85,22 @@ def _read_npz(path: Path) -> dict[str, Array]:
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
         names = [entry.filename.removesuffix(".npy") for entry in entries]
-        twice = next((name for name in names if names.count(name) > 1), None) if len(names) < 10_000 else "..."
+        twice = (
+            next((name for name in names if names.count(name) > 1), None)
+            if len(names) < 10_000
+            else "..."
+        )
         if twice is not None:
-            raise InputError("bad-data", f"`{path.name}` has two arrays named `{twice}`", where=str(path))
+            raise InputError(
+                "bad-data", f"`{path.name}` has two arrays named `{twice}`", where=str(path)
+            )
         total, most = sum(entry.file_size for entry in entries), room()
         if total > most:
-            raise InputError("data-too-large", f"`{path.name}` unpacks to {total:,} bytes, and {most:,} fit into memory", where=str(path))
+            raise InputError(
+                "data-too-large",
+                f"`{path.name}` unpacks to {total:,} bytes, and {most:,} fit into memory",
+                where=str(path),
+            )
         found = {}
         for name, entry in zip(names, entries, strict=True):
             with archive.open(entry) as stream:
@@ -85,7 +113,11 @@ def _read_safetensors(path: Path) -> dict[str, Array]:
 
     size = path.stat().st_size
     if size > room():
-        raise InputError("data-too-large", f"`{path.name}` has {size:,} bytes, and {room():,} fit into memory", where=str(path))
+        raise InputError(
+            "data-too-large",
+            f"`{path.name}` has {size:,} bytes, and {room():,} fit into memory",
+            where=str(path),
+        )
     with path.open("rb") as stream:
         head = stream.read(8)
     if len(head) < 8 or struct.unpack("<Q", head)[0] > size - 8:

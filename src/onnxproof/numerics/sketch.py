@@ -84,8 +84,17 @@ def sketch(array: Array, shelf: Shelf | None = None) -> Sketch:
     exact = array.dtype.kind in "iub"
     flat = array.reshape(-1)
     rms, reach, nans, bound = _moments(flat)
-    made = Sketch(shape=tuple(array.shape), count=flat.size, rms=rms, reach=reach, nans=nans, bound=bound, exact=exact,
-                  digest=zlib.crc32(np.ascontiguousarray(flat, np.int64).data) if exact else 0, held=shelf.take(array) if shelf is not None else None)
+    made = Sketch(
+        shape=tuple(array.shape),
+        count=flat.size,
+        rms=rms,
+        reach=reach,
+        nans=nans,
+        bound=bound,
+        exact=exact,
+        digest=zlib.crc32(np.ascontiguousarray(flat, np.int64).data) if exact else 0,
+        held=shelf.take(array) if shelf is not None else None,
+    )
     made.ordered = _project(_clean(flat, made), flat.size)
     if made.held is None:
         made._unordered = _without_order(flat, made)
@@ -109,8 +118,14 @@ class Pool:
 
     def __init__(self, sketches: Sequence[Sketch]) -> None:
         self._ordered = np.stack([s.ordered for s in sketches])
-        self.rms, self._nans = np.array([s.rms for s in sketches]), np.array([s.nans for s in sketches])
-        self._exact, self._digest = np.array([s.exact for s in sketches]), np.array([s.digest for s in sketches])
+        self.rms, self._nans = (
+            np.array([s.rms for s in sketches]),
+            np.array([s.nans for s in sketches]),
+        )
+        self._exact, self._digest = (
+            np.array([s.exact for s in sketches]),
+            np.array([s.digest for s in sketches]),
+        )
 
     def distances(self, value: Sketch) -> Array:
         """How far each is from `value` in the same order, relative to the larger scale."""
@@ -148,7 +163,12 @@ def _moments(flat: Array) -> tuple[float, float, float, float]:
         low, high = min(low, least), max(high, most)
         squares, count = squares + float(np.dot(piece, piece)), count + piece.size
     rms = (squares / count) ** 0.5 if count else 0.0
-    return rms, max(0.0, float(high - low)) if count else 0.0, missing / max(flat.size, 1), bound * max(rms, 1e-300)
+    return (
+        rms,
+        max(0.0, float(high - low)) if count else 0.0,
+        missing / max(flat.size, 1),
+        bound * max(rms, 1e-300),
+    )
 
 
 def _pieces(flat: Array) -> Iterator[Array]:
@@ -174,7 +194,11 @@ def _without_order(flat: Array, made: Sketch) -> Array:
     sums, low, high = np.zeros(3), np.inf, -np.inf
     for piece in _clean(flat, made):
         low, high = min(low, float(piece.min())), max(high, float(piece.max()))
-        sums += [piece.sum(), np.abs(piece).sum(), float(np.dot(piece, piece * piece)) / max(made.rms, 1e-300) ** 2]
+        sums += [
+            piece.sum(),
+            np.abs(piece).sum(),
+            float(np.dot(piece, piece * piece)) / max(made.rms, 1e-300) ** 2,
+        ]
     return np.array([*(sums / flat.size), low, high])
 
 
@@ -184,7 +208,11 @@ def _project(pieces: Iterable[Array], count: int) -> Array:
     for piece in pieces:
         whole = piece.size // _BLOCK
         if whole:
-            total += np.einsum("bw,bw->w", piece[: whole * _BLOCK].reshape(whole, _BLOCK) @ _BASE, _signs(block, whole))
+            total += np.einsum(
+                "bw,bw->w",
+                piece[: whole * _BLOCK].reshape(whole, _BLOCK) @ _BASE,
+                _signs(block, whole),
+            )
         if rest := piece.size - whole * _BLOCK:
             total += (piece[whole * _BLOCK :] @ _BASE[:rest]) * _signs(block + whole, 1)[0]
         block += whole

@@ -28,9 +28,13 @@ def check(model: onnx.ModelProto, path: Path) -> None:
         sizes[key] = _size(functions[key].node, sizes)
     total, held = _size(model.graph.node, sizes), sum(1 for _ in _nodes(model))
     if total > max(MOST_NODES, 2 * held):
-        raise ModelError("too-large-when-inlined", f"with its functions inlined this graph has {_count(total)} nodes", where=str(path),
-                         notes=[f"the limit is {MOST_NODES:,} nodes; the file itself holds {held:,}"],
-                         help="a function that calls another twice doubles it: export without functions, or share results instead of calls")
+        raise ModelError(
+            "too-large-when-inlined",
+            f"with its functions inlined this graph has {_count(total)} nodes",
+            where=str(path),
+            notes=[f"the limit is {MOST_NODES:,} nodes; the file itself holds {held:,}"],
+            help="a function that calls another twice doubles it: export without functions, or share results instead of calls",
+        )
 
 
 def _count(total: int) -> str:
@@ -56,7 +60,12 @@ def walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
             waiting.pop()
             continue
         yield node
-        inner = [iter(graph.node) for attribute in node.attribute for graph in (attribute.g, *attribute.graphs) if graph.node]
+        inner = [
+            iter(graph.node)
+            for attribute in node.attribute
+            for graph in (attribute.g, *attribute.graphs)
+            if graph.node
+        ]
         if inner:
             waiting += reversed(inner)
 
@@ -66,7 +75,9 @@ def _callees_first(functions: Mapping[Key, onnx.FunctionProto], path: Path) -> I
     calls = {key: _calls(function.node, functions) for key, function in functions.items()}
     depth: dict[Key, int] = {}
     for start in functions:
-        stack: list[tuple[Key, Iterator[Key]]] = [] if start in depth else [(start, iter(calls[start]))]
+        stack: list[tuple[Key, Iterator[Key]]] = (
+            [] if start in depth else [(start, iter(calls[start]))]
+        )
         open_calls = {start}
         while stack:
             key, rest = stack[-1]
@@ -78,8 +89,13 @@ def _callees_first(functions: Mapping[Key, onnx.FunctionProto], path: Path) -> I
                 _check_depth(key, depth[key], path)
                 yield key
             elif callee in open_calls:
-                raise ModelError("recursive-function", f"the function `{callee[1]}` calls itself", where=str(path),
-                                 notes=["ONNX has no recursion: inlining it would never end"], help="export the model without functions")
+                raise ModelError(
+                    "recursive-function",
+                    f"the function `{callee[1]}` calls itself",
+                    where=str(path),
+                    notes=["ONNX has no recursion: inlining it would never end"],
+                    help="export the model without functions",
+                )
             elif callee not in depth:
                 open_calls.add(callee)
                 stack.append((callee, iter(calls[callee])))
@@ -87,9 +103,20 @@ def _callees_first(functions: Mapping[Key, onnx.FunctionProto], path: Path) -> I
 
 def _check_depth(key: Key, depth: int, path: Path) -> None:
     if depth > MOST_CALLS_DEEP:
-        raise ModelError("functions-too-deep", f"the function `{key[1]}` calls functions {depth} deep", where=str(path),
-                         notes=[f"the limit is {MOST_CALLS_DEEP}"], help="export the model without functions")
+        raise ModelError(
+            "functions-too-deep",
+            f"the function `{key[1]}` calls functions {depth} deep",
+            where=str(path),
+            notes=[f"the limit is {MOST_CALLS_DEEP}"],
+            help="export the model without functions",
+        )
 
 
-def _calls(nodes: Iterable[onnx.NodeProto], functions: Mapping[Key, onnx.FunctionProto]) -> Sequence[Key]:
-    return list(dict.fromkeys(key for node in walk(nodes) if (key := (node.domain, node.op_type)) in functions))
+def _calls(
+    nodes: Iterable[onnx.NodeProto], functions: Mapping[Key, onnx.FunctionProto]
+) -> Sequence[Key]:
+    return list(
+        dict.fromkeys(
+            key for node in walk(nodes) if (key := (node.domain, node.op_type)) in functions
+        )
+    )

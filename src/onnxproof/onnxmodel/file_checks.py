@@ -13,7 +13,15 @@ from onnx import AttributeProto, TensorProto
 
 from onnxproof.errors import ModelError
 
-_PACKED_BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6}
+_PACKED_BITS = {
+    "INT4": 4,
+    "UINT4": 4,
+    "FLOAT4E2M1": 4,
+    "INT2": 2,
+    "UINT2": 2,
+    "FLOAT6E2M3": 6,
+    "FLOAT6E3M2": 6,
+}
 """Types of which several elements share bytes."""
 _MOST_DIMS = 32
 """What numpy 1 can hold; no model known to us has more than 8."""
@@ -47,7 +55,11 @@ def is_file(path: Path) -> bool:
 
 def constant(node: onnx.NodeProto) -> TensorProto | None:
     """The tensor of a Constant node, if it holds one."""
-    if node.op_type != "Constant" or len(node.attribute) != 1 or not _holds_tensor(node.attribute[0]):
+    if (
+        node.op_type != "Constant"
+        or len(node.attribute) != 1
+        or not _holds_tensor(node.attribute[0])
+    ):
         return None
     tensor: TensorProto = node.attribute[0].t
     return tensor
@@ -99,14 +111,26 @@ def _check_nodes(model: onnx.ModelProto, path: Path) -> None:
     while waiting:
         for node in waiting.pop():
             if not node.output:
-                raise ModelError("node-without-output", f"the node `{_shown(node.name)}` ({_shown(node.op_type)}) has no output", where=str(path), help=f"the file is damaged: {_AGAIN}")
-            waiting += [graph.node for attribute in node.attribute for graph in (attribute.g, *attribute.graphs) if graph.node]
+                raise ModelError(
+                    "node-without-output",
+                    f"the node `{_shown(node.name)}` ({_shown(node.op_type)}) has no output",
+                    where=str(path),
+                    help=f"the file is damaged: {_AGAIN}",
+                )
+            waiting += [
+                graph.node
+                for attribute in node.attribute
+                for graph in (attribute.g, *attribute.graphs)
+                if graph.node
+            ]
 
 
 def _check_tensor(tensor: TensorProto, folder: "_Folder") -> None:
     elements = _elements(tensor, folder.path)
     if tensor.HasField("segment"):
-        raise _bad(tensor, folder.path, "is said to be a segment of a larger one, which nobody reads")
+        raise _bad(
+            tensor, folder.path, "is said to be a segment of a larger one, which nobody reads"
+        )
     if tensor.data_location == TensorProto.EXTERNAL:
         folder.check(tensor, byte_size(tensor.data_type, elements))
         return
@@ -116,9 +140,15 @@ def _check_tensor(tensor: TensorProto, folder: "_Folder") -> None:
     if tensor.HasField("raw_data"):
         wanted, found, unit = byte_size(tensor.data_type, elements), len(tensor.raw_data), "bytes"
     else:
-        wanted, found, unit = _entries(tensor, elements), len(getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type))), "numbers"
+        wanted, found, unit = (
+            _entries(tensor, elements),
+            len(getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type))),
+            "numbers",
+        )
     if found != wanted:
-        raise _bad(tensor, folder.path, f"holds {found:,} {unit}, and its dims and type need {wanted:,}")
+        raise _bad(
+            tensor, folder.path, f"holds {found:,} {unit}, and its dims and type need {wanted:,}"
+        )
 
 
 def _elements(tensor: TensorProto, path: Path) -> int:
@@ -134,8 +164,12 @@ def _known(data_type: int) -> bool:
 
 
 def _unknown_type(what: str, data_type: int, path: Path) -> ModelError:
-    return ModelError("unknown-type", f"{what} has the element type {data_type}, which onnx {onnx.__version__} doesn't know", where=str(path),
-                      help="install a newer onnx, or export again")
+    return ModelError(
+        "unknown-type",
+        f"{what} has the element type {data_type}, which onnx {onnx.__version__} doesn't know",
+        where=str(path),
+        help="install a newer onnx, or export again",
+    )
 
 
 def byte_size(data_type: int, elements: int) -> int:
@@ -156,7 +190,11 @@ def _entries(tensor: TensorProto, elements: int) -> int:
 
 def _check_strings(tensor: TensorProto, elements: int, path: Path) -> None:
     if len(tensor.string_data) != elements:
-        raise _bad(tensor, path, f"holds {len(tensor.string_data):,} strings, and its dims need {elements:,}")
+        raise _bad(
+            tensor,
+            path,
+            f"holds {len(tensor.string_data):,} strings, and its dims need {elements:,}",
+        )
     for text in tensor.string_data:
         try:
             text.decode("utf-8")
@@ -179,17 +217,29 @@ class _Folder:
         size = self._size(entries["location"])
         offset, length = (self._number(tensor, entries, key) for key in ("offset", "length"))
         if length is not None and length != wanted:
-            raise _bad(tensor, self.path, f"has {length:,} bytes of external data, and its dims and type need {wanted:,}")
+            raise _bad(
+                tensor,
+                self.path,
+                f"has {length:,} bytes of external data, and its dims and type need {wanted:,}",
+            )
         if (offset or 0) + wanted > size:
-            raise ModelError("external-data-too-short", f"`{_shown(entries['location'])}` is too short for the weights of this model", where=str(self.path),
-                             notes=[f"it has {size:,} bytes; {_named(tensor)} is said to end at {(offset or 0) + wanted:,}"],
-                             help="fetch the whole file, or export again: the two files don't belong together")
+            raise ModelError(
+                "external-data-too-short",
+                f"`{_shown(entries['location'])}` is too short for the weights of this model",
+                where=str(self.path),
+                notes=[
+                    f"it has {size:,} bytes; {_named(tensor)} is said to end at {(offset or 0) + wanted:,}"
+                ],
+                help="fetch the whole file, or export again: the two files don't belong together",
+            )
 
     def _number(self, tensor: TensorProto, entries: dict[str, str], key: str) -> int | None:
         if key not in entries:
             return None
         if not entries[key].isdecimal() or len(entries[key]) > 19:
-            raise self._bad_entry(tensor, f"has the {key} `{_shown(entries[key])}`, which is no number of bytes")
+            raise self._bad_entry(
+                tensor, f"has the {key} `{_shown(entries[key])}`, which is no number of bytes"
+            )
         return int(entries[key])
 
     def _size(self, location: str) -> int:
@@ -201,16 +251,30 @@ class _Folder:
         """The file; links are followed, since download caches are full of them."""
         relative = Path(location)
         if relative.is_absolute() or ".." in relative.parts:
-            raise ModelError("external-data-outside", f"this model wants to read its weights from `{_shown(location)}`, outside of its folder", where=str(self.path),
-                             help="keep the .data file beside the .onnx file, and name it without a folder")
+            raise ModelError(
+                "external-data-outside",
+                f"this model wants to read its weights from `{_shown(location)}`, outside of its folder",
+                where=str(self.path),
+                help="keep the .data file beside the .onnx file, and name it without a folder",
+            )
         found = self.path.parent / relative
         if not is_file(found):
-            raise ModelError("external-data-missing", f"the weights of this model are kept in `{_shown(location)}`, which isn't there", where=str(self.path),
-                             notes=[f"it was looked for in {self.path.parent}"], help="copy the .data file beside the .onnx file, under its old name")
+            raise ModelError(
+                "external-data-missing",
+                f"the weights of this model are kept in `{_shown(location)}`, which isn't there",
+                where=str(self.path),
+                notes=[f"it was looked for in {self.path.parent}"],
+                help="copy the .data file beside the .onnx file, under its old name",
+            )
         return found
 
     def _bad_entry(self, tensor: TensorProto, what: str) -> ModelError:
-        return ModelError("bad-external-data", f"{_named(tensor)} {what}", where=str(self.path), help="export it again")
+        return ModelError(
+            "bad-external-data",
+            f"{_named(tensor)} {what}",
+            where=str(self.path),
+            help="export it again",
+        )
 
 
 def _check_text(model: onnx.ModelProto, path: Path) -> None:
@@ -223,11 +287,16 @@ def _texts(model: onnx.ModelProto) -> Iterator[tuple[str, object]]:
     """Every text that is read here, with what it is."""
     for entry in (*model.metadata_props, *model.graph.metadata_props):
         yield from (("a key of the metadata", entry.key), ("a value of the metadata", entry.value))
-    yield from (("the producer's name", text) for text in (model.producer_name, model.producer_version))
+    yield from (
+        ("the producer's name", text) for text in (model.producer_name, model.producer_version)
+    )
     yield from (("the name of an operator set", entry.domain) for entry in model.opset_import)
     yield from _texts_of_graph(model.graph)
     for function in model.functions:
-        yield from (("the name of a function", text) for text in (function.name, function.domain, *function.input, *function.output))
+        yield from (
+            ("the name of a function", text)
+            for text in (function.name, function.domain, *function.input, *function.output)
+        )
         yield from _texts_of_nodes(function.node)
 
 
@@ -235,32 +304,58 @@ def _texts_of_graph(graph: onnx.GraphProto) -> Iterator[tuple[str, object]]:
     yield "the name of a graph", graph.name
     for value in (*graph.input, *graph.output, *graph.value_info):
         yield "the name of a value", value.name
-        yield from (("the name of a dim", dim.dim_param) for dim in value.type.tensor_type.shape.dim)
+        yield from (
+            ("the name of a dim", dim.dim_param) for dim in value.type.tensor_type.shape.dim
+        )
     for tensor in graph.initializer:
         yield "the name of a weight", tensor.name
-        yield from (("an entry of external data", text) for entry in tensor.external_data for text in (entry.key, entry.value))
+        yield from (
+            ("an entry of external data", text)
+            for entry in tensor.external_data
+            for text in (entry.key, entry.value)
+        )
     yield from _texts_of_nodes(graph.node)
 
 
 def _texts_of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, object]]:
     for node in nodes:
-        yield from (("the name of a node", node.name), ("an operator", node.op_type), ("an operator set", node.domain), ("a node's description", node.doc_string))
+        yield from (
+            ("the name of a node", node.name),
+            ("an operator", node.op_type),
+            ("an operator set", node.domain),
+            ("a node's description", node.doc_string),
+        )
         yield from (("the name of a value", text) for text in (*node.input, *node.output))
         for entry in node.metadata_props:
             yield from (("a node's metadata", text) for text in (entry.key, entry.value))
         for attribute in node.attribute:
             yield "the name of an attribute", attribute.name
-            for graph in (attribute.g, *attribute.graphs) if attribute.HasField("g") or attribute.graphs else ():
+            for graph in (
+                (attribute.g, *attribute.graphs)
+                if attribute.HasField("g") or attribute.graphs
+                else ()
+            ):
                 yield from _texts_of_graph(graph)
 
 
 def _bad(tensor: TensorProto, path: Path, what: str) -> ModelError:
-    return ModelError("bad-weight", f"{_named(tensor)} {what}", where=str(path),
-                      notes=[f"its type is {_type_name(tensor)}, its dims are {_shown(str(list(tensor.dims)))}"], help=f"the file is damaged: {_AGAIN}")
+    return ModelError(
+        "bad-weight",
+        f"{_named(tensor)} {what}",
+        where=str(path),
+        notes=[f"its type is {_type_name(tensor)}, its dims are {_shown(str(list(tensor.dims)))}"],
+        help=f"the file is damaged: {_AGAIN}",
+    )
 
 
 def _not_utf8(what: str, text: object, path: Path) -> ModelError:
-    return ModelError("not-utf8", f"{what} is not UTF-8", where=str(path), notes=[f"it is {_shown(ascii(text))}"], help=f"the file is damaged: {_AGAIN}")
+    return ModelError(
+        "not-utf8",
+        f"{what} is not UTF-8",
+        where=str(path),
+        notes=[f"it is {_shown(ascii(text))}"],
+        help=f"the file is damaged: {_AGAIN}",
+    )
 
 
 def _type_name(tensor: TensorProto) -> str:

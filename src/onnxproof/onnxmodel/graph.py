@@ -29,11 +29,22 @@ class Graph:
     @classmethod
     def of(cls, file: OnnxFile) -> "Graph":
         """The main graph of a file."""
-        return cls.of_nodes(file.model.graph.node, static=(t.name for t in file.model.graph.initializer), inputs=(port.name for port in file.inputs),
-                            outputs=(port.name for port in file.outputs))
+        return cls.of_nodes(
+            file.model.graph.node,
+            static=(t.name for t in file.model.graph.initializer),
+            inputs=(port.name for port in file.inputs),
+            outputs=(port.name for port in file.outputs),
+        )
 
     @classmethod
-    def of_nodes(cls, nodes: Iterable[onnx.NodeProto], *, static: Iterable[str], inputs: Iterable[str], outputs: Iterable[str]) -> "Graph":
+    def of_nodes(
+        cls,
+        nodes: Iterable[onnx.NodeProto],
+        *,
+        static: Iterable[str],
+        inputs: Iterable[str],
+        outputs: Iterable[str],
+    ) -> "Graph":
         """Read the nodes and find what depends on the inputs."""
         graph = cls(inputs=frozenset(inputs), outputs=frozenset(outputs))
         graph.static = {*static, ""}
@@ -61,8 +72,14 @@ def captured(node: onnx.NodeProto) -> Iterator[str]:
     """What a node reads: its inputs, and what its subgraphs take from outside."""
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
-        for graph in ([attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else list(attribute.graphs)):
-            inner = {o for n in graph.node for o in n.output} | {t.name for t in graph.initializer} | {i.name for i in graph.input}
+        for graph in (
+            [attribute.g] if attribute.type == onnx.AttributeProto.GRAPH else list(attribute.graphs)
+        ):
+            inner = (
+                {o for n in graph.node for o in n.output}
+                | {t.name for t in graph.initializer}
+                | {i.name for i in graph.input}
+            )
             for child in graph.node:
                 yield from (name for name in captured(child) if name not in inner)
             yield from (o.name for o in graph.output if o.name not in inner)
@@ -71,7 +88,14 @@ def captured(node: onnx.NodeProto) -> Iterator[str]:
 def suspect(graph: Graph, place: int, ratio: float, why: str = "") -> Suspect:
     """A node with what its metadata says of it."""
     module, source = source_of(graph.nodes[place])
-    return Suspect(node=graph.name(place), op_type=graph.nodes[place].op_type, ratio=ratio, why=why, module=module, source=source)
+    return Suspect(
+        node=graph.name(place),
+        op_type=graph.nodes[place].op_type,
+        ratio=ratio,
+        why=why,
+        module=module,
+        source=source,
+    )
 
 
 def source_of(node: onnx.NodeProto) -> tuple[str | None, Source | None]:

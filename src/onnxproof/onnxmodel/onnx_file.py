@@ -59,7 +59,10 @@ class OnnxFile:
     def half(self) -> str | None:
         """`float16` or `bfloat16` when most of the weights are kept in it: the file was made for that precision."""
         sizes: dict[int, int] = {}
-        for tensor in (*self.model.graph.initializer, *filter(None, map(file_checks.constant, walk(self.model)))):
+        for tensor in (
+            *self.model.graph.initializer,
+            *filter(None, map(file_checks.constant, walk(self.model))),
+        ):
             if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, *_HALF):
                 sizes[tensor.data_type] = sizes.get(tensor.data_type, 0) + int(np.prod(tensor.dims))
         largest = max(sizes, key=lambda kind: sizes[kind], default=0)
@@ -68,11 +71,18 @@ class OnnxFile:
     @property
     def quantized(self) -> bool:
         """True when the graph quantizes anything."""
-        return any(node.domain in _NAMED_SO and _QUANTIZED.fullmatch(node.op_type) for node in walk(self.model))
+        return any(
+            node.domain in _NAMED_SO and _QUANTIZED.fullmatch(node.op_type)
+            for node in walk(self.model)
+        )
 
     def metadata(self, key: str) -> str:
         """A metadata value of the model or its graph, or an empty string."""
-        found = [p.value for p in (*self.model.metadata_props, *self.model.graph.metadata_props) if p.key == key]
+        found = [
+            p.value
+            for p in (*self.model.metadata_props, *self.model.graph.metadata_props)
+            if p.key == key
+        ]
         return found[0] if found else ""
 
 
@@ -84,63 +94,126 @@ def read(path: str | Path) -> OnnxFile:
         whole = onnx.load(path, load_external_data=False)
         expansion.check(whole, path)
         file_checks.check(whole, path)
-        tables = {tensor.name: row_marks(numpy_helper.to_array(tensor)) for tensor in _looked_up(whole)}
+        tables = {
+            tensor.name: row_marks(numpy_helper.to_array(tensor)) for tensor in _looked_up(whole)
+        }
         model = _slim(whole)
-        ports = [_port(value) for value in model.graph.input], [_port(value) for value in model.graph.output]
+        ports = (
+            [_port(value) for value in model.graph.input],
+            [_port(value) for value in model.graph.output],
+        )
     except ModelError:
         raise
     except Exception as why:  # protobuf raises several classes, by version
-        raise ModelError("not-onnx", "this file is not an ONNX model, or it is truncated", where=str(path),
-                         notes=[f"{path.stat().st_size} bytes; {type(why).__name__}: {why}"], help="export it again, or fetch it whole (Git LFS?)") from why
+        raise ModelError(
+            "not-onnx",
+            "this file is not an ONNX model, or it is truncated",
+            where=str(path),
+            notes=[f"{path.stat().st_size} bytes; {type(why).__name__}: {why}"],
+            help="export it again, or fetch it whole (Git LFS?)",
+        ) from why
     if not model.graph.node and not model.graph.output:
-        raise ModelError("not-onnx", "this file holds no ONNX graph", where=str(path), notes=[f"{path.stat().st_size} bytes, no node, no output"],
-                         help="export it again, or fetch it whole (Git LFS?)")
+        raise ModelError(
+            "not-onnx",
+            "this file holds no ONNX graph",
+            where=str(path),
+            notes=[f"{path.stat().st_size} bytes, no node, no output"],
+            help="export it again, or fetch it whole (Git LFS?)",
+        )
     weights = {tensor.name for tensor in model.graph.initializer}
-    opset = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
-    return OnnxFile(path=path, model=model, inputs=tuple(p for p in ports[0] if p.name not in weights), outputs=tuple(ports[1]), opset=opset, tables=tables)
+    opset = next(
+        (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0
+    )
+    return OnnxFile(
+        path=path,
+        model=model,
+        inputs=tuple(p for p in ports[0] if p.name not in weights),
+        outputs=tuple(ports[1]),
+        opset=opset,
+        tables=tables,
+    )
 
 
-_KINDS = {"sequence_type": "a sequence", "optional_type": "an optional", "map_type": "a map", "sparse_tensor_type": "a sparse tensor", "opaque_type": "an opaque value"}
+_KINDS = {
+    "sequence_type": "a sequence",
+    "optional_type": "an optional",
+    "map_type": "a map",
+    "sparse_tensor_type": "a sparse tensor",
+    "opaque_type": "an opaque value",
+}
 
 
 def require_tensors(file: OnnxFile) -> None:
     """Refuse files whose inputs or outputs can't be compared: strings, sequences, maps, dims below 0, nothing but empty inputs, no output."""
     if not file.outputs:
-        raise ModelError("no-output", "the file has no output: there is nothing to compare", where=str(file.path), help="export it again, or name an output of its graph")
+        raise ModelError(
+            "no-output",
+            "the file has no output: there is nothing to compare",
+            where=str(file.path),
+            help="export it again, or name an output of its graph",
+        )
     for side, ports in (("input", file.inputs), ("output", file.outputs)):
         for port in ports:
             _require_tensor(file, side, port)
     empty = [port.name for port in file.inputs if 0 in (port.dims or ())]
     if file.inputs and len(empty) == len(file.inputs):
-        raise ModelError("empty-input", f"`{empty[0]}` has a dim of 0: nothing can be given to this file", where=str(file.path),
-                         notes=[f"it takes {', '.join(f'`{port.name}` {port.dtype}{list(port.dims or ())}' for port in file.inputs)}"], help="export it with the sizes that are served")
+        raise ModelError(
+            "empty-input",
+            f"`{empty[0]}` has a dim of 0: nothing can be given to this file",
+            where=str(file.path),
+            notes=[
+                f"it takes {', '.join(f'`{port.name}` {port.dtype}{list(port.dims or ())}' for port in file.inputs)}"
+            ],
+            help="export it with the sizes that are served",
+        )
 
 
 def _require_tensor(file: OnnxFile, side: str, port: Port) -> None:
     where = str(file.path)
     if port.dtype in _KINDS:
-        raise ModelError("not-a-tensor", f"the {side} `{port.name}` is {_KINDS[port.dtype]}, and only tensors are compared", where=where,
-                         help="export it with tensors alone (scikit-learn: `zipmap=False`), or cut the graph before it")
+        raise ModelError(
+            "not-a-tensor",
+            f"the {side} `{port.name}` is {_KINDS[port.dtype]}, and only tensors are compared",
+            where=where,
+            help="export it with tensors alone (scikit-learn: `zipmap=False`), or cut the graph before it",
+        )
     if port.dtype in ("object", "str"):
-        raise ModelError("string-tensor", f"the {side} `{port.name}` holds strings, and only numbers are compared", where=where,
-                         help="cut the graph where numbers begin: behind the tokenizer, or before the labels")
+        raise ModelError(
+            "string-tensor",
+            f"the {side} `{port.name}` holds strings, and only numbers are compared",
+            where=where,
+            help="cut the graph where numbers begin: behind the tokenizer, or before the labels",
+        )
     below = [dim for dim in port.dims or () if isinstance(dim, int) and dim < 0]
     if below and side == "input":
-        raise ModelError("negative-dim", f"the input `{port.name}` has a dim of {below[0]}", where=where, notes=[f"its dims are {list(port.dims or ())}"],
-                         help="an open dim has a name, or nothing: `dim_param` in place of `dim_value`")
+        raise ModelError(
+            "negative-dim",
+            f"the input `{port.name}` has a dim of {below[0]}",
+            where=where,
+            notes=[f"its dims are {list(port.dims or ())}"],
+            help="an open dim has a name, or nothing: `dim_param` in place of `dim_value`",
+        )
 
 
 def _looked_up(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """The two-dimensional weights inside the file that a Gather reads rows of."""
     names = {node.input[0] for node in model.graph.node if node.op_type == "Gather" and node.input}
-    return (t for t in model.graph.initializer if t.name in names and len(t.dims) == 2 and t.data_location != onnx.TensorProto.EXTERNAL)
+    return (
+        t
+        for t in model.graph.initializer
+        if t.name in names and len(t.dims) == 2 and t.data_location != onnx.TensorProto.EXTERNAL
+    )
 
 
 def row_marks(table: np.ndarray) -> np.ndarray:
     """One number a row: two rows with the same bits have the same, and others almost never do."""
     bits = np.ascontiguousarray(table).view(np.uint8).reshape(len(table), -1).astype(np.uint64)
     factors = np.random.default_rng(3).integers(1, 1 << 62, bits.shape[1], dtype=np.uint64) | 1
-    return np.asarray((bits * factors).sum(axis=1, dtype=np.uint64)) if len(table) else np.zeros(0, np.uint64)
+    return (
+        np.asarray((bits * factors).sum(axis=1, dtype=np.uint64))
+        if len(table)
+        else np.zeros(0, np.uint64)
+    )
 
 
 def _slim(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -148,7 +221,11 @@ def _slim(model: onnx.ModelProto) -> onnx.ModelProto:
     if sum(tensor.ByteSize() for tensor in model.graph.initializer) < _SLIM_FROM:
         return model
     weights = list(model.graph.initializer)
-    slim = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer_name, producer_version=model.producer_version)
+    slim = onnx.ModelProto(
+        ir_version=model.ir_version,
+        producer_name=model.producer_name,
+        producer_version=model.producer_version,
+    )
     slim.opset_import.extend(model.opset_import)
     slim.metadata_props.extend(model.metadata_props)
     slim.functions.extend(model.functions)
@@ -156,8 +233,14 @@ def _slim(model: onnx.ModelProto) -> onnx.ModelProto:
     for part in ("node", "input", "output", "value_info", "metadata_props"):
         getattr(slim.graph, part).extend(getattr(model.graph, part))
     for tensor in weights:
-        small = tensor.data_location == onnx.TensorProto.EXTERNAL or int(np.prod(tensor.dims)) <= _SMALL
-        slim.graph.initializer.append(tensor if small else onnx.TensorProto(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type))
+        small = (
+            tensor.data_location == onnx.TensorProto.EXTERNAL or int(np.prod(tensor.dims)) <= _SMALL
+        )
+        slim.graph.initializer.append(
+            tensor
+            if small
+            else onnx.TensorProto(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
+        )
     return slim
 
 
@@ -183,7 +266,10 @@ def constants(file: OnnxFile, *, largest: int = 64) -> dict[str, np.ndarray]:
     """Initializers and Constant nodes of at most `largest` elements, by value name."""
     found: dict[str, np.ndarray] = {}
     for tensor in file.model.graph.initializer:
-        if int(np.prod(tensor.dims)) <= min(largest, _SMALL) and tensor.data_location != onnx.TensorProto.EXTERNAL:
+        if (
+            int(np.prod(tensor.dims)) <= min(largest, _SMALL)
+            and tensor.data_location != onnx.TensorProto.EXTERNAL
+        ):
             found[tensor.name] = numpy_helper.to_array(tensor)
     for node in walk(file.model):
         if node.op_type == "Constant" and node.attribute and node.output:
@@ -200,7 +286,9 @@ def _constant(attribute: onnx.AttributeProto) -> np.ndarray:
     value = onnx.helper.get_attribute_value(attribute)
     if isinstance(value, onnx.SparseTensorProto | onnx.GraphProto | onnx.TypeProto):
         return np.zeros(0)
-    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+    return (
+        numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
+    )
 
 
 def dtype_name(elem_type: int) -> str:
@@ -214,13 +302,28 @@ def _port(value: onnx.ValueInfoProto) -> Port:
         return Port(name=value.name, dtype=value.type.WhichOneof("value") or "unknown", dims=None)
     dims = None
     if tensor.HasField("shape"):
-        dims = tuple(d.dim_value if d.HasField("dim_value") else (d.dim_param or None) for d in tensor.shape.dim)
-    return Port(name=value.name, dtype=dtype_name(tensor.elem_type) if tensor.elem_type else "unknown", dims=dims)
+        dims = tuple(
+            d.dim_value if d.HasField("dim_value") else (d.dim_param or None)
+            for d in tensor.shape.dim
+        )
+    return Port(
+        name=value.name,
+        dtype=dtype_name(tensor.elem_type) if tensor.elem_type else "unknown",
+        dims=dims,
+    )
 
 
 def save_changed(model: onnx.ModelProto, origin: Path, target: Path) -> Path:
     """Write a changed graph elsewhere: its external data goes into the file, or where that would be too large, is linked or copied beside it."""
-    if sum(int(entry.value) for tensor in model.graph.initializer for entry in tensor.external_data if entry.key == "length") < _INLINE_MOST:
+    if (
+        sum(
+            int(entry.value)
+            for tensor in model.graph.initializer
+            for entry in tensor.external_data
+            if entry.key == "length"
+        )
+        < _INLINE_MOST
+    ):
         onnx.load_external_data_for_model(model, str(origin.parent))
     for name in external_files(model):
         beside = target.parent / name

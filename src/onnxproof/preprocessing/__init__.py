@@ -23,9 +23,13 @@ def compose(module: Any, preprocess: Any) -> Any:
             return self.module(*positional, **named)
 
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    taken = inspect.signature(preprocess.forward if isinstance(preprocess, torch.nn.Module) else preprocess)
+    taken = inspect.signature(
+        preprocess.forward if isinstance(preprocess, torch.nn.Module) else preprocess
+    )
     forward: Any = Preprocessed.forward
-    forward.__signature__ = taken.replace(parameters=[own, *taken.parameters.values()])  # input names are those of the preprocessing
+    forward.__signature__ = taken.replace(
+        parameters=[own, *taken.parameters.values()]
+    )  # input names are those of the preprocessing
     return Preprocessed().train(module.training)
 
 

@@ -26,7 +26,9 @@ def fitted(columns: Array, target: Array) -> tuple[Array, float] | None:
 
 def by_channel(want: Array, got: Array, axis: int) -> tuple[Array, Array] | None:
     """`got = want * factor + shift` for each channel, as nearly as can be; None where a channel is constant or has too few values."""
-    a, b = (np.moveaxis(v.astype(np.float64), axis, 0).reshape(v.shape[axis], -1) for v in (want, got))
+    a, b = (
+        np.moveaxis(v.astype(np.float64), axis, 0).reshape(v.shape[axis], -1) for v in (want, got)
+    )
     spread = a.std(1)
     if a.shape[1] < _LEAST or not spread.all():
         return None

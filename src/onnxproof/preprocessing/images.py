@@ -21,7 +21,11 @@ _EXACT, _ROUNDED, _MOST_ROUNDED = 2e-3, 0.6, 3.0
 _FINE, _ROUGH = 2e-4, 1e-2
 """Of a factor, as it is found without rounding and with it."""
 _LEAST_SIDE = 8
-_ROUNDINGS: dict[str, Callable[[Array], Array]] = {"": lambda x: x, "rounds to whole levels": lambda x: np.clip(np.rint(x), 0, 255), "cuts off to whole levels": lambda x: np.clip(np.floor(x + 1e-6), 0, 255)}
+_ROUNDINGS: dict[str, Callable[[Array], Array]] = {
+    "": lambda x: x,
+    "rounds to whole levels": lambda x: np.clip(np.rint(x), 0, 255),
+    "cuts off to whole levels": lambda x: np.clip(np.floor(x + 1e-6), 0, 255),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +47,11 @@ def difference(raw: Any, want: Array, got: Array) -> Explanation | None:
     image = pixels(raw)
     own, theirs = (recipe(image, tensor) if image is not None else None for tensor in (want, got))
     words = "; ".join(_steps(own, theirs)) if own is not None and theirs is not None else ""
-    return Explanation(what=words, left=theirs.left / 255, sure=True) if words and theirs is not None else None
+    return (
+        Explanation(what=words, left=theirs.left / 255, sure=True)
+        if words and theirs is not None
+        else None
+    )
 
 
 def _steps(own: Recipe, theirs: Recipe) -> Iterator[str]:
@@ -57,15 +65,27 @@ def _steps(own: Recipe, theirs: Recipe) -> Iterator[str]:
         yield f"the deployment {theirs.rounding or 'does not round'} after it resizes, the model's own {own.rounding or 'does not round'}"
     order = slice(None, None, -1 if own.reversed != theirs.reversed else 1)
     within = _ROUGH if max(own.left, theirs.left) > _EXACT else _FINE
-    if not any(norms.alike(scales, (theirs.factor, theirs.shift), within) for scales in ((own.factor[order], own.shift[order]), (own.factor, own.shift))):
+    if not any(
+        norms.alike(scales, (theirs.factor, theirs.shift), within)
+        for scales in ((own.factor[order], own.shift[order]), (own.factor, own.shift))
+    ):
         yield f"another scale, mean or standard deviation: the deployment has {_scaling(theirs, within)}, the model's own {_scaling(own, within)}"
 
 
 def _scaling(made: Recipe, within: float) -> str:
     """The name of what is done to raw values, or the numbers."""
     own, channels = (made.factor, made.shift), len(made.factor)
-    numbers = f"factor {np.round(made.factor, 4).tolist()}, shift {np.round(made.shift, 4).tolist()}"
-    return next((norm.name for norm in norms.IMAGES if norm.fits(channels) and norms.alike(own, norm.affine(channels), within)), numbers)
+    numbers = (
+        f"factor {np.round(made.factor, 4).tolist()}, shift {np.round(made.shift, 4).tolist()}"
+    )
+    return next(
+        (
+            norm.name
+            for norm in norms.IMAGES
+            if norm.fits(channels) and norms.alike(own, norm.affine(channels), within)
+        ),
+        numbers,
+    )
 
 
 def _resizes(made: Recipe) -> bool:
@@ -99,7 +119,15 @@ def _fit(geometry: Geometry, mode: str, ours: Array, tensor: Array) -> Recipe | 
                 continue
             left = _left(affine.applied(x, *scales, 2), tensor, scales[0])
             if left is not None and (best is None or left < best.left):
-                best = Recipe(geometry=geometry, mode=mode, reversed=reverse, rounding=words if left <= _EXACT else "rounds to whole levels", factor=scales[0], shift=scales[1], left=left)
+                best = Recipe(
+                    geometry=geometry,
+                    mode=mode,
+                    reversed=reverse,
+                    rounding=words if left <= _EXACT else "rounds to whole levels",
+                    factor=scales[0],
+                    shift=scales[1],
+                    left=left,
+                )
             if left is not None and left <= _EXACT:
                 return best
     return best
@@ -109,13 +137,23 @@ def _left(made: Array, tensor: Array, factor: Array) -> float | None:
     """The largest difference where it is that of arithmetic, else the mean one; None where rounding does not explain it."""
     off = np.abs(made - tensor) / np.abs(factor)
     most, mean = float(off.max()), float(np.sqrt((off**2).mean()))
-    return most if most <= _EXACT else max(mean, _EXACT * 1.01) if mean <= _ROUNDED and most <= _MOST_ROUNDED else None
+    return (
+        most
+        if most <= _EXACT
+        else max(mean, _EXACT * 1.01)
+        if mean <= _ROUNDED and most <= _MOST_ROUNDED
+        else None
+    )
 
 
 def _whole(image: Array, found: Recipe, tensor: Array) -> bool:
-    made = found.geometry.make(image, found.mode, (tensor.shape[0], tensor.shape[1]), np.arange(tensor.shape[0]))
+    made = found.geometry.make(
+        image, found.mode, (tensor.shape[0], tensor.shape[1]), np.arange(tensor.shape[0])
+    )
     made = _ROUNDINGS[found.rounding](made[..., ::-1] if found.reversed else made)
-    return _left(affine.applied(made, found.factor, found.shift, 2), tensor, found.factor) is not None
+    return (
+        _left(affine.applied(made, found.factor, found.shift, 2), tensor, found.factor) is not None
+    )
 
 
 def pixels(raw: Any) -> Array | None:
@@ -124,10 +162,21 @@ def pixels(raw: Any) -> Array | None:
         raw = _opened(raw)
     if hasattr(raw, "detach"):
         raw = raw.detach().cpu().numpy()
-    array = np.asarray(raw) if hasattr(raw, "__array__") or hasattr(raw, "__array_interface__") else None
+    array = (
+        np.asarray(raw)
+        if hasattr(raw, "__array__") or hasattr(raw, "__array_interface__")
+        else None
+    )
     if array is None or array.dtype.kind not in "uif" or array.size == 0:
         return None
-    image = next((made for channels in (3, 1, 4) if (made := _channels_last(array.astype(np.float64), channels)) is not None), None)
+    image = next(
+        (
+            made
+            for channels in (3, 1, 4)
+            if (made := _channels_last(array.astype(np.float64), channels)) is not None
+        ),
+        None,
+    )
     if image is None or min(image.shape[:2]) < _LEAST_SIDE or image.min() < 0 or image.max() > 255:
         return None
     return image * 255 if array.dtype.kind == "f" and image.max() <= 1 else image
@@ -153,4 +202,10 @@ def _channels_last(array: Array, channels: int) -> Array | None:
         return array[..., None]
     if array.ndim != 3:
         return None
-    return array if array.shape[2] == channels else array.transpose(1, 2, 0) if array.shape[0] == channels else None
+    return (
+        array
+        if array.shape[2] == channels
+        else array.transpose(1, 2, 0)
+        if array.shape[0] == channels
+        else None
+    )

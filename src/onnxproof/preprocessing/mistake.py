@@ -62,4 +62,9 @@ def same(want: Array, got: Array) -> bool:
     if "f" not in want.dtype.kind + got.dtype.kind:
         return bool((want == got).all())
     off = want.astype(np.float64) - got.astype(np.float64)
-    return bool(np.abs(off[~(np.isnan(want.astype(np.float64)) & np.isnan(got.astype(np.float64)))]).max(initial=0) <= CLOSE * scale_of(want))
+    return bool(
+        np.abs(off[~(np.isnan(want.astype(np.float64)) & np.isnan(got.astype(np.float64)))]).max(
+            initial=0
+        )
+        <= CLOSE * scale_of(want)
+    )

@@ -44,8 +44,19 @@ class Compared:
 
     def join(self, proof: "Proof") -> "Proof":
         """The proof with this in it: a difference decides the verdict, and is its first cause."""
-        told = Finding(code="pipeline", what=f"the deployment's preprocessing beside the model's own: {self.words}")
-        joined = replace(proof, findings=(*self.findings, *(() if self.findings or proof.export is not None else (told,)), *proof.findings), causes=(*self.causes, *proof.causes))
+        told = Finding(
+            code="pipeline",
+            what=f"the deployment's preprocessing beside the model's own: {self.words}",
+        )
+        joined = replace(
+            proof,
+            findings=(
+                *self.findings,
+                *(() if self.findings or proof.export is not None else (told,)),
+                *proof.findings,
+            ),
+            causes=(*self.causes, *proof.causes),
+        )
         return joined.judged(proof.policy) if self.findings else joined
 
 
@@ -57,8 +68,11 @@ def load(source: Any) -> Function:
 def demand(found: subject.Subject) -> None:
     """Refuse a subject that does not say how it is preprocessed."""
     if found.preprocess is None:
-        raise UsageError("no-preprocessing", f"`{found.name}` does not say how it is preprocessed, so a pipeline has nothing to be compared with",
-                         help="let the factory return onnxproof.Subject(module=..., example_inputs=raw, preprocess=...)")
+        raise UsageError(
+            "no-preprocessing",
+            f"`{found.name}` does not say how it is preprocessed, so a pipeline has nothing to be compared with",
+            help="let the factory return onnxproof.Subject(module=..., example_inputs=raw, preprocess=...)",
+        )
 
 
 def compare(found: subject.Subject, deployed: Any, path: Path, backend: str = "ort") -> Compared:
@@ -67,7 +81,10 @@ def compare(found: subject.Subject, deployed: Any, path: Path, backend: str = "o
 
     theirs = load(deployed)
     demand(found)
-    session, module = open_session(backend, path), TorchSession(found.module, found.args, found.kwargs)
+    session, module = (
+        open_session(backend, path),
+        TorchSession(found.module, found.args, found.kwargs),
+    )
     count, worst, differ = 0, 0.0, _Differences()
     try:
         for label, raw in itertools.islice(_raw(found), _MOST):
@@ -79,7 +96,12 @@ def compare(found: subject.Subject, deployed: Any, path: Path, backend: str = "o
                 continue
             differ.count += 1
             if differ.count <= _SHOWN:
-                differ.add(label, apart, _explained(apart, wanted, given, raw, found.preprocess, theirs), _outputs(module, session, wanted, given))
+                differ.add(
+                    label,
+                    apart,
+                    _explained(apart, wanted, given, raw, found.preprocess, theirs),
+                    _outputs(module, session, wanted, given),
+                )
     finally:
         session.close()
     words = f"{count} raw inputs, {'the same tensors' if not differ.count else f'{differ.count} differ'} (at most {worst:.1g} apart)"
@@ -98,12 +120,29 @@ class _Differences:
         """One raw input on which the two differ."""
         why = found.what
         said = f"{apart.what}{'; ' * bool(apart.what and why)}{why or ('' if apart.what else 'the values differ in no way that is usual')}{apart.size}"
-        self.findings.append(Finding(code="preprocessing", what=f"on {label} the deployment's preprocessing makes another tensor: {said}{outputs}", help=_HELP, counts=True))
+        self.findings.append(
+            Finding(
+                code="preprocessing",
+                what=f"on {label} the deployment's preprocessing makes another tensor: {said}{outputs}",
+                help=_HELP,
+                counts=True,
+            )
+        )
         evidence = f"on {label} {said}" + ("; no usual slip explains it" if not why else "")
         if found.sure:
             evidence = f"on {label} the model's own preprocessing, changed so, makes what the deployment makes: {why}"
-        before, after = apart.relative / _ROUNDING, (found.left if found.sure else apart.relative) / _ROUNDING
-        cause = Cause(code="preprocessing", title=_TITLE, proven=found.sure, evidence=f"{evidence}{outputs}", before=before, after=after)
+        before, after = (
+            apart.relative / _ROUNDING,
+            (found.left if found.sure else apart.relative) / _ROUNDING,
+        )
+        cause = Cause(
+            code="preprocessing",
+            title=_TITLE,
+            proven=found.sure,
+            evidence=f"{evidence}{outputs}",
+            before=before,
+            after=after,
+        )
         self.causes = sorted([*self.causes, cause], key=lambda c: not c.proven)
 
 
@@ -120,17 +159,29 @@ class _Apart:
 def _apart(wanted: Sequence[Array], given: Sequence[Array]) -> _Apart | None:
     """What differs; None when nothing does."""
     if len(wanted) != len(given):
-        return _Apart(what=f"it makes {len(given)} tensors, and the model's own makes {len(wanted)}")
+        return _Apart(
+            what=f"it makes {len(given)} tensors, and the model's own makes {len(wanted)}"
+        )
     for place, (want, got) in enumerate(zip(wanted, given, strict=True)):
         if want.shape != got.shape:
-            return _Apart(place=place, what=f"it makes {got.dtype}{list(got.shape)}, and the model's own makes {want.dtype}{list(want.shape)}")
+            return _Apart(
+                place=place,
+                what=f"it makes {got.dtype}{list(got.shape)}, and the model's own makes {want.dtype}{list(want.shape)}",
+            )
         if not same(want, got):
             far = _farthest(want, got)
             return _Apart(place=place, size=f" (max abs {far:.3g})", relative=far / scale_of(want))
     return None
 
 
-def _explained(apart: _Apart, wanted: Sequence[Array], given: Sequence[Array], raw: tuple[Any, ...], own: Function, theirs: Function) -> Explanation:
+def _explained(
+    apart: _Apart,
+    wanted: Sequence[Array],
+    given: Sequence[Array],
+    raw: tuple[Any, ...],
+    own: Function,
+    theirs: Function,
+) -> Explanation:
     """The slip that explains it, if one does, and what is left."""
     if apart.place is None:
         return Explanation()
@@ -139,13 +190,22 @@ def _explained(apart: _Apart, wanted: Sequence[Array], given: Sequence[Array], r
     def again(function: Function) -> Callable[..., Array]:
         def call(*changed: Any) -> Array:
             try:
-                return _made(function, tuple(_like(new, old) for new, old in zip(changed, raw, strict=True)), "changed raw data")[place]
-            except (UsageError, IndexError):  # raw data that was changed may not suit it: then it is not what happened
+                return _made(
+                    function,
+                    tuple(_like(new, old) for new, old in zip(changed, raw, strict=True)),
+                    "changed raw data",
+                )[place]
+            except (
+                UsageError,
+                IndexError,
+            ):  # raw data that was changed may not suit it: then it is not what happened
                 return np.zeros(0)
 
         return call
 
-    return explained(Both(want=wanted[place], got=given[place], raw=raw, own=again(own), theirs=again(theirs)))
+    return explained(
+        Both(want=wanted[place], got=given[place], raw=raw, own=again(own), theirs=again(theirs))
+    )
 
 
 def _like(new: Any, old: Any) -> Any:
@@ -160,10 +220,17 @@ def _raw(found: subject.Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
     data = found.data
     if isinstance(data, str | Path):
         place = Path(data)
-        files = sorted(item for item in place.iterdir() if item.is_file()) if place.is_dir() else [regular(place, InputError)]
+        files = (
+            sorted(item for item in place.iterdir() if item.is_file())
+            if place.is_dir()
+            else [regular(place, InputError)]
+        )
         yield from ((f"`{file.name}`", (str(file),)) for file in files)
     elif data is not None:
-        yield from ((f"data[{index}]", item if isinstance(item, tuple) else (item,)) for index, item in enumerate(data))
+        yield from (
+            (f"data[{index}]", item if isinstance(item, tuple) else (item,))
+            for index, item in enumerate(data)
+        )
 
 
 def _made(function: Function, raw: tuple[Any, ...], label: str) -> list[Array]:
@@ -172,8 +239,14 @@ def _made(function: Function, raw: tuple[Any, ...], label: str) -> list[Array]:
     try:
         positional, named = as_arguments(function(*raw))
     except Exception as why:  # the user's own code
-        raise UsageError("preprocess-raised", f"`{getattr(function, '__name__', function)}` raised {type(why).__name__} on {label}: {why}") from why
-    made = [to_numpy(leaf) if hasattr(leaf, "detach") else np.asarray(leaf) for _, leaf in tree.flatten([*positional, *named.values()])]
+        raise UsageError(
+            "preprocess-raised",
+            f"`{getattr(function, '__name__', function)}` raised {type(why).__name__} on {label}: {why}",
+        ) from why
+    made = [
+        to_numpy(leaf) if hasattr(leaf, "detach") else np.asarray(leaf)
+        for _, leaf in tree.flatten([*positional, *named.values()])
+    ]
     return [array.astype(np.float32) if array.dtype.name == "bfloat16" else array for array in made]
 
 
@@ -181,7 +254,9 @@ def _farthest(want: Array, got: Array) -> float:
     return float(np.abs(want.astype(np.float64) - got.astype(np.float64)).max(initial=0))
 
 
-def _outputs(module: "TorchSession", session: Session, wanted: Sequence[Array], given: Sequence[Array]) -> str:
+def _outputs(
+    module: "TorchSession", session: Session, wanted: Sequence[Array], given: Sequence[Array]
+) -> str:
     """What that does to the answers, end to end."""
     if len(wanted) != len(given):
         return ""
@@ -190,5 +265,9 @@ def _outputs(module: "TorchSession", session: Session, wanted: Sequence[Array], 
         found = session.run(dict(zip(session.input_names, given, strict=True)))
     except Exception as why:  # any runtime, any error: it is an answer
         return f"; the file refuses it ({type(why).__name__})"
-    gaps = [_farthest(r, f) for r, f in zip(reference, found, strict=False) if r is not None and f is not None and r.shape == f.shape]
+    gaps = [
+        _farthest(r, f)
+        for r, f in zip(reference, found, strict=False)
+        if r is not None and f is not None and r.shape == f.shape
+    ]
     return f"; the answers are {max(gaps):.3g} apart" if gaps else "; the answers have other shapes"

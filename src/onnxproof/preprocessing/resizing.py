@@ -55,7 +55,11 @@ def matrix(before: int, after: int, mode: str) -> Array:
     """The share of each old pixel in each new one: rows add up to one."""
     kernel, reach, grows, lie = MODES[mode]
     scale, new, old = before / after, np.arange(after)[:, None], np.arange(before)[None]
-    middle = {"half-pixel": (new + 0.5) * scale - 0.5, "asymmetric": new * scale, "corners": new * ((before - 1) / max(after - 1, 1))}[lie]
+    middle = {
+        "half-pixel": (new + 0.5) * scale - 0.5,
+        "asymmetric": new * scale,
+        "corners": new * ((before - 1) / max(after - 1, 1)),
+    }[lie]
     if kernel is None:
         chosen = np.floor(middle + 0.5 if lie == "half-pixel" else middle + 1e-9)
         return np.asarray(old == np.clip(chosen, 0, before - 1), np.float64)
@@ -66,7 +70,11 @@ def matrix(before: int, after: int, mode: str) -> Array:
     made = np.zeros((after, before))
     for tap in range(-int(reach) + 1, int(reach) + 1):  # what lies outside is the pixel at the edge
         place = np.floor(middle[:, 0]) + tap
-        np.add.at(made, (np.arange(after), np.clip(place, 0, before - 1).astype(int)), kernel(place - middle[:, 0]))
+        np.add.at(
+            made,
+            (np.arange(after), np.clip(place, 0, before - 1).astype(int)),
+            kernel(place - middle[:, 0]),
+        )
     return made
 
 
@@ -85,12 +93,21 @@ class Geometry:
     def make(self, image: Array, mode: str, shape: tuple[int, int], rows: Array) -> Array:
         """Some rows of the result; the image has its channels last."""
         top, left, height, width = self.source
-        part, (high, wide), (down, right) = image[top : top + height, left : left + width], self.size, self.place
+        part, (high, wide), (down, right) = (
+            image[top : top + height, left : left + width],
+            self.size,
+            self.place,
+        )
         own, columns = rows + down, np.arange(shape[1]) + right
         inside, across = (own >= 0) & (own < high), (columns >= 0) & (columns < wide)
-        by_row, by_column = matrix(height, high, mode)[own[inside]], matrix(width, wide, mode)[columns[across]]
+        by_row, by_column = (
+            matrix(height, high, mode)[own[inside]],
+            matrix(width, wide, mode)[columns[across]],
+        )
         made = np.full((len(rows), shape[1], image.shape[2]), self.pad)
-        made[np.ix_(inside, across)] = np.tensordot(by_column, np.tensordot(by_row, part, (1, 0)), (1, 1)).transpose(1, 0, 2)
+        made[np.ix_(inside, across)] = np.tensordot(
+            by_column, np.tensordot(by_row, part, (1, 0)), (1, 1)
+        ).transpose(1, 0, 2)
         return made
 
 
@@ -101,21 +118,55 @@ def geometries(before: tuple[int, int], after: tuple[int, int]) -> Iterator[Geom
     yield Geometry(name="squashes the whole image", source=whole, size=after)
     for ratio in SHORTER:
         short = int(min(high, wide) * ratio + 1e-6)
-        size = (short, int(short * width / height)) if height <= width else (int(short * height / width), short)
+        size = (
+            (short, int(short * width / height))
+            if height <= width
+            else (int(short * height / width), short)
+        )
         if size[0] >= high and size[1] >= wide:
-            yield Geometry(name=f"brings the shorter side to {short} and cuts out the centre", source=whole, size=size, place=_centre(size, after))
-            yield Geometry(name=f"brings the shorter side to {short} and cuts out the top left", source=whole, size=size)
+            yield Geometry(
+                name=f"brings the shorter side to {short} and cuts out the centre",
+                source=whole,
+                size=size,
+                place=_centre(size, after),
+            )
+            yield Geometry(
+                name=f"brings the shorter side to {short} and cuts out the top left",
+                source=whole,
+                size=size,
+            )
     side = min(before)
-    yield Geometry(name="cuts out the largest square and resizes that", source=(*_centre(before, (side, side)), side, side), size=after)
+    yield Geometry(
+        name="cuts out the largest square and resizes that",
+        source=(*_centre(before, (side, side)), side, side),
+        size=after,
+    )
     if height >= high and width >= wide:
-        yield Geometry(name="cuts out the centre without resizing", source=(*_centre(before, after), high, wide), size=after)
-        yield Geometry(name="cuts out the top left without resizing", source=(0, 0, high, wide), size=after)
+        yield Geometry(
+            name="cuts out the centre without resizing",
+            source=(*_centre(before, after), high, wide),
+            size=after,
+        )
+        yield Geometry(
+            name="cuts out the top left without resizing", source=(0, 0, high, wide), size=after
+        )
     ratio = min(high / height, wide / width)
     size = (round(height * ratio), round(width * ratio))
     for pad in _PADS if size != after and min(size) > 0 else ():
         around = tuple(-((a - s) // 2) for a, s in zip(after, size, strict=True))
-        yield Geometry(name=f"keeps the proportions and puts {pad:g} around", source=whole, size=size, place=(around[0], around[1]), pad=pad)
-        yield Geometry(name=f"keeps the proportions and puts {pad:g} at the end", source=whole, size=size, pad=pad)
+        yield Geometry(
+            name=f"keeps the proportions and puts {pad:g} around",
+            source=whole,
+            size=size,
+            place=(around[0], around[1]),
+            pad=pad,
+        )
+        yield Geometry(
+            name=f"keeps the proportions and puts {pad:g} at the end",
+            source=whole,
+            size=size,
+            pad=pad,
+        )
 
 
 def _centre(outer: tuple[int, int], inner: tuple[int, int]) -> tuple[int, int]:

@@ -19,7 +19,17 @@ from onnxproof.quantization.calibration.batches import Batch
 from onnxproof.quantization.calibration.ranges import Calibrator, calibrator, min_max
 from onnxproof.quantization.calibration.statistics import Statistics
 from onnxproof.quantization.float_graph import Index, copied
-from onnxproof.quantization.qdq import Pair, Weight, biases, clips, pairs, weights, with_floats, with_ranges, without_rounding
+from onnxproof.quantization.qdq import (
+    Pair,
+    Weight,
+    biases,
+    clips,
+    pairs,
+    weights,
+    with_floats,
+    with_ranges,
+    without_rounding,
+)
 from onnxproof.quantization.workbench import Answers, answers, compare
 from onnxproof.results import Share
 from onnxproof.runtimes import ort
@@ -32,7 +42,17 @@ _WORTH_DB = 1.0
 _TRIMMING = ("mse", "percentile:99.99", "percentile:99.9")
 _ALIKE = 0.35
 """Relative rms between a dequantized weight and the float weight it comes from: 4-bit weights stay below."""
-_FUSES = ("BatchNormalization", "Relu", "Clip", "LeakyRelu", "PRelu", "HardSwish", "Sigmoid", "Mul", "Add")
+_FUSES = (
+    "BatchNormalization",
+    "Relu",
+    "Clip",
+    "LeakyRelu",
+    "PRelu",
+    "HardSwish",
+    "Sigmoid",
+    "Mul",
+    "Add",
+)
 
 
 @dataclass(eq=False)
@@ -72,7 +92,10 @@ class Study:
         names = list(dict.fromkeys(pair.value for pair in self.rounded))
         model = without_rounding(self.float_weights() or self.model, relus=self._relus)
         index = Index(model)
-        shown = {pair.value: pair.value if pair.value in index.makers else pair.results[0] for pair in self.rounded}  # an output's maker took its name
+        shown = {
+            pair.value: pair.value if pair.value in index.makers else pair.results[0]
+            for pair in self.rounded
+        }  # an output's maker took its name
         inner = [shown[name] for name in names if shown[name] in index.makers]
         watched = copied(model)
         add_outputs(watched, inner)
@@ -108,9 +131,16 @@ class Study:
     def fused(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Without the rounding between a layer and what should be part of it."""
         index = Index(self.model)
-        between = [pair.value for pair in self.rounded if pair.value in index.makers and index.makers[pair.value].op_type in ("Conv", "Gemm", "MatMul", "BatchNormalization")
-                   and len(pair.results) == 1 and pair.results[0] not in index.outputs
-                   and [r.op_type for r in index.readers[pair.results[0]]] in ([kind] for kind in _FUSES) and self._unfolded(index, pair)]
+        between = [
+            pair.value
+            for pair in self.rounded
+            if pair.value in index.makers
+            and index.makers[pair.value].op_type in ("Conv", "Gemm", "MatMul", "BatchNormalization")
+            and len(pair.results) == 1
+            and pair.results[0] not in index.outputs
+            and [r.op_type for r in index.readers[pair.results[0]]] in ([kind] for kind in _FUSES)
+            and self._unfolded(index, pair)
+        ]
         return without_rounding(model or self.model, between, self._relus) if between else None
 
     def _unfolded(self, index: Index, pair: Pair) -> bool:
@@ -119,19 +149,37 @@ class Study:
         if reader.op_type not in ("Mul", "Add"):
             return True
         others = [name for name in reader.input if name != pair.results[0]]
-        return all(name in index.weights or (name in index.makers and index.makers[name].op_type == "DequantizeLinear"
-                                             and index.makers[name].input[0] in index.weights) for name in others)
+        return all(
+            name in index.weights
+            or (
+                name in index.makers
+                and index.makers[name].op_type == "DequantizeLinear"
+                and index.makers[name].input[0] in index.weights
+            )
+            for name in others
+        )
 
     def recalibrated(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Ranges that this data asks for; types and symmetry stay."""
-        return self._ranged({pair.value: self._asked(pair) for pair in self.rounded if pair.value in self.seen}, model)
+        return self._ranged(
+            {pair.value: self._asked(pair) for pair in self.rounded if pair.value in self.seen},
+            model,
+        )
 
     def _asked(self, pair: Pair) -> tuple[Array, Array]:
         """The range that the data asks for: of each channel where the rounding has one for each."""
         stats = self.seen[pair.value]
-        if pair.scale.size == 1 or stats.channel_low is None or stats.channel_high is None or stats.channel_low.size != pair.scale.size:
+        if (
+            pair.scale.size == 1
+            or stats.channel_low is None
+            or stats.channel_high is None
+            or stats.channel_low.size != pair.scale.size
+        ):
             return _shaped(*self.reach(pair), pair)
-        each = [_shaped(0.0 if self._clips(pair) else low, high, pair) for low, high in zip(stats.channel_low, stats.channel_high, strict=True)]
+        each = [
+            _shaped(0.0 if self._clips(pair) else low, high, pair)
+            for low, high in zip(stats.channel_low, stats.channel_high, strict=True)
+        ]
         return np.asarray([low for low, _ in each]), np.asarray([high for _, high in each])
 
     def trimmed(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
@@ -149,25 +197,59 @@ class Study:
 
     def asymmetric(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """All levels for what the data reaches, where half of them lie where no data is."""
-        chosen = [pair for pair in self.rounded if pair.symmetric and pair.scale.size == 1 and pair.value in self.seen and pair.dtype in ("int8", "uint8")]
+        chosen = [
+            pair
+            for pair in self.rounded
+            if pair.symmetric
+            and pair.scale.size == 1
+            and pair.value in self.seen
+            and pair.dtype in ("int8", "uint8")
+        ]
         limits = {pair.value: self.reach(pair) for pair in chosen}
-        return self._ranged({name: (np.asarray(low), np.asarray(high)) for name, (low, high) in limits.items()}, model, dtype="uint8") if limits else None
+        return (
+            self._ranged(
+                {name: (np.asarray(low), np.asarray(high)) for name, (low, high) in limits.items()},
+                model,
+                dtype="uint8",
+            )
+            if limits
+            else None
+        )
 
     def by_channel(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """A scale for each channel of each activation: not what kernels can do, but what tells whether channels differ too much."""
         made, done = model or self.model, 0
         for pair in self.rounded:
             stats = self.seen.get(pair.value)
-            if pair.scale.size > 1 or stats is None or stats.channel_low is None or stats.channel_high is None or stats.axis is None:
+            if (
+                pair.scale.size > 1
+                or stats is None
+                or stats.channel_low is None
+                or stats.channel_high is None
+                or stats.axis is None
+            ):
                 continue
-            low = np.zeros_like(stats.channel_low) if self._clips(pair) else np.minimum(stats.channel_low, 0.0)
+            low = (
+                np.zeros_like(stats.channel_low)
+                if self._clips(pair)
+                else np.minimum(stats.channel_low, 0.0)
+            )
             high = np.maximum(stats.channel_high, low + 1e-9)
-            made, done = with_ranges(made, {pair.value: (low, np.maximum(high, 0.0))}, dtype="uint8", axis=stats.axis), done + 1
+            made, done = (
+                with_ranges(
+                    made, {pair.value: (low, np.maximum(high, 0.0))}, dtype="uint8", axis=stats.axis
+                ),
+                done + 1,
+            )
         return made if done else None
 
     def sixteen(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """The same ranges with 65,536 levels."""
-        limits = {pair.value: pair.limits for pair in pairs(model or self.model) if "8" in pair.dtype and pair.scale.size == 1}
+        limits = {
+            pair.value: pair.limits
+            for pair in pairs(model or self.model)
+            if "8" in pair.dtype and pair.scale.size == 1
+        }
         return self._ranged(limits, model, dtype="uint16") if limits else None
 
     def unrounded(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
@@ -179,45 +261,94 @@ class Study:
         found = {}
         for weight, plain in self.matched:
             if weight.scale.size == 1 and plain.ndim >= 2:
-                axis = 0 if plain.ndim > 2 else int(np.argmax([_spread(plain, a) for a in range(2)]))
-                step = np.maximum(np.abs(plain).max(tuple(a for a in range(plain.ndim) if a != axis), keepdims=True), 1e-30) / 127
+                axis = (
+                    0 if plain.ndim > 2 else int(np.argmax([_spread(plain, a) for a in range(2)]))
+                )
+                step = (
+                    np.maximum(
+                        np.abs(plain).max(
+                            tuple(a for a in range(plain.ndim) if a != axis), keepdims=True
+                        ),
+                        1e-30,
+                    )
+                    / 127
+                )
                 found[weight.result] = np.rint(plain / step) * step
-        return with_floats(model or self.model, found | self._float_biases(model or self.model)) if found else None
+        return (
+            with_floats(model or self.model, found | self._float_biases(model or self.model))
+            if found
+            else None
+        )
 
     def float_weights(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Weights as they were before anything was rounded."""
-        found = {weight.result: plain for weight, plain in self.matched} | self._float_biases(model or self.model)
+        found = {weight.result: plain for weight, plain in self.matched} | self._float_biases(
+            model or self.model
+        )
         return with_floats(model or self.model, found) if found else None
 
     def unsaturated(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Float biases where the integer ones ran into the end of their type."""
-        full = [bias for bias in biases(self.model) if (np.abs(bias.integers.astype(np.int64)) >= 2**31 - 1).any()]
+        full = [
+            bias
+            for bias in biases(self.model)
+            if (np.abs(bias.integers.astype(np.int64)) >= 2**31 - 1).any()
+        ]
         found = {bias.result: plain for bias in full if (plain := self._original(bias)) is not None}
         return with_floats(model or self.model, found) if found else None
 
     def _float_biases(self, model: onnx.ModelProto) -> dict[str, Array]:
         """Rounding may leave nothing of a bias, so there its name is enough; but only where the layer's weight was found by its values."""
         known = {weight.result for weight, _ in self.matched}
-        sure = {node.input[2] for node in self.model.graph.node if len(node.input) > 2 and node.input[1] in known}
-        return {bias.result: plain for bias in biases(model) if (plain := self._original(bias, by_name=bias.result in sure)) is not None}
+        sure = {
+            node.input[2]
+            for node in self.model.graph.node
+            if len(node.input) > 2 and node.input[1] in known
+        }
+        return {
+            bias.result: plain
+            for bias in biases(model)
+            if (plain := self._original(bias, by_name=bias.result in sure)) is not None
+        }
 
     @cached_property
     def matched(self) -> list[tuple[Weight, Array]]:
         """Integer weights with the float weights they come from."""
-        return [(weight, plain) for weight in weights(self.model) if weight.integers.ndim > 1 and (plain := self._original(weight)) is not None]
+        return [
+            (weight, plain)
+            for weight in weights(self.model)
+            if weight.integers.ndim > 1 and (plain := self._original(weight)) is not None
+        ]
 
     def _original(self, weight: Weight, *, by_name: bool = False) -> Array | None:
         """The float array that a constant comes from, as it lies or transposed: by its values where they fit (or by its name, where tools keep it)."""
         here = weight.floats
         fits = np.abs(weight.integers.astype(np.int64)) < 2**31 - 1
-        near = [(name, turned.astype(np.float64)) for name, plain in self.floats.items() for turned in ((plain, plain.T) if plain.ndim == 2 else (plain,))
-                if turned.shape == here.shape]
+        near = [
+            (name, turned.astype(np.float64))
+            for name, plain in self.floats.items()
+            for turned in ((plain, plain.T) if plain.ndim == 2 else (plain,))
+            if turned.shape == here.shape
+        ]
         ranked = sorted(near, key=lambda pair: _apart(here[fits], pair[1][fits]))
-        named = [plain for name, plain in ranked if by_name and name and (weight.name.startswith(name) or weight.result.startswith(name))]
-        alike = [plain for _, plain in ranked[:1] if _apart(here[fits], plain[fits]) < _ALIKE or not fits.all()]
+        named = [
+            plain
+            for name, plain in ranked
+            if by_name and name and (weight.name.startswith(name) or weight.result.startswith(name))
+        ]
+        alike = [
+            plain
+            for _, plain in ranked[:1]
+            if _apart(here[fits], plain[fits]) < _ALIKE or not fits.all()
+        ]
         return next(iter([*named, *alike]), None)
 
-    def _ranged(self, limits: Mapping[str, tuple[Array, Array]], model: onnx.ModelProto | None, dtype: str | None = None) -> onnx.ModelProto | None:
+    def _ranged(
+        self,
+        limits: Mapping[str, tuple[Array, Array]],
+        model: onnx.ModelProto | None,
+        dtype: str | None = None,
+    ) -> onnx.ModelProto | None:
         return with_ranges(model or self.model, limits, dtype=dtype) if limits else None
 
     # the waterfall -----------------------------------------------------------------------------------------------------------------
@@ -226,12 +357,25 @@ class Study:
         """From the served model to float, each step on top of those before it; shares of the error's energy add up to one."""
         level, model = self.served, self.model
         steps = [("served", level)]
-        for name, change in (("runtime", None), ("quant-saturation", self.unsaturated), ("unfused", self.fused), ("calibration", self.recalibrated), ("outlier", self.trimmed),
-                             ("quant-scheme", self.asymmetric), ("channel-imbalance", self.by_channel), ("8-bit activations", self.unrounded),
-                             ("weights: one scale a tensor", self.by_filter), ("8-bit weights", self.float_weights)):
+        for name, change in (
+            ("runtime", None),
+            ("quant-saturation", self.unsaturated),
+            ("unfused", self.fused),
+            ("calibration", self.recalibrated),
+            ("outlier", self.trimmed),
+            ("quant-scheme", self.asymmetric),
+            ("channel-imbalance", self.by_channel),
+            ("8-bit activations", self.unrounded),
+            ("weights: one scale a tensor", self.by_filter),
+            ("8-bit weights", self.float_weights),
+        ):
             other = model if change is None else change(model)
             found = self.level(other) if other is not None else level
-            if other is None or not math.isfinite(found) or (found < level + _WORTH_DB and name not in _ALWAYS):
+            if (
+                other is None
+                or not math.isfinite(found)
+                or (found < level + _WORTH_DB and name not in _ALWAYS)
+            ):
                 continue  # a change that does not help is not made
             model, level = other, found
             steps.append((name, level))
@@ -245,9 +389,20 @@ def _shares(steps: Sequence[tuple[str, float]]) -> list[Share]:
     found, before = [], steps[0][1]
     for name, level in steps[1:]:
         energy = (10 ** (-before / 10) - 10 ** (-level / 10)) / whole if whole else 0.0
-        found.append(Share(code=name, db=min(level, 200.0) - min(before, 200.0), share=energy, after_db=level))
+        found.append(
+            Share(
+                code=name, db=min(level, 200.0) - min(before, 200.0), share=energy, after_db=level
+            )
+        )
         before = level
-    found.append(Share(code="rest", db=0.0, share=10 ** (-before / 10) / whole if whole else 0.0, after_db=before))
+    found.append(
+        Share(
+            code="rest",
+            db=0.0,
+            share=10 ** (-before / 10) / whole if whole else 0.0,
+            after_db=before,
+        )
+    )
     return found
 
 
@@ -272,4 +427,3 @@ def _spread(plain: Array, axis: int) -> float:
 def gain(before: float, after: float) -> float:
     """Decibels between two levels, with what is beyond measure capped."""
     return min(after, 200.0) - max(min(before, 200.0), -100.0)
-

@@ -22,7 +22,9 @@ Predict = Callable[..., list[Array]]
 class Evaluator:
     """What is to be kept: a function of `predict`, or inputs with labels (then top-1 accuracy)."""
 
-    def __init__(self, source: Any, ports: tuple[Port, ...], confidence: float = CONFIDENCE) -> None:
+    def __init__(
+        self, source: Any, ports: tuple[Port, ...], confidence: float = CONFIDENCE
+    ) -> None:
         self._ports, self._confidence = ports, confidence
         self._function = _loaded(source)
         self._labelled = None if self._function is not None else _labelled(source, ports)
@@ -38,8 +40,15 @@ class Evaluator:
         names = list(session.input_names)
 
         def predict(*given: Any, **named: Any) -> list[Array]:
-            fed = dict(given[0]) if len(given) == 1 and isinstance(given[0], Mapping) else dict(zip(names, given, strict=False)) | named
-            fed = {name: np.asarray(array.detach() if hasattr(array, "detach") else array) for name, array in fed.items()}
+            fed = (
+                dict(given[0])
+                if len(given) == 1 and isinstance(given[0], Mapping)
+                else dict(zip(names, given, strict=False)) | named
+            )
+            fed = {
+                name: np.asarray(array.detach() if hasattr(array, "detach") else array)
+                for name, array in fed.items()
+            }
             return [array for array in session.run(fed) if array is not None]
 
         if self._labelled is not None:
@@ -53,7 +62,10 @@ class Evaluator:
         """Both on the same samples."""
         before, after = self._before(plain), self.scores(quantized)
         if after.shape != before.shape:
-            raise InputError("evaluator-shape", f"the evaluator gave {before.size} scores for the float model and {after.size} for the quantized one")
+            raise InputError(
+                "evaluator-shape",
+                f"the evaluator gave {before.size} scores for the float model and {after.size} for the quantized one",
+            )
         return paired(before, after, self._confidence)
 
     def could_show(self, plain: onnx.ModelProto, most: float) -> bool:
@@ -73,10 +85,17 @@ def _called(function: Callable[[Predict], Any], predict: Predict) -> Array:
     except OnnxproofError:
         raise
     except Exception as why:  # the user's own code: whatever it raises is told in its words
-        raise InputError("evaluator-raised", f"the evaluator raised {type(why).__name__}: {why}",
-                         help="it is called with `predict`, which takes arrays (or a dict of them) and gives the outputs as a list") from why
+        raise InputError(
+            "evaluator-raised",
+            f"the evaluator raised {type(why).__name__}: {why}",
+            help="it is called with `predict`, which takes arrays (or a dict of them) and gives the outputs as a list",
+        ) from why
     if not found.size or not np.isfinite(found).all():
-        raise InputError("evaluator-nan", f"the evaluator gave {'nothing' if not found.size else 'NaN or infinity'}", help="return one score for each sample, or one number")
+        raise InputError(
+            "evaluator-nan",
+            f"the evaluator gave {'nothing' if not found.size else 'NaN or infinity'}",
+            help="return one score for each sample, or one number",
+        )
     return found
 
 
@@ -86,7 +105,9 @@ def _loaded(source: Any) -> Callable[[Predict], Any] | None:
         from onnxproof.reference.subject import _import_file, _import_module
 
         place, _, name = source.rpartition(":")
-        module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place, source)
+        module = (
+            _import_file(Path(place)) if place.endswith(".py") else _import_module(place, source)
+        )
         if not callable(getattr(module, name, None)):
             raise UsageError("no-evaluator", f"`{place}` has no function `{name}`", where=source)
         return getattr(module, name)  # type: ignore[no-any-return]
@@ -100,15 +121,31 @@ def _labelled(source: Any, ports: tuple[Port, ...]) -> tuple[dict[str, Array], A
         arrays = read_arrays(user_data._files(Path(source))[0])
         key = next((k for k in ("labels", "label", "y", "targets") if k in arrays), None)
         if key is None:
-            raise InputError("no-labels", f"`{source}` has no array named `labels`", notes=[f"it has {', '.join(arrays)}"])
+            raise InputError(
+                "no-labels",
+                f"`{source}` has no array named `labels`",
+                notes=[f"it has {', '.join(arrays)}"],
+            )
         labels = np.asarray(arrays.pop(key))
         inputs = user_data._named(arrays, names, str(source))
     elif isinstance(source, tuple) and len(source) == 2:
-        given = source[0] if isinstance(source[0], Mapping) else dict(zip(names, [source[0]], strict=False))
+        given = (
+            source[0]
+            if isinstance(source[0], Mapping)
+            else dict(zip(names, [source[0]], strict=False))
+        )
         inputs, labels = user_data._named(dict(given), names, "evaluate"), np.asarray(source[1])
     else:
-        raise UsageError("bad-evaluator", f"evaluate is a {type(source).__name__}", help="give a function of predict, (inputs, labels), or an .npz with labels")
+        raise UsageError(
+            "bad-evaluator",
+            f"evaluate is a {type(source).__name__}",
+            help="give a function of predict, (inputs, labels), or an .npz with labels",
+        )
     rows = {a.shape[0] for a in inputs.values() if a.ndim}
     if rows != {labels.size}:
-        raise InputError("labels-length", f"there are {labels.size} labels for {' or '.join(map(str, sorted(rows)))} inputs", help="each sample needs one label")
+        raise InputError(
+            "labels-length",
+            f"there are {labels.size} labels for {' or '.join(map(str, sorted(rows)))} inputs",
+            help="each sample needs one label",
+        )
     return inputs, labels.reshape(-1)

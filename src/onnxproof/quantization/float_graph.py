@@ -25,8 +25,12 @@ def prepare(path: Path) -> onnx.ModelProto:
     """Read a float model: BatchNorms folded, constants evaluated, every node named, every value typed."""
     file = onnx_file.read(path)
     if file.quantized:
-        raise UsageError("already-quantized", f"`{path.name}` is quantized already", where=str(path),
-                         help="quantize the float model; `onnxproof verify` proves a quantized one and `onnxproof explain` says where its points went")
+        raise UsageError(
+            "already-quantized",
+            f"`{path.name}` is quantized already",
+            where=str(path),
+            help="quantize the float model; `onnxproof verify` proves a quantized one and `onnxproof explain` says where its points went",
+        )
     model = _simplified(path)
     if file.opset < _LEAST_OPSET:
         model = onnx.version_converter.convert_version(model, _LEAST_OPSET)
@@ -35,7 +39,11 @@ def prepare(path: Path) -> onnx.ModelProto:
     taken = {node.name for node in model.graph.node if node.name}
     for place, node in enumerate(model.graph.node):
         if not node.name:
-            node.name = f"{node.op_type}_{place}" if f"{node.op_type}_{place}" not in taken else f"{node.op_type}_{place}_{len(taken)}"
+            node.name = (
+                f"{node.op_type}_{place}"
+                if f"{node.op_type}_{place}" not in taken
+                else f"{node.op_type}_{place}_{len(taken)}"
+            )
     return model
 
 
@@ -48,11 +56,22 @@ def _simplified(path: Path) -> onnx.ModelProto:
         try:
             ort.native(path, options)
             model = onnx.load(options.optimized_model_filepath, load_external_data=False)
-            onnx.load_external_data_for_model(model, str(path.parent))  # the runtime leaves untouched weights where the file had them
+            onnx.load_external_data_for_model(
+                model, str(path.parent)
+            )  # the runtime leaves untouched weights where the file had them
         except Exception as why:  # onnxruntime raises a dozen unrelated classes
-            raise ModelError("model-refused", "onnxruntime can't open this model", where=str(path), notes=[" ".join(str(why).split())[:300]]) from why
+            raise ModelError(
+                "model-refused",
+                "onnxruntime can't open this model",
+                where=str(path),
+                notes=[" ".join(str(why).split())[:300]],
+            ) from why
     if model.ByteSize() >= _LARGEST:
-        raise ModelError("model-too-large", "models beyond 2 GB can't be quantized in memory yet", where=str(path))
+        raise ModelError(
+            "model-too-large",
+            "models beyond 2 GB can't be quantized in memory yet",
+            where=str(path),
+        )
     return model
 
 
@@ -68,12 +87,16 @@ class Index:
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model = model
-        self.makers: dict[str, onnx.NodeProto] = {name: node for node in model.graph.node for name in node.output if name}
+        self.makers: dict[str, onnx.NodeProto] = {
+            name: node for node in model.graph.node for name in node.output if name
+        }
         self.readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
         for node in model.graph.node:
             for name in node.input:
                 self.readers[name].append(node)
-        self.weights: dict[str, onnx.TensorProto] = {tensor.name: tensor for tensor in model.graph.initializer}
+        self.weights: dict[str, onnx.TensorProto] = {
+            tensor.name: tensor for tensor in model.graph.initializer
+        }
         self.outputs = {value.name for value in model.graph.output}
         self.inputs = {value.name for value in model.graph.input} - set(self.weights)
 
@@ -87,8 +110,18 @@ class Index:
 
     def float_values(self) -> list[str]:
         """Values between nodes that are float32, in graph order: what could be quantized."""
-        kinds = {v.name: v.type.tensor_type.elem_type for v in (*self.model.graph.input, *self.model.graph.value_info, *self.model.graph.output)}
-        names = [*(v.name for v in self.model.graph.input if v.name in self.inputs), *(name for node in self.model.graph.node for name in node.output if name)]
+        kinds = {
+            v.name: v.type.tensor_type.elem_type
+            for v in (
+                *self.model.graph.input,
+                *self.model.graph.value_info,
+                *self.model.graph.output,
+            )
+        }
+        names = [
+            *(v.name for v in self.model.graph.input if v.name in self.inputs),
+            *(name for node in self.model.graph.node for name in node.output if name),
+        ]
         return [name for name in names if kinds.get(name) == onnx.TensorProto.FLOAT]
 
     def weight_of(self, node: onnx.NodeProto) -> str | None:
@@ -99,15 +132,32 @@ class Index:
 
     def channel_axis(self, name: str) -> int | None:
         """1 for what convolutions make or read, the last for matrix products; None where there are no channels."""
-        around = [*self.readers.get(name, ()), *([self.makers[name]] if name in self.makers else [])]
+        around = [
+            *self.readers.get(name, ()),
+            *([self.makers[name]] if name in self.makers else []),
+        ]
         kinds = {node.op_type for node in around}
-        if kinds & {"Conv", "ConvTranspose", "MaxPool", "AveragePool", "GlobalAveragePool", "BatchNormalization"}:
+        if kinds & {
+            "Conv",
+            "ConvTranspose",
+            "MaxPool",
+            "AveragePool",
+            "GlobalAveragePool",
+            "BatchNormalization",
+        }:
             return 1
         if kinds & {"MatMul", "Gemm", "LayerNormalization"}:
             return -1
         upstream = self.makers.get(name)
-        if upstream is not None and upstream.op_type in ("Relu", "Clip", "LeakyRelu", "HardSwish", "Sigmoid", "Add", "Mul") and upstream.input:
-            return self.channel_axis(upstream.input[0]) if upstream.input[0] in self.makers else None
+        if (
+            upstream is not None
+            and upstream.op_type
+            in ("Relu", "Clip", "LeakyRelu", "HardSwish", "Sigmoid", "Add", "Mul")
+            and upstream.input
+        ):
+            return (
+                self.channel_axis(upstream.input[0]) if upstream.input[0] in self.makers else None
+            )
         return None
 
 

@@ -19,12 +19,37 @@ from onnxproof.errors import UsageError
 from onnxproof.quantization.calibration.ranges import Range
 from onnxproof.quantization.float_graph import Index, copied
 
-_TYPES = {"uint8": QuantType.QUInt8, "int8": QuantType.QInt8, "uint16": QuantType.QUInt16, "int16": QuantType.QInt16}
+_TYPES = {
+    "uint8": QuantType.QUInt8,
+    "int8": QuantType.QInt8,
+    "uint16": QuantType.QUInt16,
+    "int16": QuantType.QInt16,
+}
 LEVELS = {"uint8": 256, "int8": 256, "uint16": 65536, "int16": 65536}
 HEAVY = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 """Operators whose integer kernels pay for themselves."""
-PASSING = ("Relu", "Clip", "MaxPool", "AveragePool", "GlobalAveragePool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Concat", "Add", "Mul",
-           "Resize", "Pad", "Split", "Slice", "Gather", "LeakyRelu", "Sigmoid")
+PASSING = (
+    "Relu",
+    "Clip",
+    "MaxPool",
+    "AveragePool",
+    "GlobalAveragePool",
+    "Reshape",
+    "Flatten",
+    "Transpose",
+    "Squeeze",
+    "Unsqueeze",
+    "Concat",
+    "Add",
+    "Mul",
+    "Resize",
+    "Pad",
+    "Split",
+    "Slice",
+    "Gather",
+    "LeakyRelu",
+    "Sigmoid",
+)
 """Operators between those that can stay in integers."""
 
 
@@ -71,21 +96,45 @@ def insert(model: onnx.ModelProto, ranges: Mapping[str, Range], plan: Plan) -> I
     left = _check(index, plan)
     wanted = [name for name in plan.nodes if name not in left]
     if not wanted:
-        raise UsageError("nothing-to-quantize", "no node of this model can be quantized", notes=[f"{name}: {why}" for name, why in list(left.items())[:4]],
-                         help="int8 serves Conv, MatMul and Gemm; try `--scheme fp16` for other models")
+        raise UsageError(
+            "nothing-to-quantize",
+            "no node of this model can be quantized",
+            notes=[f"{name}: {why}" for name, why in list(left.items())[:4]],
+            help="int8 serves Conv, MatMul and Gemm; try `--scheme fp16` for other models",
+        )
     work = copied(model)
     if "16" in plan.activations or plan.wide:
         work = _raised(work, 21)
-    overrides: dict[str, Any] = {name: [{"reduce_range": True, **_axis(index, name, plan)}] for name in plan.reduced}
+    overrides: dict[str, Any] = {
+        name: [{"reduce_range": True, **_axis(index, name, plan)}] for name in plan.reduced
+    }
     overrides |= {name: [{"quant_type": QuantType.QUInt16}] for name in plan.wide if name in ranges}
-    extra = {"ActivationSymmetric": plan.symmetric, "WeightSymmetric": True, "TensorQuantOverrides": overrides, "AddQDQPairToWeight": False}
-    data = {name: TensorData(lowest=np.float32(low), highest=np.float32(high)) for name, (low, high) in ranges.items()}
+    extra = {
+        "ActivationSymmetric": plan.symmetric,
+        "WeightSymmetric": True,
+        "TensorQuantOverrides": overrides,
+        "AddQDQPairToWeight": False,
+    }
+    data = {
+        name: TensorData(lowest=np.float32(low), highest=np.float32(high))
+        for name, (low, high) in ranges.items()
+    }
     log = logging.getLogger()
     level = log.level
     log.setLevel(logging.ERROR)
     try:
-        quantizer = QDQQuantizer(work, plan.per_channel, False, _TYPES[plan.weights], _TYPES[plan.activations], data, wanted, [],
-                                 sorted({node.op_type for node in index.model.graph.node if node.name in wanted}), extra)
+        quantizer = QDQQuantizer(
+            work,
+            plan.per_channel,
+            False,
+            _TYPES[plan.weights],
+            _TYPES[plan.activations],
+            data,
+            wanted,
+            [],
+            sorted({node.op_type for node in index.model.graph.node if node.name in wanted}),
+            extra,
+        )
         made = quantizer.quantize_model()
         quantizer.model.topological_sort()
     finally:
@@ -97,13 +146,23 @@ def insert(model: onnx.ModelProto, ranges: Mapping[str, Range], plan: Plan) -> I
 def choose(model: onnx.ModelProto, op_types: Sequence[str]) -> tuple[str, ...]:
     """The nodes of these types that have something to gain: a Conv with constant weights, what passes between quantized nodes."""
     index = Index(model)
-    heavy = {node.name for node in model.graph.node if node.op_type in op_types and node.op_type in HEAVY and _weighted_or_product(index, node)}
-    passing = {node.name for node in model.graph.node if node.op_type in op_types and node.op_type in PASSING and _between(index, node, heavy)}
+    heavy = {
+        node.name
+        for node in model.graph.node
+        if node.op_type in op_types and node.op_type in HEAVY and _weighted_or_product(index, node)
+    }
+    passing = {
+        node.name
+        for node in model.graph.node
+        if node.op_type in op_types and node.op_type in PASSING and _between(index, node, heavy)
+    }
     return tuple(node.name for node in model.graph.node if node.name in heavy | passing)
 
 
 def _weighted_or_product(index: Index, node: onnx.NodeProto) -> bool:
-    return index.weight_of(node) is not None or (node.op_type == "MatMul" and not any(name in index.weights for name in node.input))
+    return index.weight_of(node) is not None or (
+        node.op_type == "MatMul" and not any(name in index.weights for name in node.input)
+    )
 
 
 def _between(index: Index, node: onnx.NodeProto, heavy: set[str], depth: int = 6) -> bool:
@@ -112,7 +171,9 @@ def _between(index: Index, node: onnx.NodeProto, heavy: set[str], depth: int = 6
         maker = index.makers.get(name)
         if maker is None:
             continue
-        if maker.name in heavy or (depth and maker.op_type in PASSING and _between(index, maker, heavy, depth - 1)):
+        if maker.name in heavy or (
+            depth and maker.op_type in PASSING and _between(index, maker, heavy, depth - 1)
+        ):
             return True
     return False
 
@@ -122,12 +183,24 @@ def _check(index: Index, plan: Plan) -> dict[str, str]:
     names = {node.name: node for node in index.model.graph.node}
     unknown = [name for name in plan.nodes if name not in names]
     if unknown:
-        raise UsageError("unknown-node", f"the graph has no node `{unknown[0]}`", notes=[f"it has {', '.join(list(names)[:8])} ..."])
+        raise UsageError(
+            "unknown-node",
+            f"the graph has no node `{unknown[0]}`",
+            notes=[f"it has {', '.join(list(names)[:8])} ..."],
+        )
     values = set(index.makers) | index.inputs | set(index.weights)
     stray = sorted((plan.float_outputs | plan.reduced | plan.wide) - values)
     if stray:
-        raise UsageError("unknown-value", f"the graph has no value `{stray[0]}`", help="options that do nothing are errors, not silence")
-    return {name: f"onnxruntime's quantizer knows no {names[name].op_type}" for name in plan.nodes if names[name].op_type not in QDQRegistry}
+        raise UsageError(
+            "unknown-value",
+            f"the graph has no value `{stray[0]}`",
+            help="options that do nothing are errors, not silence",
+        )
+    return {
+        name: f"onnxruntime's quantizer knows no {names[name].op_type}"
+        for name in plan.nodes
+        if names[name].op_type not in QDQRegistry
+    }
 
 
 def _axis(index: Index, weight: str, plan: Plan) -> dict[str, Any]:
@@ -153,6 +226,19 @@ def _float(model: onnx.ModelProto, values: frozenset[str], plain: Index) -> None
     from onnxproof.quantization.qdq import bypass, pairs
 
     makers = {name: node.op_type for node in model.graph.node for name in node.output}
-    makers |= {result: makers[pair.value] for pair in pairs(model) for result in pair.results if pair.value in makers}  # a graph output is made behind its pair
-    folded = {name: plain.makers[name].op_type for name in values if name in plain.makers and plain.makers[name].op_type != makers.get(name)}
-    bypass(model, {name for name in values if folded.get(name, "Relu") == "Relu"}, {name for name, kind in folded.items() if kind == "Relu"})
+    makers |= {
+        result: makers[pair.value]
+        for pair in pairs(model)
+        for result in pair.results
+        if pair.value in makers
+    }  # a graph output is made behind its pair
+    folded = {
+        name: plain.makers[name].op_type
+        for name in values
+        if name in plain.makers and plain.makers[name].op_type != makers.get(name)
+    }
+    bypass(
+        model,
+        {name for name in values if folded.get(name, "Relu") == "Relu"},
+        {name for name, kind in folded.items() if kind == "Relu"},
+    )

@@ -15,11 +15,46 @@ from onnxproof.runtimes import ort
 from onnxproof.system import temporary
 
 Array = np.ndarray[Any, Any]
-INTEGER = frozenset({"QLinearConv", "QLinearMatMul", "QGemm", "QLinearAdd", "QLinearMul", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearConcat",
-                     "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax", "QLinearWhere", "QLinearReduceMean", "MatMulIntegerToFloat", "MatMulInteger",
-                     "ConvInteger", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "MatMulNBits", "QAttention", "QLinearConvTranspose"})
+INTEGER = frozenset(
+    {
+        "QLinearConv",
+        "QLinearMatMul",
+        "QGemm",
+        "QLinearAdd",
+        "QLinearMul",
+        "QLinearAveragePool",
+        "QLinearGlobalAveragePool",
+        "QLinearConcat",
+        "QLinearSigmoid",
+        "QLinearLeakyRelu",
+        "QLinearSoftmax",
+        "QLinearWhere",
+        "QLinearReduceMean",
+        "MatMulIntegerToFloat",
+        "MatMulInteger",
+        "ConvInteger",
+        "DynamicQuantizeMatMul",
+        "DynamicQuantizeLSTM",
+        "MatMulNBits",
+        "QAttention",
+        "QLinearConvTranspose",
+    }
+)
 """Kernels that compute on integers."""
-_HEAVY = frozenset({"Conv", "FusedConv", "ConvTranspose", "MatMul", "Gemm", "FusedMatMul", "FusedGemm", "LSTM", "GRU", "NhwcFusedConv"})
+_HEAVY = frozenset(
+    {
+        "Conv",
+        "FusedConv",
+        "ConvTranspose",
+        "MatMul",
+        "Gemm",
+        "FusedMatMul",
+        "FusedGemm",
+        "LSTM",
+        "GRU",
+        "NhwcFusedConv",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +73,11 @@ class Census:
     @property
     def heavy(self) -> tuple[int, int]:
         """Integer kernels of heavy operators, of how many heavy operators."""
-        done = sum(count for kind, count in self.integer.items() if any(word in kind for word in ("Conv", "MatMul", "Gemm", "LSTM", "Attention")))
+        done = sum(
+            count
+            for kind, count in self.integer.items()
+            if any(word in kind for word in ("Conv", "MatMul", "Gemm", "LSTM", "Attention"))
+        )
         return done, done + sum(self.fallback.values())
 
 
@@ -49,14 +88,25 @@ def census(model: onnx.ModelProto | Path) -> Census:
     with temporary.Folder() as folder:
         options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
         ort.native(_source(model), options)
-        nodes = list(onnx.load(options.optimized_model_filepath, load_external_data=False).graph.node)
+        nodes = list(
+            onnx.load(options.optimized_model_filepath, load_external_data=False).graph.node
+        )
     kinds = Counter(node.op_type for node in nodes)
-    return Census(integer={kind: count for kind, count in sorted(kinds.items()) if kind in INTEGER},
-                  fallback={kind: count for kind, count in sorted(kinds.items()) if kind in _HEAVY},
-                  conversions=kinds["QuantizeLinear"] + kinds["DequantizeLinear"], fell_back=tuple(n.name for n in nodes if n.op_type in _HEAVY))
+    return Census(
+        integer={kind: count for kind, count in sorted(kinds.items()) if kind in INTEGER},
+        fallback={kind: count for kind, count in sorted(kinds.items()) if kind in _HEAVY},
+        conversions=kinds["QuantizeLinear"] + kinds["DequantizeLinear"],
+        fell_back=tuple(n.name for n in nodes if n.op_type in _HEAVY),
+    )
 
 
-def latencies(models: Sequence[onnx.ModelProto | Path], batch: Mapping[str, Array], *, rounds: int = 40, seconds: float = 3.0) -> list[float]:
+def latencies(
+    models: Sequence[onnx.ModelProto | Path],
+    batch: Mapping[str, Array],
+    *,
+    rounds: int = 40,
+    seconds: float = 3.0,
+) -> list[float]:
     """Seconds of one pass of each model on one thread, measured in turns so that a busy machine slows all alike."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads, options.inter_op_num_threads = 4, 1, 1

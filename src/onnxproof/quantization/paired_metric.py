@@ -55,7 +55,9 @@ class Metric:
         """About how many samples would show it, if the drop stays as it is; None where no number would."""
         if self.drop >= most or not math.isfinite(self.high):
             return None
-        ratio = (self.high - self.drop) / (most - self.drop)  # a width falls with the root of the samples, and faster where nothing changed
+        ratio = (self.high - self.drop) / (
+            most - self.drop
+        )  # a width falls with the root of the samples, and faster where nothing changed
         return math.ceil(1.02 * self.samples * (ratio if not self.changed else ratio**2))
 
     @property
@@ -67,8 +69,16 @@ class Metric:
 def paired(before: Array, after: Array, confidence: float = CONFIDENCE) -> Metric:
     """Both models' scores of the same samples, as one comparison."""
     low, high = interval(before, after, confidence)
-    return Metric(before=float(before.mean()), after=float(after.mean()), drop=float((before - after).mean()), low=low, high=high, samples=before.size,
-                  changed=int((before != after).sum()), confidence=confidence)
+    return Metric(
+        before=float(before.mean()),
+        after=float(after.mean()),
+        drop=float((before - after).mean()),
+        low=low,
+        high=high,
+        samples=before.size,
+        changed=int((before != after).sum()),
+        confidence=confidence,
+    )
 
 
 def interval(before: Array, after: Array, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -100,9 +110,13 @@ def _score(lost: int, won: int, count: int, drop: float) -> float:
     """How many standard deviations a supposed drop lies above the one seen; McNemar's statistic at a drop of 0."""
     linear = (2 * count - lost + won) * drop - lost - won
     root = math.sqrt(max(linear**2 + 8 * count * won * drop * (1 - drop), 0.0))
-    variance = (root - linear) / 2 + count * drop * (1 - drop)  # with the share of answers won that is likeliest under the supposed drop
+    variance = (root - linear) / 2 + count * drop * (
+        1 - drop
+    )  # with the share of answers won that is likeliest under the supposed drop
     gap = count * drop - (lost - won)
-    return gap / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, gap) if gap else 0.0
+    return (
+        gap / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, gap) if gap else 0.0
+    )
 
 
 def _resampled(differences: Array, confidence: float) -> tuple[float, float]:

@@ -13,7 +13,14 @@ from onnxproof.quantization.float_graph import Index, attribute, copied
 
 Array = np.ndarray[Any, Any]
 _SIGNED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "BatchNormalization"})
-_LIMITS = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767), "int4": (-8, 7), "uint4": (0, 15)}
+_LIMITS = {
+    "uint8": (0, 255),
+    "int8": (-128, 127),
+    "uint16": (0, 65535),
+    "int16": (-32768, 32767),
+    "int4": (-8, 7),
+    "uint4": (0, 15),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,21 +71,40 @@ class Weight:
         shape = [1] * self.integers.ndim
         if self.scale.size > 1 and self.scale.ndim <= 1:
             shape[self.axis] = self.scale.size
-        scale, zero = (self.scale.reshape(shape), self.zero.reshape(shape)) if self.scale.ndim <= 1 else (self.scale, self.zero)
-        if scale.size > 1 and scale.ndim == self.integers.ndim and scale.shape != tuple(shape):  # blocks
+        scale, zero = (
+            (self.scale.reshape(shape), self.zero.reshape(shape))
+            if self.scale.ndim <= 1
+            else (self.scale, self.zero)
+        )
+        if (
+            scale.size > 1 and scale.ndim == self.integers.ndim and scale.shape != tuple(shape)
+        ):  # blocks
             repeats = self.integers.shape[self.axis] // scale.shape[self.axis]
             scale, zero = np.repeat(scale, repeats, self.axis), np.repeat(zero, repeats, self.axis)
-        return np.asarray((self.integers.astype(np.float64) - zero.astype(np.float64)) * scale.astype(np.float64))
+        return np.asarray(
+            (self.integers.astype(np.float64) - zero.astype(np.float64)) * scale.astype(np.float64)
+        )
 
 
 def constants(model: onnx.ModelProto) -> dict[str, Array]:
     """Initializers and Constant nodes by name."""
     found = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     for node in model.graph.node:
-        if node.op_type == "Constant" and node.attribute and node.attribute[0].type == onnx.AttributeProto.TENSOR:
+        if (
+            node.op_type == "Constant"
+            and node.attribute
+            and node.attribute[0].type == onnx.AttributeProto.TENSOR
+        ):
             found[node.output[0]] = numpy_helper.to_array(node.attribute[0].t)
-        elif node.op_type == "Constant" and node.attribute and node.attribute[0].name in ("value_float", "value_int"):
-            found[node.output[0]] = np.asarray(onnx.helper.get_attribute_value(node.attribute[0]), np.float32 if "float" in node.attribute[0].name else np.int64)
+        elif (
+            node.op_type == "Constant"
+            and node.attribute
+            and node.attribute[0].name in ("value_float", "value_int")
+        ):
+            found[node.output[0]] = np.asarray(
+                onnx.helper.get_attribute_value(node.attribute[0]),
+                np.float32 if "float" in node.attribute[0].name else np.int64,
+            )
     return found
 
 
@@ -89,13 +115,30 @@ def pairs(model: onnx.ModelProto) -> list[Pair]:
     for node in model.graph.node:
         if node.op_type != "QuantizeLinear" or node.input[0] in known or node.input[1] not in known:
             continue
-        behind = [reader for reader in index.readers[node.output[0]] if reader.op_type == "DequantizeLinear"]
+        behind = [
+            reader
+            for reader in index.readers[node.output[0]]
+            if reader.op_type == "DequantizeLinear"
+        ]
         if not behind or len(behind) != len(index.readers[node.output[0]]):
             continue
         scale = known[node.input[1]].astype(np.float64)
-        zero = known[node.input[2]] if len(node.input) > 2 and node.input[2] in known else np.zeros(scale.shape, np.uint8)
-        found.append(Pair(value=node.input[0], quantize=node.output[0], results=tuple(r.output[0] for r in behind), scale=scale, zero=zero,
-                          axis=int(attribute(node, "axis", 1)), dtype=str(zero.dtype)))
+        zero = (
+            known[node.input[2]]
+            if len(node.input) > 2 and node.input[2] in known
+            else np.zeros(scale.shape, np.uint8)
+        )
+        found.append(
+            Pair(
+                value=node.input[0],
+                quantize=node.output[0],
+                results=tuple(r.output[0] for r in behind),
+                scale=scale,
+                zero=zero,
+                axis=int(attribute(node, "axis", 1)),
+                dtype=str(zero.dtype),
+            )
+        )
     return found
 
 
@@ -122,9 +165,20 @@ def _weights(model: onnx.ModelProto) -> Iterator[Weight]:
         if integers is None:
             continue
         scale = known[node.input[1]].astype(np.float64)
-        zero = known[node.input[2]] if len(node.input) > 2 and node.input[2] in known else np.zeros(scale.shape, integers.dtype)
+        zero = (
+            known[node.input[2]]
+            if len(node.input) > 2 and node.input[2] in known
+            else np.zeros(scale.shape, integers.dtype)
+        )
         axis = min(int(attribute(node, "axis", 1)), integers.ndim - 1)
-        yield Weight(name=node.input[0], result=node.output[0], integers=integers, scale=scale, zero=zero, axis=axis)
+        yield Weight(
+            name=node.input[0],
+            result=node.output[0],
+            integers=integers,
+            scale=scale,
+            zero=zero,
+            axis=axis,
+        )
 
 
 def _rounded(node: onnx.NodeProto, known: Mapping[str, Array]) -> Array:
@@ -141,7 +195,11 @@ def _rounded(node: onnx.NodeProto, known: Mapping[str, Array]) -> Array:
 def clips(model: onnx.ModelProto) -> set[str]:
     """Values whose rounding is their ReLU as well: zero is the lowest level, and a layer that can go below makes them."""
     makers = {name: node.op_type for node in model.graph.node for name in node.output}
-    return {pair.value for pair in pairs(model) if makers.get(pair.value) in _SIGNED and bool((pair.limits[0] >= -1e-12).all())}
+    return {
+        pair.value
+        for pair in pairs(model)
+        if makers.get(pair.value) in _SIGNED and bool((pair.limits[0] >= -1e-12).all())
+    }
 
 
 def bypass(model: onnx.ModelProto, values: Iterable[str], relus: set[str] | None = None) -> None:
@@ -183,7 +241,11 @@ def _reread(model: onnx.ModelProto, moved: Mapping[str, str], gone: set[str]) ->
                 if name == value:
                     maker.output[place] = result
             del moved[result]
-    kept = [node for node in model.graph.node if not (node.op_type in ("QuantizeLinear", "DequantizeLinear") and set(node.output) & gone)]
+    kept = [
+        node
+        for node in model.graph.node
+        if not (node.op_type in ("QuantizeLinear", "DequantizeLinear") and set(node.output) & gone)
+    ]
     for node in kept:
         for place, name in enumerate(node.input):
             seen: set[str] = set()
@@ -196,7 +258,9 @@ def _reread(model: onnx.ModelProto, moved: Mapping[str, str], gone: set[str]) ->
     del model.graph.value_info[:]
 
 
-def without_rounding(model: onnx.ModelProto, values: Iterable[str] | None = None, relus: set[str] | None = None) -> onnx.ModelProto:
+def without_rounding(
+    model: onnx.ModelProto, values: Iterable[str] | None = None, relus: set[str] | None = None
+) -> onnx.ModelProto:
     """A copy whose activations (all, or these) stay float."""
     made = copied(model)
     bypass(made, [pair.value for pair in pairs(made)] if values is None else values, relus)
@@ -206,19 +270,31 @@ def without_rounding(model: onnx.ModelProto, values: Iterable[str] | None = None
 def with_floats(model: onnx.ModelProto, floats: Mapping[str, Array]) -> onnx.ModelProto:
     """A copy in which the results of some weights' DequantizeLinear are given as floats."""
     made = copied(model)
-    nodes = [node for node in made.graph.node if not (node.op_type == "DequantizeLinear" and node.output[0] in floats)]
+    nodes = [
+        node
+        for node in made.graph.node
+        if not (node.op_type == "DequantizeLinear" and node.output[0] in floats)
+    ]
     del made.graph.node[:]
     made.graph.node.extend(nodes)
     kept = [tensor for tensor in made.graph.initializer if tensor.name not in floats]
     del made.graph.initializer[:]
     made.graph.initializer.extend(kept)
     for name, array in floats.items():
-        made.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array, np.float32), name))
+        made.graph.initializer.append(
+            numpy_helper.from_array(np.ascontiguousarray(array, np.float32), name)
+        )
     del made.graph.value_info[:]
     return made
 
 
-def with_ranges(model: onnx.ModelProto, limits: Mapping[str, tuple[Array, Array]], *, dtype: str | None = None, axis: int | None = None) -> onnx.ModelProto:
+def with_ranges(
+    model: onnx.ModelProto,
+    limits: Mapping[str, tuple[Array, Array]],
+    *,
+    dtype: str | None = None,
+    axis: int | None = None,
+) -> onnx.ModelProto:
     """A copy in which the pairs behind some values hold other ranges, by other types where `dtype` is given, for each channel where arrays are."""
     made = copied(model)
     known = {pair.value: pair for pair in pairs(made)}
@@ -228,21 +304,38 @@ def with_ranges(model: onnx.ModelProto, limits: Mapping[str, tuple[Array, Array]
             continue
         kind = dtype or pair.dtype
         scale, zero = quantization(np.asarray(low, np.float64), np.asarray(high, np.float64), kind)
-        turn = sum(tensor.name.startswith(f"{pair.quantize}_scale_mended") for tensor in made.graph.initializer)
+        turn = sum(
+            tensor.name.startswith(f"{pair.quantize}_scale_mended")
+            for tensor in made.graph.initializer
+        )
         names = (f"{pair.quantize}_scale_mended{turn}", f"{pair.quantize}_zero_mended{turn}")
-        made.graph.initializer.extend([numpy_helper.from_array(scale.astype(np.float32), names[0]), numpy_helper.from_array(zero, names[1])])
+        made.graph.initializer.extend(
+            [
+                numpy_helper.from_array(scale.astype(np.float32), names[0]),
+                numpy_helper.from_array(zero, names[1]),
+            ]
+        )
         for node in made.graph.node:
             if set(node.output) & {pair.quantize, *pair.results}:
                 del node.input[1:]
                 node.input.extend(names)
-                for old in [a for a in node.attribute if a.name in ("axis", "output_dtype", "block_size")]:
+                for old in [
+                    a for a in node.attribute if a.name in ("axis", "output_dtype", "block_size")
+                ]:
                     node.attribute.remove(old)
                 if scale.size > 1:
-                    node.attribute.append(onnx.helper.make_attribute("axis", pair.axis if axis is None else axis))
+                    node.attribute.append(
+                        onnx.helper.make_attribute("axis", pair.axis if axis is None else axis)
+                    )
                 if "16" in kind:
                     node.domain = "com.microsoft" if _opset(made) < 21 else ""
     _rebias(model, made)
-    if dtype is not None and "16" in dtype and _opset(made) < 21 and not any(e.domain == "com.microsoft" for e in made.opset_import):
+    if (
+        dtype is not None
+        and "16" in dtype
+        and _opset(made) < 21
+        and not any(e.domain == "com.microsoft" for e in made.opset_import)
+    ):
         made.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     del made.graph.value_info[:]
     return made
@@ -252,20 +345,44 @@ def _rebias(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
     """Integer biases go by the scale of their layer's input times that of its weights: kernels rest on it, so they follow."""
     old, new, known = Index(before), Index(after), constants(after)
     for node in after.graph.node:
-        made = new.makers.get(node.input[2]) if node.op_type in ("Conv", "ConvTranspose", "Gemm") and len(node.input) > 2 else None
-        if made is None or made.op_type != "DequantizeLinear" or made.input[0] not in new.weights or new.weights[made.input[0]].data_type != onnx.TensorProto.INT32:
+        made = (
+            new.makers.get(node.input[2])
+            if node.op_type in ("Conv", "ConvTranspose", "Gemm") and len(node.input) > 2
+            else None
+        )
+        if (
+            made is None
+            or made.op_type != "DequantizeLinear"
+            or made.input[0] not in new.weights
+            or new.weights[made.input[0]].data_type != onnx.TensorProto.INT32
+        ):
             continue
         x, w = new.makers.get(node.input[0]), new.makers.get(node.input[1])
-        if x is None or w is None or {x.op_type, w.op_type} != {"DequantizeLinear"} or known[x.input[1]].size > 1:
+        if (
+            x is None
+            or w is None
+            or {x.op_type, w.op_type} != {"DequantizeLinear"}
+            or known[x.input[1]].size > 1
+        ):
             continue
         scale = known[x.input[1]].astype(np.float64) * known[w.input[1]].astype(np.float64)
-        floats = old.array(made.input[0]).astype(np.float64) * constants(before)[made.input[1]].astype(np.float64)
+        floats = old.array(made.input[0]).astype(np.float64) * constants(before)[
+            made.input[1]
+        ].astype(np.float64)
         if scale.size == known[made.input[1]].size:
             scale = scale.reshape(known[made.input[1]].shape)
             turn = sum(name.startswith(f"{node.output[0]}_bias_mended") for name in known)
-            names = (f"{node.output[0]}_bias_mended{turn}", f"{node.output[0]}_bias_scale_mended{turn}")
+            names = (
+                f"{node.output[0]}_bias_mended{turn}",
+                f"{node.output[0]}_bias_scale_mended{turn}",
+            )
             integers = np.clip(np.rint(floats / scale), -(2**31), 2**31 - 1).astype(np.int32)
-            after.graph.initializer.extend([numpy_helper.from_array(integers, names[0]), numpy_helper.from_array(scale.astype(np.float32), names[1])])
+            after.graph.initializer.extend(
+                [
+                    numpy_helper.from_array(integers, names[0]),
+                    numpy_helper.from_array(scale.astype(np.float32), names[1]),
+                ]
+            )
             made.input[0], made.input[1] = names
 
 
@@ -281,4 +398,6 @@ def quantization(low: Array, high: Array, dtype: str) -> tuple[Array, Array]:
 
 
 def _opset(model: onnx.ModelProto) -> int:
-    return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0)
+    return next(
+        (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0
+    )

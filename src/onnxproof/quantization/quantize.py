@@ -41,10 +41,29 @@ _NEEDS_NO_DATA = ("w8", "w4", "dynamic", "fp16", "bf16")
 _PROOF_S = 20.0
 
 
-def quantize(model: Any, path: str | Path, *, calibration: Any = None, evaluate: Any = None, budget: Budget | float | None = None, scheme: str = "u8s8",
-             calibrator: str = "min-max", recipes: Sequence[str] = RECIPES, exclude: Sequence[str] = (), example_inputs: Any = None,
-             dynamic_shapes: Any = None, data: Any = None, backends: Sequence[str] = ("ort",), policy: Policy | None = None, cache: str | Path | None = None,
-             target: str = "", preprocess: Any = None, proof_s: float = _PROOF_S, seed: int = 0, progress: prove.Report | None = None) -> Quantized:
+def quantize(
+    model: Any,
+    path: str | Path,
+    *,
+    calibration: Any = None,
+    evaluate: Any = None,
+    budget: Budget | float | None = None,
+    scheme: str = "u8s8",
+    calibrator: str = "min-max",
+    recipes: Sequence[str] = RECIPES,
+    exclude: Sequence[str] = (),
+    example_inputs: Any = None,
+    dynamic_shapes: Any = None,
+    data: Any = None,
+    backends: Sequence[str] = ("ort",),
+    policy: Policy | None = None,
+    cache: str | Path | None = None,
+    target: str = "",
+    preprocess: Any = None,
+    proof_s: float = _PROOF_S,
+    seed: int = 0,
+    progress: prove.Report | None = None,
+) -> Quantized:
     """Quantize a model, tune it to a budget, and prove what it costs.
 
     `budget` is a `Budget`, or the largest drop of the metric as a number. `evaluate` is a function of `predict`, or (inputs, labels).
@@ -57,7 +76,20 @@ def quantize(model: Any, path: str | Path, *, calibration: Any = None, evaluate:
     budget = budget if isinstance(budget, Budget) else Budget(max_drop=budget)
     found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
     found = replace(found, data=opened(found.data))
-    job = _Job(found, Path(path), scheme, calibrator, tuple(recipes), tuple(exclude), budget, None if cache is None else Path(cache), progress, target, preprocess, proof_s)
+    job = _Job(
+        found,
+        Path(path),
+        scheme,
+        calibrator,
+        tuple(recipes),
+        tuple(exclude),
+        budget,
+        None if cache is None else Path(cache),
+        progress,
+        target,
+        preprocess,
+        proof_s,
+    )
     return job.run(calibration, evaluate, tuple(backends), policy, seed)
 
 
@@ -76,7 +108,14 @@ class _Job:
     preprocess: Any
     proof_s: float
 
-    def run(self, calibration: Any, evaluate: Any, backends: tuple[str, ...], policy: Policy | None, seed: int) -> Quantized:
+    def run(
+        self,
+        calibration: Any,
+        evaluate: Any,
+        backends: tuple[str, ...],
+        policy: Policy | None,
+        seed: int,
+    ) -> Quantized:
         """The whole way; the output file appears at its end or not at all."""
         started = time.monotonic()
         self._started, self._trials = started, 0
@@ -84,7 +123,9 @@ class _Job:
         with temporary.Folder() as folder:
             source = self._float(Path(folder))
             plain, ports = prepare(source), onnx_file.read(source).inputs
-            evaluator = None if evaluate is None else Evaluator(evaluate, ports, self.budget.confidence)
+            evaluator = (
+                None if evaluate is None else Evaluator(evaluate, ports, self.budget.confidence)
+            )
             kept, seen, findings = self._data(plain, source, ports, calibration, evaluator)
             tuning = self._quantized(plain, kept, seen, evaluator)
             return self._delivered(tuning, kept, seen, findings, backends, policy, seed, started)
@@ -95,25 +136,50 @@ class _Job:
 
         schemes.load(self.scheme)
         if self.target not in ("", "avx2", "vnni"):
-            raise UsageError("unknown-target", f"there is no target `{self.target}`", help="say avx2 or vnni, or nothing for this CPU")
+            raise UsageError(
+                "unknown-target",
+                f"there is no target `{self.target}`",
+                help="say avx2 or vnni, or nothing for this CPU",
+            )
         if self.calibrator != "auto":
             calibrator(self.calibrator)
         for name in self.recipes:
             known.load(name)
         if not hasattr(schemes.load(self.scheme), "PLAN") and (idle := self._idle()):
-            raise UsageError("option-does-nothing", f"`{idle}` does nothing under the scheme `{self.scheme}`", help="leave it out, or use u8s8, s8s8 or a16w8")
+            raise UsageError(
+                "option-does-nothing",
+                f"`{idle}` does nothing under the scheme `{self.scheme}`",
+                help="leave it out, or use u8s8, s8s8 or a16w8",
+            )
         if calibration is None and self.scheme not in _NEEDS_NO_DATA:
-            raise InputError("no-calibration-data", f"the scheme `{self.scheme}` needs calibration data", help="give a few hundred inputs, as they are served: "
-                             f"`--calibration PATH`; or use a scheme without: {', '.join(_NEEDS_NO_DATA)}")
+            raise InputError(
+                "no-calibration-data",
+                f"the scheme `{self.scheme}` needs calibration data",
+                help="give a few hundred inputs, as they are served: "
+                f"`--calibration PATH`; or use a scheme without: {', '.join(_NEEDS_NO_DATA)}",
+            )
         if self.budget.max_drop is not None and evaluate is None:
-            raise UsageError("no-evaluator", "a largest drop needs a metric to drop", help="give `--evaluate eval.py:accuracy`, or leave `--max-drop` out")
+            raise UsageError(
+                "no-evaluator",
+                "a largest drop needs a metric to drop",
+                help="give `--evaluate eval.py:accuracy`, or leave `--max-drop` out",
+            )
         writing.check(self.path, what="the model", regular=True)
         if self.subject.onnx is not None and self.subject.onnx.resolve() == self.path.resolve():
-            raise UsageError("would-overwrite", f"`{self.path}` is the model that is being quantized", help="give another name to -o")
+            raise UsageError(
+                "would-overwrite",
+                f"`{self.path}` is the model that is being quantized",
+                help="give another name to -o",
+            )
 
     def _idle(self) -> str:
         """The first option that only schemes with Q/DQ and ranges know."""
-        said = {"exclude": bool(self.exclude), "recipe": self.recipes not in ((), RECIPES), "calibrator": self.calibrator not in ("auto", "min-max"), "target": bool(self.target)}
+        said = {
+            "exclude": bool(self.exclude),
+            "recipe": self.recipes not in ((), RECIPES),
+            "calibrator": self.calibrator not in ("auto", "min-max"),
+            "target": bool(self.target),
+        }
         return next((name for name, given in said.items() if given), "")
 
     def _float(self, folder: Path) -> Path:
@@ -123,37 +189,99 @@ class _Job:
         export.write(self.subject, folder / "float.onnx")
         return folder / "float.onnx"
 
-    def _data(self, plain: onnx.ModelProto, source: Path, ports: Any, calibration: Any, evaluator: Evaluator | None) -> "tuple[_Kept, Pass | None, list[Finding]]":
+    def _data(
+        self,
+        plain: onnx.ModelProto,
+        source: Path,
+        ports: Any,
+        calibration: Any,
+        evaluator: Evaluator | None,
+    ) -> "tuple[_Kept, Pass | None, list[Finding]]":
         """One pass over the data; the first samples stay. Wrong data is found here, before a model is made of it."""
         if calibration is None:
             return _Kept(tuned=list(batches.cut(_example(self.subject, ports), ports))), None, []
         kept, guessed = _Kept(), list[Finding]()
         if images.are_images(calibration):
-            function = subject.function(self.preprocess) if isinstance(self.preprocess, str) else self.preprocess
-            calibration, guessed = images.read(calibration, ports, function, _example(self.subject, ports, quiet=True))
+            function = (
+                subject.function(self.preprocess)
+                if isinstance(self.preprocess, str)
+                else self.preprocess
+            )
+            calibration, guessed = images.read(
+                calibration, ports, function, _example(self.subject, ports, quiet=True)
+            )
         elif self.preprocess is not None:
-            raise UsageError("option-does-nothing", "`preprocess` does nothing: the calibration data is no folder of images", help="leave it out")
-        stream, few = batches.divided(batches.peeked(batches.cut(calibration, ports), what="calibration"), ports, HELD_OUT)
-        seen = observe(Observer(plain), kept.keeping(stream, few), few=few, cache=self._beside("calibration.npz"), tell=lambda what, count: self._tell(f"{what}: {count} samples"))
-        findings = data_trust.examine(self.subject, plain, source, seen, [*kept.tuned, *kept.held], _example(self.subject, ports, quiet=True))
-        served = evaluator.inputs() if evaluator is not None else list(batches.cut(self.subject.data, ports)) if self.subject.data is not None else []
+            raise UsageError(
+                "option-does-nothing",
+                "`preprocess` does nothing: the calibration data is no folder of images",
+                help="leave it out",
+            )
+        stream, few = batches.divided(
+            batches.peeked(batches.cut(calibration, ports), what="calibration"), ports, HELD_OUT
+        )
+        seen = observe(
+            Observer(plain),
+            kept.keeping(stream, few),
+            few=few,
+            cache=self._beside("calibration.npz"),
+            tell=lambda what, count: self._tell(f"{what}: {count} samples"),
+        )
+        findings = data_trust.examine(
+            self.subject,
+            plain,
+            source,
+            seen,
+            [*kept.tuned, *kept.held],
+            _example(self.subject, ports, quiet=True),
+        )
+        served = (
+            evaluator.inputs()
+            if evaluator is not None
+            else list(batches.cut(self.subject.data, ports))
+            if self.subject.data is not None
+            else []
+        )
         for name in served[0][1] if served else ():
             if served[0][1][name].dtype.kind == "f":
-                off = data_quality.scale_of(name, seen.merged()[name], served[0][1][name], "the data it is evaluated on") if name in seen.merged() else []
+                off = (
+                    data_quality.scale_of(
+                        name, seen.merged()[name], served[0][1][name], "the data it is evaluated on"
+                    )
+                    if name in seen.merged()
+                    else []
+                )
                 if off:
-                    raise InputError("calibration-mismatch", off[0].what, notes=["nothing was written"], help=off[0].help)
+                    raise InputError(
+                        "calibration-mismatch",
+                        off[0].what,
+                        notes=["nothing was written"],
+                        help=off[0].help,
+                    )
         return kept, seen, [*guessed, *findings]
 
-    def _quantized(self, plain: onnx.ModelProto, kept: "_Kept", seen: Pass | None, evaluator: Evaluator | None) -> Tuning:
+    def _quantized(
+        self, plain: onnx.ModelProto, kept: "_Kept", seen: Pass | None, evaluator: Evaluator | None
+    ) -> Tuning:
         scheme = schemes.load(self.scheme)
         stats = {} if seen is None else seen.chosen()
         journal = Journal(self._beside("trials.jsonl"), kept.tuned)
         base = getattr(scheme, "PLAN", None)
         from onnxproof.quantization.insert_qdq import Plan
 
-        plan = (base or Plan()).with_(calibrator="min-max" if self.calibrator == "auto" else self.calibrator)
-        bench = Bench(model=plain, stats=stats, plan=plan, samples=kept.tuned, answers=answers(plain, kept.tuned), journal=journal, tell=self._tell, target=self.target,
-                      deadline=deadline(self.budget.seconds))
+        plan = (base or Plan()).with_(
+            calibrator="min-max" if self.calibrator == "auto" else self.calibrator
+        )
+        bench = Bench(
+            model=plain,
+            stats=stats,
+            plan=plan,
+            samples=kept.tuned,
+            answers=answers(plain, kept.tuned),
+            journal=journal,
+            tell=self._tell,
+            target=self.target,
+            deadline=deadline(self.budget.seconds),
+        )
         tuning = Tuning(bench=bench, evaluator=evaluator, plain=plain, budget=self.budget)
         if base is None:
             bench.quantized = scheme.build(plain, stats)
@@ -162,44 +290,112 @@ class _Job:
             return tuning
         unknown = sorted(set(self.exclude) - {node.name for node in plain.graph.node})
         if unknown:
-            raise UsageError("unknown-node", f"`--exclude {unknown[0]}` names no node of the simplified graph",
-                             notes=[f"it has {', '.join(node.name for node in list(plain.graph.node)[:8])} ..."])
+            raise UsageError(
+                "unknown-node",
+                f"`--exclude {unknown[0]}` names no node of the simplified graph",
+                notes=[f"it has {', '.join(node.name for node in list(plain.graph.node)[:8])} ..."],
+            )
         tuning.bench, tuning.points = arrange(bench, frozenset(self.exclude))
         return tune(tuning, self.recipes)
 
-    def _delivered(self, tuning: Tuning, kept: "_Kept", seen: Pass | None, findings: list[Finding], backends: tuple[str, ...], policy: Policy | None,
-                   seed: int, started: float) -> Quantized:
+    def _delivered(
+        self,
+        tuning: Tuning,
+        kept: "_Kept",
+        seen: Pass | None,
+        findings: list[Finding],
+        backends: tuple[str, ...],
+        policy: Policy | None,
+        seed: int,
+        started: float,
+    ) -> Quantized:
         """Write a draft, prove it, and only then give it its name."""
         made, plain = tuning.bench.quantized, tuning.plain
         held = kept.unseen() if seen is not None else kept.tuned
         ranges = coverage(made, kept.held or kept.tuned, tuning.bench.model)
-        findings = [*findings, *(examine_ranges(ranges, coverage(made, kept.tuned, tuning.bench.model) if kept.held else None) if seen is not None else [])]
+        findings = [
+            *findings,
+            *(
+                examine_ranges(
+                    ranges, coverage(made, kept.tuned, tuning.bench.model) if kept.held else None
+                )
+                if seen is not None
+                else []
+            ),
+        ]
         with writing.replacing(self.path, what="the model") as draft:
             onnx.save(made, draft)
             self._tell("proof")
             proof = replace(self._proof(draft, held, backends, policy, seed), ranges=ranges)
             if seen is not None:
                 findings = data_trust.weighed(findings, proof, self.subject)
-            proof = data_trust.doubted(proof, findings)  # the verdict is whole before the file gets its name
+            proof = data_trust.doubted(
+                proof, findings
+            )  # the verdict is whole before the file gets its name
             entries = ledgers.ledger(self.subject, plain, draft, held, backends)
         sample = one(tuning.bench)
         times = latencies([plain, made], sample)
         score = _score(plain, made, held)
-        outcome = tuning.outcome() if self.budget.max_drop is not None else reached(score, self.budget)  # what tuning saw is no judge of itself
-        met = outcome is Outcome.SHOWN and (self.budget.max_latency is None or times[1] <= self.budget.max_latency)
-        metric = tuning.metric or (tuning.evaluator.compare(plain, made) if tuning.evaluator is not None else None)
+        outcome = (
+            tuning.outcome() if self.budget.max_drop is not None else reached(score, self.budget)
+        )  # what tuning saw is no judge of itself
+        met = outcome is Outcome.SHOWN and (
+            self.budget.max_latency is None or times[1] <= self.budget.max_latency
+        )
+        metric = tuning.metric or (
+            tuning.evaluator.compare(plain, made) if tuning.evaluator is not None else None
+        )
         journal = tuning.bench.journal
-        return Quantized(path=self.path, scheme=self.scheme, proof=proof, score=score, metric=metric, budget=self.budget, met=met, outcome=outcome,
-                         samples=seen.samples if seen is not None else 0, steps=tuple(tuning.steps),
-                         front=tuple(front(tuning.points, sample, tuning.evaluator, plain)), ledger=tuple(entries), census=census(self.path),
-                         findings=tuple(findings), float_size=plain.ByteSize(), size=made.ByteSize(), float_latency_s=times[0], latency_s=times[1],
-                         kept_float=tuning.kept_float, tried=journal.tried if journal else 0, recalled=journal.recalled if journal else 0,
-                         seconds=time.monotonic() - started)
+        return Quantized(
+            path=self.path,
+            scheme=self.scheme,
+            proof=proof,
+            score=score,
+            metric=metric,
+            budget=self.budget,
+            met=met,
+            outcome=outcome,
+            samples=seen.samples if seen is not None else 0,
+            steps=tuple(tuning.steps),
+            front=tuple(front(tuning.points, sample, tuning.evaluator, plain)),
+            ledger=tuple(entries),
+            census=census(self.path),
+            findings=tuple(findings),
+            float_size=plain.ByteSize(),
+            size=made.ByteSize(),
+            float_latency_s=times[0],
+            latency_s=times[1],
+            kept_float=tuning.kept_float,
+            tried=journal.tried if journal else 0,
+            recalled=journal.recalled if journal else 0,
+            seconds=time.monotonic() - started,
+        )
 
-    def _proof(self, draft: Path, held: list[batches.Batch], backends: tuple[str, ...], policy: Policy | None, seed: int) -> Proof:
-        given = self.subject.data if self.subject.data is not None else [tuple(batch.values()) for _, batch in held]
-        proof = prove.verify(replace(self.subject, data=given), draft, backends=backends, policy=policy, budget_s=self.proof_s, seed=seed, explain=False)
-        return replace(proof, candidate=str(self.path), replay=proof.replay.replace(str(draft), str(self.path)))
+    def _proof(
+        self,
+        draft: Path,
+        held: list[batches.Batch],
+        backends: tuple[str, ...],
+        policy: Policy | None,
+        seed: int,
+    ) -> Proof:
+        given = (
+            self.subject.data
+            if self.subject.data is not None
+            else [tuple(batch.values()) for _, batch in held]
+        )
+        proof = prove.verify(
+            replace(self.subject, data=given),
+            draft,
+            backends=backends,
+            policy=policy,
+            budget_s=self.proof_s,
+            seed=seed,
+            explain=False,
+        )
+        return replace(
+            proof, candidate=str(self.path), replay=proof.replay.replace(str(draft), str(self.path))
+        )
 
     def _beside(self, name: str) -> Path | None:
         if self.cache is None:
@@ -211,7 +407,15 @@ class _Job:
     def _tell(self, what: str) -> None:
         if self.progress is not None:
             self._trials += 1
-            self.progress(prove.Progress(case=what, done=self._trials, elapsed=time.monotonic() - self._started, budget=self.budget.seconds, step="steps"))
+            self.progress(
+                prove.Progress(
+                    case=what,
+                    done=self._trials,
+                    elapsed=time.monotonic() - self._started,
+                    budget=self.budget.seconds,
+                    step="steps",
+                )
+            )
 
 
 def _score(plain: onnx.ModelProto, made: onnx.ModelProto, held: list[batches.Batch]) -> Score:
@@ -234,7 +438,9 @@ class _Kept:
         """Pass batches on, and keep the first."""
         count = 0
         for place, (label, batch) in enumerate(stream):
-            if count < _KEPT and not any(a.dtype.kind == "f" and not _finite(a) for a in batch.values()):
+            if count < _KEPT and not any(
+                a.dtype.kind == "f" and not _finite(a) for a in batch.values()
+            ):
                 (self.held if held_out(place, few) else self.tuned).append((label, batch))
                 count += batches.samples(batch)
             yield label, batch

@@ -46,7 +46,9 @@ class Quantized:
     seconds: float = 0.0
 
     def __bool__(self) -> bool:
-        raise TypeError("a quantized model is more than a yes or no: use result.verdict, result.met or result.proof")
+        raise TypeError(
+            "a quantized model is more than a yes or no: use result.verdict, result.met or result.proof"
+        )
 
     @property
     def verdict(self) -> Verdict:

@@ -38,16 +38,30 @@ def saturated(model: onnx.ModelProto, samples: Sequence[Batch]) -> dict[str, flo
     layers = []
     for node in model.graph.node:
         x, w = (index.makers.get(name) for name in [*node.input, "", ""][:2])
-        if node.op_type not in ("Conv", "MatMul", "Gemm") or x is None or w is None or not x.op_type == w.op_type == "DequantizeLinear":
+        if (
+            node.op_type not in ("Conv", "MatMul", "Gemm")
+            or x is None
+            or w is None
+            or not x.op_type == w.op_type == "DequantizeLinear"
+        ):
             continue
-        if w.input[0] in index.weights and index.weights[w.input[0]].data_type == onnx.TensorProto.INT8:
+        if (
+            w.input[0] in index.weights
+            and index.weights[w.input[0]].data_type == onnx.TensorProto.INT8
+        ):
             layers.append((node, x.input[0], w.input[0]))
     if not layers:
         return {}
     watched = copied(model)
     names = list(dict.fromkeys(integers for _, integers, _ in layers))
     add_outputs(watched, names)
-    values = dict(zip(names, ort.open(watched.SerializeToString(), "disabled", outputs=names).run(samples[0][1]), strict=True))
+    values = dict(
+        zip(
+            names,
+            ort.open(watched.SerializeToString(), "disabled", outputs=names).run(samples[0][1]),
+            strict=True,
+        )
+    )
     found = {}
     for node, integers, weight in layers:
         array = values[integers]
@@ -55,14 +69,20 @@ def saturated(model: onnx.ModelProto, samples: Sequence[Batch]) -> dict[str, flo
             continue
         rows = _patches(node, array.astype(np.float64), model)
         if rows is not None:
-            found[node.name] = _touched(rows[:: max(1, len(rows) // _ROWS)], _matrix(node, index.array(weight).astype(np.float64))[0])
+            found[node.name] = _touched(
+                rows[:: max(1, len(rows) // _ROWS)],
+                _matrix(node, index.array(weight).astype(np.float64))[0],
+            )
     return {name: share for name, share in found.items() if share > 0}
 
 
 def _touched(rows: Array, weights: Array) -> float:
     """Pairs of neighbours, as vpmaddubsw takes them."""
     even = rows.shape[1] // 2 * 2
-    pairs = rows[:, None, 0:even:2] * weights[None, :, 0:even:2] + rows[:, None, 1:even:2] * weights[None, :, 1:even:2]
+    pairs = (
+        rows[:, None, 0:even:2] * weights[None, :, 0:even:2]
+        + rows[:, None, 1:even:2] * weights[None, :, 1:even:2]
+    )
     return float((np.abs(pairs) > _INT16).any(-1).mean())
 
 
@@ -71,14 +91,28 @@ def reduced(model: onnx.ModelProto, layers: Sequence[str] | None = None) -> onnx
     made = copied(model)
     index = Index(made)
     for node in made.graph.node:
-        maker = index.makers.get(node.input[1]) if node.op_type in ("Conv", "MatMul", "Gemm") and len(node.input) > 1 else None
-        if maker is None or maker.op_type != "DequantizeLinear" or maker.input[0] not in index.weights or (layers is not None and node.name not in layers):
+        maker = (
+            index.makers.get(node.input[1])
+            if node.op_type in ("Conv", "MatMul", "Gemm") and len(node.input) > 1
+            else None
+        )
+        if (
+            maker is None
+            or maker.op_type != "DequantizeLinear"
+            or maker.input[0] not in index.weights
+            or (layers is not None and node.name not in layers)
+        ):
             continue
         integers = index.array(maker.input[0])
         if integers.dtype == np.int8 and np.abs(integers.astype(np.int16)).max(initial=0) > 64:
-            index.store(maker.input[0], np.clip(np.rint(integers.astype(np.float64) / 2), -64, 63).astype(np.int8))
+            index.store(
+                maker.input[0],
+                np.clip(np.rint(integers.astype(np.float64) / 2), -64, 63).astype(np.int8),
+            )
             name = f"{maker.input[1]}_reduced_{node.output[0]}"
-            made.graph.initializer.append(numpy_helper.from_array((index.array(maker.input[1]) * 2).astype(np.float32), name))
+            made.graph.initializer.append(
+                numpy_helper.from_array((index.array(maker.input[1]) * 2).astype(np.float32), name)
+            )
             maker.input[1] = name
     _rebias(model, made)
     return made
@@ -89,7 +123,11 @@ def full_biases(model: onnx.ModelProto) -> list[str]:
     index = Index(model)
     found = []
     for node in model.graph.node:
-        if node.op_type == "DequantizeLinear" and node.input[0] in index.weights and index.weights[node.input[0]].data_type == onnx.TensorProto.INT32:
+        if (
+            node.op_type == "DequantizeLinear"
+            and node.input[0] in index.weights
+            and index.weights[node.input[0]].data_type == onnx.TensorProto.INT32
+        ):
             wide = np.abs(index.array(node.input[0]).astype(np.int64))
             if wide.max(initial=0) >= 2**31 - 1:
                 found.append(node.output[0])

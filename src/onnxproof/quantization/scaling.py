@@ -15,7 +15,15 @@ from onnxproof.quantization.calibration.statistics import Statistics
 from onnxproof.quantization.float_graph import Index, attribute
 
 Array = np.ndarray[Any, Any]
-_COMMUTES = ("Relu", "LeakyRelu", "MaxPool", "AveragePool", "GlobalAveragePool", "Dropout", "Identity")
+_COMMUTES = (
+    "Relu",
+    "LeakyRelu",
+    "MaxPool",
+    "AveragePool",
+    "GlobalAveragePool",
+    "Dropout",
+    "Identity",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +39,10 @@ class Link:
     @property
     def free(self) -> bool:
         """True when the readers don't care: a depthwise convolution has a scale for each channel."""
-        return all(reader.op_type == "Conv" and int(attribute(reader, "group", 1)) > 1 for reader in self.readers)
+        return all(
+            reader.op_type == "Conv" and int(attribute(reader, "group", 1)) > 1
+            for reader in self.readers
+        )
 
 
 def links(index: Index, makers: tuple[str, ...]) -> Iterator[Link]:
@@ -47,11 +58,17 @@ def links(index: Index, makers: tuple[str, ...]) -> Iterator[Link]:
                 break
             value, bound = through.output[0], limit or bound
         readers = index.readers[value]
-        if readers and value not in index.outputs and all(_readable(index, reader, value) for reader in readers):
+        if (
+            readers
+            and value not in index.outputs
+            and all(_readable(index, reader, value) for reader in readers)
+        ):
             yield Link(maker=node, value=value, readers=tuple(readers), bound=bound)
 
 
-def factors(link: Link, stats: Mapping[str, Statistics], index: Index, strength: float) -> Array | None:
+def factors(
+    link: Link, stats: Mapping[str, Statistics], index: Index, strength: float
+) -> Array | None:
     """What each channel is divided by: its own reach against the largest one's, or against the Clip's bound."""
     seen = stats.get(link.value)
     if seen is None or seen.channel_low is None or seen.channel_high is None:
@@ -62,7 +79,9 @@ def factors(link: Link, stats: Mapping[str, Statistics], index: Index, strength:
     top = float(reach.max())
     alive = np.maximum(reach, top * 2.0**-16)
     if link.bound is not None:
-        return np.where(reach > 0, np.minimum(alive / link.bound, 1.0), 1.0) ** (1.0 if link.free else strength)
+        return np.where(reach > 0, np.minimum(alive / link.bound, 1.0), 1.0) ** (
+            1.0 if link.free else strength
+        )
     if link.free:
         return np.where(reach > 0, alive / top, 1.0)
     weight = np.max([_reader_reach(index, reader) for reader in link.readers], axis=0)
@@ -81,14 +100,19 @@ def rescale(index: Index, link: Link, divisor: Array) -> None:
 
 def _scalable(index: Index, node: onnx.NodeProto) -> bool:
     """A maker whose weights are constants of its own, so that no other node is changed with it."""
-    return bool(_made_by(index, node)) and all(name in index.weights and len(index.readers[name]) == 1 for name, _ in _made_by(index, node))
+    return bool(_made_by(index, node)) and all(
+        name in index.weights and len(index.readers[name]) == 1 for name, _ in _made_by(index, node)
+    )
 
 
 def _made_by(index: Index, node: onnx.NodeProto) -> list[tuple[str, int]]:
     """The constants that make a node's output channels, each with the axis of the channels."""
     if node.op_type in ("Conv", "Gemm"):
         axis = 0 if node.op_type == "Conv" or attribute(node, "transB", 0) else 1
-        return [(node.input[1], axis), *([(node.input[2], -1)] if len(node.input) > 2 and node.input[2] else [])]
+        return [
+            (node.input[1], axis),
+            *([(node.input[2], -1)] if len(node.input) > 2 and node.input[2] else []),
+        ]
     if node.op_type == "LayerNormalization":
         return [(name, -1) for name in node.input[1:] if name]
     return []
@@ -99,7 +123,9 @@ def _readable(index: Index, node: onnx.NodeProto, value: str) -> bool:
     if weight is None or node.input[0] != value or len(index.readers[weight]) != 1:
         return False
     if node.op_type == "Conv":
-        return int(attribute(node, "group", 1)) in (1, int(index.weights[weight].dims[0])) and (attribute(node, "group", 1) == 1 or index.weights[weight].dims[1] == 1)
+        return int(attribute(node, "group", 1)) in (1, int(index.weights[weight].dims[0])) and (
+            attribute(node, "group", 1) == 1 or index.weights[weight].dims[1] == 1
+        )
     return node.op_type in ("MatMul", "Gemm") and not attribute(node, "transA", 0)
 
 
@@ -129,7 +155,11 @@ def _multiply(index: Index, name: str, factor: Array, axis: int) -> None:
 
 def _clip(index: Index, node: onnx.NodeProto) -> float | None:
     """The upper bound of a Clip whose lower bound is zero."""
-    if node.op_type != "Clip" or len(node.input) < 3 or not {node.input[1], node.input[2]} <= set(index.weights):
+    if (
+        node.op_type != "Clip"
+        or len(node.input) < 3
+        or not {node.input[1], node.input[2]} <= set(index.weights)
+    ):
         return None
     low, high = (float(index.array(name).reshape(())) for name in node.input[1:3])
     return high if low == 0.0 and high > 0.0 else None

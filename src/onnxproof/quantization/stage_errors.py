@@ -31,23 +31,42 @@ class Entry:
     agreement: float | None = None
 
 
-def ledger(subject: Subject, plain: onnx.ModelProto, quantized: onnx.ModelProto | Path, samples: Sequence[Batch], backends: Sequence[str] = ()) -> list[Entry]:
+def ledger(
+    subject: Subject,
+    plain: onnx.ModelProto,
+    quantized: onnx.ModelProto | Path,
+    samples: Sequence[Batch],
+    backends: Sequence[str] = (),
+) -> list[Entry]:
     """Run every stage on the same samples."""
     stages: list[tuple[str, Answers]] = []
     if subject.onnx is None:
         stages.append(("PyTorch, float", _module(subject, samples)))
     stages.append(("ONNX, float", answers(plain, samples)))
     model = onnx.load(quantized) if isinstance(quantized, Path) else quantized
-    stages += [("Q/DQ, not optimised", answers(model, samples, "disabled")), ("Q/DQ, as served (ort)", answers(model, samples))]
+    stages += [
+        ("Q/DQ, not optimised", answers(model, samples, "disabled")),
+        ("Q/DQ, as served (ort)", answers(model, samples)),
+    ]
     if isinstance(quantized, Path):
         for backend in backends:
             if backend not in ("ort", "ort:all", "ort:disabled"):
-                stages += [(f"Q/DQ on {backend}", found) for found in _elsewhere(backend, quantized, samples)]
+                stages += [
+                    (f"Q/DQ on {backend}", found)
+                    for found in _elsewhere(backend, quantized, samples)
+                ]
     entries = []
     for place, (name, found) in enumerate(stages):
         before = stages[max(place - 1, 0)][1]
         score = compare(stages[0][1], found)
-        entries.append(Entry(stage=name, sqnr_db=score.sqnr_db, steps=_steps(before, found, stages[0][1]), agreement=score.agreement))
+        entries.append(
+            Entry(
+                stage=name,
+                sqnr_db=score.sqnr_db,
+                steps=_steps(before, found, stages[0][1]),
+                agreement=score.agreement,
+            )
+        )
     return entries
 
 
@@ -61,7 +80,9 @@ def _elsewhere(backend: str, path: Path, samples: Sequence[Batch]) -> list[Answe
     """Nothing where the backend refuses the model: the proof tells that."""
     try:
         session = open_session(backend, path)
-        return [[[array for array in session.run(batch) if array is not None] for _, batch in samples]]
+        return [
+            [[array for array in session.run(batch) if array is not None] for _, batch in samples]
+        ]
     except OnnxproofError:
         return []
 
@@ -72,6 +93,9 @@ def _steps(before: Answers, after: Answers, reference: Answers) -> float:
         if reference[0][place].dtype.kind == "f":
             low = min(float(batch[place].min(initial=0)) for batch in reference)
             high = max(float(batch[place].max(initial=0)) for batch in reference)
-            far = max(float(np.abs(a[place] - b[place]).max(initial=0)) for a, b in zip(before, after, strict=True))
+            far = max(
+                float(np.abs(a[place] - b[place]).max(initial=0))
+                for a, b in zip(before, after, strict=True)
+            )
             worst = max(worst, far * 255 / (high - low) if high > low else 0.0)
     return worst

@@ -25,15 +25,24 @@ class Journal:
 
     def recall(self, model: onnx.ModelProto) -> tuple[str, Score | None]:
         """The key of a graph, and its score if it is known."""
-        key = hashlib.sha256(model.SerializeToString(deterministic=True) + self._samples.encode()).hexdigest()
+        key = hashlib.sha256(
+            model.SerializeToString(deterministic=True) + self._samples.encode()
+        ).hexdigest()
         self.tried += 1
         found = self._known.get(key)
-        self.recalled += key in self._earlier  # one that this run has tried itself is not known from an earlier one
+        self.recalled += (
+            key in self._earlier
+        )  # one that this run has tried itself is not known from an earlier one
         return key, None if found is None else Score(sqnr_db=found[0], agreement=found[1])
 
-    def timed(self, models: Sequence[onnx.ModelProto], measure: Callable[[], list[float]]) -> list[float]:
+    def timed(
+        self, models: Sequence[onnx.ModelProto], measure: Callable[[], list[float]]
+    ) -> list[float]:
         """Seconds of each graph, as they were measured first: a run that is taken up again chooses as it did before."""
-        keys = ["time:" + hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest() for model in models]
+        keys = [
+            "time:" + hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
+            for model in models
+        ]
         if not all(key in self._known for key in keys):
             for key, seconds in zip(keys, measure(), strict=True):
                 self.write(key, Score(sqnr_db=seconds, agreement=None))
@@ -43,7 +52,10 @@ class Journal:
         """Remember a score; a line is written whole or not at all."""
         self._known[key] = (score.sqnr_db, score.agreement)
         if self._path is not None:
-            with refusals(self._path, "the journal of trials"), self._path.open("a", encoding="utf-8") as stream:
+            with (
+                refusals(self._path, "the journal of trials"),
+                self._path.open("a", encoding="utf-8") as stream,
+            ):
                 stream.write(json.dumps([key, score.sqnr_db, score.agreement]) + "\n")
 
 
@@ -55,6 +67,9 @@ def _read(path: Path | None) -> dict[str, tuple[float, float | None]]:
         try:
             key, level, agreement = json.loads(line)
             found[str(key)] = (float(level), None if agreement is None else float(agreement))
-        except (ValueError, TypeError):  # the line at which the last run was stopped, or a damaged one: it is tried again
+        except (
+            ValueError,
+            TypeError,
+        ):  # the line at which the last run was stopped, or a damaged one: it is tried again
             continue
     return found

@@ -75,9 +75,16 @@ class Tuning:
             self.metric = self.evaluator.compare(self.plain, self.bench.quantized)
         return self.metric.outcome(self.budget.max_drop)
 
-    def take(self, quantized: onnx.ModelProto, score: Score, kept_float: tuple[str, ...] = ()) -> None:
+    def take(
+        self, quantized: onnx.ModelProto, score: Score, kept_float: tuple[str, ...] = ()
+    ) -> None:
         """Go on with another quantized graph."""
-        self.bench.quantized, self.bench.score, self.metric, self.kept_float = quantized, score, None, kept_float
+        self.bench.quantized, self.bench.score, self.metric, self.kept_float = (
+            quantized,
+            score,
+            None,
+            kept_float,
+        )
 
 
 def reached(score: Score, budget: Budget) -> Outcome:

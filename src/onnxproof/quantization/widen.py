@@ -44,7 +44,12 @@ def widen(tuning: Tuning) -> None:
         return
     chosen, metric = (chain[-1], None) if tuning.metric is None else _shown(tuning, chain)
     if chosen is None and outcome is Outcome.NOT_SHOWN:
-        _told(tuning, before, f"{len(chain)} values in float would not show the budget either, so the faster graph stays", kept=False)
+        _told(
+            tuning,
+            before,
+            f"{len(chain)} values in float would not show the budget either, so the faster graph stays",
+            kept=False,
+        )
         return
     chosen = chosen or chain[-1]
     tuning.take(chosen.quantized, chosen.score, chosen.kept)
@@ -54,16 +59,30 @@ def widen(tuning: Tuning) -> None:
 
 def _why_not(tuning: Tuning, outcome: Outcome) -> str:
     """Why no speed is given up: the samples are too few to say that it is needed, or that it would help."""
-    assert tuning.evaluator is not None and tuning.metric is not None and tuning.budget.max_drop is not None
+    assert (
+        tuning.evaluator is not None
+        and tuning.metric is not None
+        and tuning.budget.max_drop is not None
+    )
     if outcome is Outcome.NOT_SHOWN and tuning.metric.drop <= tuning.budget.max_drop:
         return "the drop is within the budget as far as the samples tell, and they are too few to show it"
-    if outcome is Outcome.NOT_SHOWN and not tuning.evaluator.could_show(tuning.plain, tuning.budget.max_drop):
+    if outcome is Outcome.NOT_SHOWN and not tuning.evaluator.could_show(
+        tuning.plain, tuning.budget.max_drop
+    ):
         return "so few samples show this budget for no model at all"
     return ""
 
 
 def _told(tuning: Tuning, before: float, what: str, *, kept: bool) -> None:
-    tuning.steps.append(Step(name="keep-float", what=what, before_db=before, after_db=tuning.bench.score.sqnr_db, kept=kept))
+    tuning.steps.append(
+        Step(
+            name="keep-float",
+            what=what,
+            before_db=before,
+            after_db=tuning.bench.score.sqnr_db,
+            kept=kept,
+        )
+    )
 
 
 def _chain(tuning: Tuning) -> list[_Wider]:
@@ -76,10 +95,15 @@ def _chain(tuning: Tuning) -> list[_Wider]:
         score = bench.judged(trial)
         if bench.late or not score.better(reached, _WORTH_DB):
             continue
-        if budget.max_latency is not None and latencies([trial], one(bench))[0] > budget.max_latency:
+        if (
+            budget.max_latency is not None
+            and latencies([trial], one(bench))[0] > budget.max_latency
+        ):
             continue
         current, reached = trial, score
-        found.append(_Wider(kept=(*(found[-1].kept if found else ()), value), quantized=trial, score=score))
+        found.append(
+            _Wider(kept=(*(found[-1].kept if found else ()), value), quantized=trial, score=score)
+        )
         tuning.points.append((f"float: {', '.join(found[-1].kept[-3:])}", trial, score.sqnr_db))
         if tuning.metric is None and score.sqnr_db >= budget.min_sqnr:
             break

@@ -85,11 +85,17 @@ class Bench:
         """A range for every value, by the plan's calibrator."""
         plan = plan or self.plan
         choose = calibrator(plan.calibrator)
-        return {name: choose(stats, plan.levels, plan.symmetric) for name, stats in self.stats.items()}
+        return {
+            name: choose(stats, plan.levels, plan.symmetric) for name, stats in self.stats.items()
+        }
 
-    def insert(self, plan: Plan | None = None, ranges: Mapping[str, Range] | None = None) -> onnx.ModelProto:
+    def insert(
+        self, plan: Plan | None = None, ranges: Mapping[str, Range] | None = None
+    ) -> onnx.ModelProto:
         """The float graph quantized by a plan and ranges."""
-        return insert(self.model, self.ranges if ranges is None else ranges, plan or self.plan).model
+        return insert(
+            self.model, self.ranges if ranges is None else ranges, plan or self.plan
+        ).model
 
     def judged(self, model: onnx.ModelProto) -> Score:
         """Score a graph on the kept samples; one that the runtime refuses scores nothing."""
@@ -152,7 +158,10 @@ def compare(wanted: Answers, found: Answers) -> Score:
             w, g = w.astype(np.float64), g.astype(np.float64)
             signal, error = signal + float((w * w).sum()), error + float(((g - w) ** 2).sum())
             if w.ndim >= 2 and 2 <= w.shape[-1] <= 4096:
-                same, count = same + int((w.argmax(-1) == g.argmax(-1)).sum()), count + int(np.prod(w.shape[:-1]))
+                same, count = (
+                    same + int((w.argmax(-1) == g.argmax(-1)).sum()),
+                    count + int(np.prod(w.shape[:-1])),
+                )
         if signal or error:
             levels.append(decibels(signal, error) if math.isfinite(error) else -math.inf)
     return Score(sqnr_db=min(levels, default=math.inf), agreement=same / count if count else None)

@@ -46,10 +46,22 @@ def _softplus(arguments: Arguments) -> torch.Tensor:
 
 def _halves(arguments: Arguments) -> torch.Tensor:
     """The first half times the sigmoid of the second."""
-    return torch.chunk(arguments["self"], 2, dim=int(arguments.get("dim", -1)))[0].abs().nan_to_num()
+    return (
+        torch.chunk(arguments["self"], 2, dim=int(arguments.get("dim", -1)))[0].abs().nan_to_num()
+    )
 
 
 _SCALES: dict[str, Callable[[Arguments], torch.Tensor]] = {
-    "sigmoid": _one, "tanh": _one, "erf": _one, "log_sigmoid_forward": _one, "silu": _gated, "gelu": _gated, "mish": _gated,
-    "elu": _exponential, "celu": _exponential, "selu": _exponential, "softplus": _softplus, "glu": _halves,
+    "sigmoid": _one,
+    "tanh": _one,
+    "erf": _one,
+    "log_sigmoid_forward": _one,
+    "silu": _gated,
+    "gelu": _gated,
+    "mish": _gated,
+    "elu": _exponential,
+    "celu": _exponential,
+    "selu": _exponential,
+    "softplus": _softplus,
+    "glu": _halves,
 }

@@ -52,7 +52,12 @@ _PLENTY = 8
 class Doubts:
     """What was found out about one reference while its cases ran."""
 
-    def __init__(self, oracle: Oracle, names: Sequence[str], affords: Callable[[int], bool] = lambda passes: True) -> None:
+    def __init__(
+        self,
+        oracle: Oracle,
+        names: Sequence[str],
+        affords: Callable[[int], bool] = lambda passes: True,
+    ) -> None:
         self._oracle, self._names, self._affords = oracle, names, affords
         self._asked: Counter[str] = Counter()
         """How often the reference was asked again, in all and in each group."""
@@ -67,15 +72,25 @@ class Doubts:
         """Everything that was found, in the order of its weight."""
         return [*self.random.values(), *self._wrong.values(), *self._modes.values()]
 
-    def look(self, case: Case, reference: Sequence[Array], truth: Sequence[Array | None] | None) -> bool:
+    def look(
+        self, case: Case, reference: Sequence[Array], truth: Sequence[Array | None] | None
+    ) -> bool:
         """Ask about one case; False when its truth is not believed, and from then on there is none."""
         if case.domain is not None:
             return True
         if truth is not None and len(truth) != len(reference):
-            self._wrong[""] = Finding(code="truth-not-believed", what=f"in float64 the reference gives {len(truth)} outputs, and {len(reference)} otherwise", help=_INSTEAD)
+            self._wrong[""] = Finding(
+                code="truth-not-believed",
+                what=f"in float64 the reference gives {len(truth)} outputs, and {len(reference)} otherwise",
+                help=_INSTEAD,
+            )
             self._oracle.kind = NoiseKind.PERTURBED
             return False
-        far = [place for place, r in enumerate(reference) if truth is not None and self._large(r, truth[place])]
+        far = [
+            place
+            for place, r in enumerate(reference)
+            if truth is not None and self._large(r, truth[place])
+        ]
         unknown = any(self._names[place] not in self.random for place in far)
         plenty = self._affords(_PLENTY)
         wanted = not self._asked[""] or (plenty and self._asked[""] < _ASKED)
@@ -86,7 +101,12 @@ class Doubts:
             self._ask_mode(case, reference)
         if truth is None or not (case.ordinary or case.group in _NATURAL):
             return True
-        doubted = [place for place in far if self._names[place] not in self.random and not self._explained(case, place, reference, truth)]
+        doubted = [
+            place
+            for place in far
+            if self._names[place] not in self.random
+            and not self._explained(case, place, reference, truth)
+        ]
         for place in doubted:
             self._wrong[self._names[place]] = self._not_believed(case, place, reference, truth)
         if doubted:
@@ -103,17 +123,29 @@ class Doubts:
             return True
         if self._oracle.kind is NoiseKind.GRAPH:
             return _apart(reference, truth) > _SMALL + _LARGE_OF_GRAPH * _size(truth)
-        return _apart(reference, truth) > min(_LARGE * eps(reference.dtype), _LARGEST) * _size(truth)
+        return _apart(reference, truth) > min(_LARGE * eps(reference.dtype), _LARGEST) * _size(
+            truth
+        )
 
     def _ask_again(self, case: Case, reference: Sequence[Array]) -> None:
         """The same question with other random numbers (more often where it is known to draw some: a few may agree by chance); where that differs, with the same ones."""
-        seen = self._apart_with(case, reference, *(_SEED + draw for draw in range(_DRAWS if self._oracle.draws else 1)))
+        seen = self._apart_with(
+            case, reference, *(_SEED + draw for draw in range(_DRAWS if self._oracle.draws else 1))
+        )
         always = self._apart_with(case, reference, None) if seen else {}
         for name, other in seen.items():
-            words = "answers otherwise when it is asked the same again" if name in always else "draws random numbers"
-            self.random[name] = _random(name, case, words, reference[self._names.index(name)], other)
+            words = (
+                "answers otherwise when it is asked the same again"
+                if name in always
+                else "draws random numbers"
+            )
+            self.random[name] = _random(
+                name, case, words, reference[self._names.index(name)], other
+            )
 
-    def _apart_with(self, case: Case, reference: Sequence[Array], *seeds: int | None) -> dict[str, Array | None]:
+    def _apart_with(
+        self, case: Case, reference: Sequence[Array], *seeds: int | None
+    ) -> dict[str, Array | None]:
         """The outputs, not known as random yet, that differ with one of these seeds; None for one that is not there then."""
         found: dict[str, Array | None] = {}
         for seed in seeds:
@@ -123,7 +155,11 @@ class Doubts:
                 answers = []
             for place, name in enumerate(self._names):
                 other = answers[place] if len(answers) == len(reference) else None
-                if name not in self.random and name not in found and not _alike(reference[place], other):
+                if (
+                    name not in self.random
+                    and name not in found
+                    and not _alike(reference[place], other)
+                ):
                     found[name] = other
         return found
 
@@ -139,16 +175,36 @@ class Doubts:
             if name in self.random or self._rounded_otherwise(case, place, reference, answers):
                 continue
             what = f"output `{name}` is another one with gradients than under `no_grad`, where torch takes a fused path: {_shown(reference[place], answers[place])} (case `{case.name}`)"
-            self._modes.setdefault(name, Finding(code="reference-modes", what=what, help="the file is compared with the module as it is served: eval, `no_grad`; an export may follow the other path"))
+            self._modes.setdefault(
+                name,
+                Finding(
+                    code="reference-modes",
+                    what=what,
+                    help="the file is compared with the module as it is served: eval, `no_grad`; an export may follow the other path",
+                ),
+            )
 
-    def _rounded_otherwise(self, case: Case, place: int, reference: Sequence[Array], answers: Sequence[Array]) -> bool:
+    def _rounded_otherwise(
+        self, case: Case, place: int, reference: Sequence[Array], answers: Sequence[Array]
+    ) -> bool:
         """True where rounding explains that two modes differ."""
         one, other = reference[place], answers[place]
         if one.shape != other.shape:
             return False
-        return _alike(one, other) or not self._large(one, other) or self._explained(case, place, reference, answers, asked="modes")
+        return (
+            _alike(one, other)
+            or not self._large(one, other)
+            or self._explained(case, place, reference, answers, asked="modes")
+        )
 
-    def _explained(self, case: Case, place: int, reference: Sequence[Array], truth: Sequence[Array | None], asked: str = "") -> bool:
+    def _explained(
+        self,
+        case: Case,
+        place: int,
+        reference: Sequence[Array],
+        truth: Sequence[Array | None],
+        asked: str = "",
+    ) -> bool:
         """Whether rounding alone moves the reference about as far as the truth is: asked softly, then loudly."""
         key = (asked or case.group, place)
         target = truth[place]
@@ -169,31 +225,46 @@ class Doubts:
                 return True
         if len(samples) < 2:
             return True
-        unmoved = self._oracle.kind is NoiseKind.GRAPH and all(_apart(samples[0], sample) == 0.0 for sample in samples[1:])
+        unmoved = self._oracle.kind is NoiseKind.GRAPH and all(
+            _apart(samples[0], sample) == 0.0 for sample in samples[1:]
+        )
         return unmoved and (case.exact or far <= _SURE_OF_GRAPH * _size(target))
 
     def _rerun(self, case: Case, index: int, amplitude: float) -> list[Array]:
         """Fresh rounding; where that can't be, inputs moved by a unit in the last place."""
         seed = _SEED + index + int(amplitude)
         try:
-            return self._oracle.rerun(case.inputs, seed, amplitude=amplitude, move=not case.exact and (index > 0 or self._oracle.kind is NoiseKind.GRAPH))
+            return self._oracle.rerun(
+                case.inputs,
+                seed,
+                amplitude=amplitude,
+                move=not case.exact and (index > 0 or self._oracle.kind is NoiseKind.GRAPH),
+            )
         except Exception:  # some operations bear no watch
             try:
                 return self._oracle.run(ulp_moved(case.inputs, seed))
             except Exception:  # nor any other input
                 return []
 
-    def _not_believed(self, case: Case, place: int, reference: Sequence[Array], truth: Sequence[Array | None]) -> Finding:
+    def _not_believed(
+        self, case: Case, place: int, reference: Sequence[Array], truth: Sequence[Array | None]
+    ) -> Finding:
         target = truth[place]
         assert target is not None
-        what = (f"output `{self._names[place]}`: the reference and its float64 evaluation give different answers, far more than rounding explains: "
-                f"{_shown(reference[place], target)} (case `{case.name}`)")
+        what = (
+            f"output `{self._names[place]}`: the reference and its float64 evaluation give different answers, far more than rounding explains: "
+            f"{_shown(reference[place], target)} (case `{case.name}`)"
+        )
         return Finding(code="truth-not-believed", what=what, help=_INSTEAD)
 
 
 def _random(name: str, case: Case, words: str, reference: Array, other: Array | None) -> Finding:
-    return Finding(code="nondeterministic-reference", what=f"the reference {words}: output `{name}` {_shown(reference, other)} (case `{case.name}`)", voids=True,
-                   help="no file can be proven to say what is said otherwise each time: pass the random numbers (or the time, or the state) in as an input")
+    return Finding(
+        code="nondeterministic-reference",
+        what=f"the reference {words}: output `{name}` {_shown(reference, other)} (case `{case.name}`)",
+        voids=True,
+        help="no file can be proven to say what is said otherwise each time: pass the random numbers (or the time, or the state) in as an input",
+    )
 
 
 def _alike(one: Array, other: Array | None) -> bool:
@@ -203,12 +274,20 @@ def _alike(one: Array, other: Array | None) -> bool:
     if one.tobytes() == other.tobytes():
         return True
     one, other = as_real(one), as_real(other)
-    return is_float(one) and _same_finite(one, other) and _apart(one, other) <= _ALIKE * eps(one.dtype) * _size(one)
+    return (
+        is_float(one)
+        and _same_finite(one, other)
+        and _apart(one, other) <= _ALIKE * eps(one.dtype) * _size(one)
+    )
 
 
 def _gone(reference: Array, truth: Array) -> float:
     """The share of the elements that are numbers in the reference, and none in the truth."""
-    return float((np.isfinite(_wide(reference)) & ~np.isfinite(_wide(truth))).mean()) if reference.size else 0.0
+    return (
+        float((np.isfinite(_wide(reference)) & ~np.isfinite(_wide(truth))).mean())
+        if reference.size
+        else 0.0
+    )
 
 
 def _same_finite(one: Array, other: Array) -> bool:

@@ -25,7 +25,13 @@ class TruthSession:
     converted copy without the watch, which costs nothing. `written` are the parameters that a pass is known to write into.
     """
 
-    def __init__(self, module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], written: Collection[str] | None = None) -> None:
+    def __init__(
+        self,
+        module: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        written: Collection[str] | None = None,
+    ) -> None:
         self._own = TorchSession(module, args, kwargs, written)
         self.input_names = self._own.input_names
         self.output_names: Sequence[str] = []
@@ -43,8 +49,12 @@ class TruthSession:
     def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
         """The outputs in float64 (integers and booleans in their own dtype)."""
         wide = {name: from_numpy(array) for name, array in inputs.items()}
-        wide = {name: t.to(torch.complex128 if t.is_complex() else torch.float64) if t.is_floating_point() or t.is_complex() else t
-                for name, t in wide.items()}
+        wide = {
+            name: t.to(torch.complex128 if t.is_complex() else torch.float64)
+            if t.is_floating_point() or t.is_complex()
+            else t
+            for name, t in wide.items()
+        }
         if self._plain:
             with Stripes() if sum(t.nbytes for t in wide.values()) > _LARGE else nullcontext():
                 outputs = self.session.call(wide)
@@ -62,7 +72,9 @@ class TruthSession:
         self.session = self._own
 
 
-def jittered(session: TorchSession, inputs: Mapping[str, np.ndarray[Any, Any]], seed: int, amplitude: float) -> list[np.ndarray[Any, Any] | None]:
+def jittered(
+    session: TorchSession, inputs: Mapping[str, np.ndarray[Any, Any]], seed: int, amplitude: float
+) -> list[np.ndarray[Any, Any] | None]:
     """One re-run of the reference with every operation rounded anew."""
     with torch.backends.mkldnn.flags(enabled=not _has_rnn(session.module)), Jitter(seed, amplitude):
         return session.run(inputs)
@@ -70,16 +82,22 @@ def jittered(session: TorchSession, inputs: Mapping[str, np.ndarray[Any, Any]], 
 
 def _has_rnn(module: Any) -> bool:
     """Recurrent layers run as one fused operation; taken apart, each of their gates is rounded anew."""
-    return isinstance(module, torch.nn.Module) and any(isinstance(layer, torch.nn.RNNBase) for layer in module.modules())
+    return isinstance(module, torch.nn.Module) and any(
+        isinstance(layer, torch.nn.RNNBase) for layer in module.modules()
+    )
 
 
-def in_precision(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dtype: str) -> TorchSession | None:
+def in_precision(
+    module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dtype: str
+) -> TorchSession | None:
     """The module converted to float16 or bfloat16, or None where it can't be."""
     copied = _copy(module)
     return None if copied is None else TorchSession(copied.to(getattr(torch, dtype)), args, kwargs)
 
 
-def _converted(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], written: Collection[str] | None) -> TorchSession | None:
+def _converted(
+    module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], written: Collection[str] | None
+) -> TorchSession | None:
     copied = _copy(module)
     if copied is None:
         return None

@@ -26,7 +26,17 @@ _ABORT_ON_NOTHING = frozenset({"LSTM", "GRU", "RNN"})
 _VARIANTS, _MOVED_AT_MOST = 2, 1 << 28
 """Copies of a file with moved weights, and the bytes of the largest that is copied."""
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
-RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
+RANDOM = frozenset(
+    {
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+        "Multinomial",
+        "Bernoulli",
+        "Dropout",
+    }
+)
 """Operators that draw, or may."""
 TRUTH_LIMIT_S = 10.0
 """A float64 evaluation that takes longer is given up: the noise then comes from re-runs."""
@@ -40,7 +50,11 @@ class GraphOracle:
         self._file = onnx_file.read(self._path)
         onnx_file.require_tensors(self._file)
         self._session = ort.open(self._path)
-        self._example = _given(self._file, example) if example is not None and len(example) else _made(self._file)
+        self._example = (
+            _given(self._file, example)
+            if example is not None and len(example)
+            else _made(self._file)
+        )
         self._truth: reference.ReferenceSession | None = None
         self._others: dict[str, Session] = {}
         self.kind = NoiseKind.GRAPH
@@ -59,12 +73,21 @@ class GraphOracle:
         """Inputs and outputs by the file's own names."""
         outputs = self.run(inputs)
         ins = [Leaf(name=n, dtype=str(a.dtype), shape=a.shape) for n, a in inputs.items()]
-        return ins, [Leaf(name=n, dtype=str(a.dtype), shape=a.shape) for n, a in zip(self._session.output_names, outputs, strict=True)]
+        return ins, [
+            Leaf(name=n, dtype=str(a.dtype), shape=a.shape)
+            for n, a in zip(self._session.output_names, outputs, strict=True)
+        ]
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         """The file as it is served; not on inputs that would end this process."""
-        if self._file.op_types & _ABORT_ON_NOTHING and any(array.size == 0 for array in inputs.values()):
-            raise Refused("runtime-refused", "onnxruntime's recurrent kernels abort on empty inputs", where="ort")
+        if self._file.op_types & _ABORT_ON_NOTHING and any(
+            array.size == 0 for array in inputs.values()
+        ):
+            raise Refused(
+                "runtime-refused",
+                "onnxruntime's recurrent kernels abort on empty inputs",
+                where="ort",
+            )
         with self._clock.forward("ort-reference"):
             return _known(self._session.run(inputs))
 
@@ -82,7 +105,9 @@ class GraphOracle:
             self.kind, self._truth = NoiseKind.PERTURBED, None
             return None
 
-    def rerun(self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False) -> list[Array]:
+    def rerun(
+        self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False
+    ) -> list[Array]:
         """The file at another optimisation level, whose kernels round in another order; `move` also moves the inputs, or else the weights."""
         session = self._at(_LEVELS[seed % len(_LEVELS)])
         if move and not any(is_float(array) for array in inputs.values()):
@@ -107,7 +132,9 @@ class GraphOracle:
         """None: a graph is not converted, it is as it is."""
         return None
 
-    def ties(self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False) -> list[Array] | None:
+    def ties(
+        self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False
+    ) -> list[Array] | None:
         """None: the runtime breaks ties in its own way only."""
         return None
 
@@ -126,7 +153,11 @@ class GraphOracle:
             model = onnx.load(self._path)
             if model.ByteSize() > _MOVED_AT_MOST:
                 return None
-            weights = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.data_type in _FLOATS}
+            weights = {
+                tensor.name: onnx.numpy_helper.to_array(tensor)
+                for tensor in model.graph.initializer
+                if tensor.data_type in _FLOATS
+            }
             moved = ulp_moved(weights, variant)
             for tensor in model.graph.initializer:
                 if tensor.name in moved:
@@ -140,7 +171,10 @@ class GraphOracle:
         if level not in self._others:
             try:
                 self._others[level] = ort.open(self._path, level)
-            except (ModelError, Crashed):  # some models open only when a fusion removes what no kernel implements
+            except (
+                ModelError,
+                Crashed,
+            ):  # some models open only when a fusion removes what no kernel implements
                 self._others[level] = self._session
         return self._others[level]
 
@@ -152,14 +186,27 @@ def _given(file: onnx_file.OnnxFile, example: Any) -> dict[str, Array]:
         missing = [name for name in names if name not in example]
         unknown = [name for name in example if name not in names]
         if missing or unknown:
-            raise InputError("input-missing", f"the example has no `{missing[0]}`" if missing else f"the file has no input `{unknown[0]}`",
-                             where=str(file.path), notes=[f"the file takes {', '.join(names)}", f"the example has {', '.join(map(str, example))}"])
+            raise InputError(
+                "input-missing",
+                f"the example has no `{missing[0]}`"
+                if missing
+                else f"the file has no input `{unknown[0]}`",
+                where=str(file.path),
+                notes=[
+                    f"the file takes {', '.join(names)}",
+                    f"the example has {', '.join(map(str, example))}",
+                ],
+            )
         values = [example[name] for name in names]
     else:
         values = list(example)
     if len(values) != len(names):
-        raise InputError("input-count", f"the file takes {len(names)} inputs and the example has {len(values)}", where=str(file.path),
-                         notes=[f"the file takes {', '.join(names)}"])
+        raise InputError(
+            "input-count",
+            f"the file takes {len(names)} inputs and the example has {len(values)}",
+            where=str(file.path),
+            notes=[f"the file takes {', '.join(names)}"],
+        )
     return {name: _array(value) for name, value in zip(names, values, strict=True)}
 
 
@@ -181,16 +228,27 @@ def example_for(path: Path) -> tuple[Array, ...]:
 def _made(file: onnx_file.OnnxFile) -> dict[str, Array]:
     """Inputs that fit the file: normal floats, ids within their tables, masks that hide nothing."""
     rng, tables = np.random.default_rng(0), lookups(file)
-    return {port.name: _filled(port, min(tables.get(port.name, {}).values(), default=10), rng) for port in file.inputs}
+    return {
+        port.name: _filled(port, min(tables.get(port.name, {}).values(), default=10), rng)
+        for port in file.inputs
+    }
 
 
 def _filled(port: onnx_file.Port, rows: int, rng: np.random.Generator) -> Array:
     if port.dims is None or port.dtype == "unknown":
-        raise InputError("no-example", f"the file does not say what shape or dtype `{port.name}` has", help="pass example inputs")
+        raise InputError(
+            "no-example",
+            f"the file does not say what shape or dtype `{port.name}` has",
+            help="pass example inputs",
+        )
     try:
         dtype = np.dtype(port.dtype)
     except TypeError:
-        raise InputError("no-example", f"`{port.name}` is no tensor but a {port.dtype}", help="pass example inputs") from None
+        raise InputError(
+            "no-example",
+            f"`{port.name}` is no tensor but a {port.dtype}",
+            help="pass example inputs",
+        ) from None
     shape = tuple(_size(dim, axis) for axis, dim in enumerate(port.dims))
     if dtype.kind == "b" or (dtype.kind in "iu" and "mask" in port.name.lower()):
         return np.ones(shape, dtype)

@@ -43,7 +43,12 @@ class ModuleOracle:
     def wide(self) -> TruthSession:
         """The module in float64, made once: for the truth, and for whoever locates and explains."""
         if self._truth is None:
-            self._truth = TruthSession(self._subject.module, self._subject.args, self._subject.kwargs, self._session.written)
+            self._truth = TruthSession(
+                self._subject.module,
+                self._subject.args,
+                self._subject.kwargs,
+                self._session.written,
+            )
         return self._truth
 
     def example(self) -> dict[str, Array]:
@@ -54,7 +59,10 @@ class ModuleOracle:
         """Inputs and outputs, by the names of `forward` and of what it returns."""
         outputs = self.run(inputs)
         ins = [Leaf(name=n, dtype=str(a.dtype), shape=a.shape) for n, a in inputs.items()]
-        outs = [Leaf(name=n, dtype=str(a.dtype), shape=a.shape) for n, a in zip(self._session.output_names, outputs, strict=True)]
+        outs = [
+            Leaf(name=n, dtype=str(a.dtype), shape=a.shape)
+            for n, a in zip(self._session.output_names, outputs, strict=True)
+        ]
         return ins, outs
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
@@ -74,16 +82,26 @@ class ModuleOracle:
                 answer = _known(wide.run(inputs))
             self.kind, self._worked = wide.kind, True
             return answer
-        except Exception:  # the user's own code in another precision may raise anything; then re-runs serve
-            if not self._worked:  # a failure after successes is this case's own: it is estimated by re-runs
+        except (
+            Exception
+        ):  # the user's own code in another precision may raise anything; then re-runs serve
+            if (
+                not self._worked
+            ):  # a failure after successes is this case's own: it is estimated by re-runs
                 self.kind = NoiseKind.PERTURBED
             return None
 
-    def rerun(self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False) -> list[Array]:
+    def rerun(
+        self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False
+    ) -> list[Array]:
         """The module with every operation rounded anew."""
         with self._clock.forward("torch-rerun"), guard.memory(_ALL_GB), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _known(jittered(self._session, ulp_moved(inputs, seed) if move else inputs, seed, amplitude))
+            return _known(
+                jittered(
+                    self._session, ulp_moved(inputs, seed) if move else inputs, seed, amplitude
+                )
+            )
 
     @property
     def draws(self) -> bool:
@@ -97,7 +115,13 @@ class ModuleOracle:
 
     def with_gradients(self, inputs: Mapping[str, Array]) -> list[Array] | None:
         """The module without `no_grad`; None where it writes into what gradients need, or is too large to keep what they need."""
-        if sum(parameter.nbytes for parameter in getattr(self._session.module, "parameters", list)()) > _LARGE:
+        if (
+            sum(
+                parameter.nbytes
+                for parameter in getattr(self._session.module, "parameters", list)()
+            )
+            > _LARGE
+        ):
             return None
         try:
             with self._session.otherwise(gradients=True):
@@ -108,13 +132,17 @@ class ModuleOracle:
     def in_precision(self, inputs: Mapping[str, Array], dtype: str) -> list[Array] | None:
         """The module in half precision: what that precision must cost."""
         if dtype not in self._half:
-            self._half[dtype] = in_precision(self._subject.module, self._subject.args, self._subject.kwargs, dtype)
+            self._half[dtype] = in_precision(
+                self._subject.module, self._subject.args, self._subject.kwargs, dtype
+            )
         session = self._half[dtype]
         if session is None:
             return None
         from onnxproof.inputs.space import as_dtype, is_float
 
-        narrow = {n: as_dtype(a, np.dtype(dtype)) if is_float(a.dtype) else a for n, a in inputs.items()}
+        narrow = {
+            n: as_dtype(a, np.dtype(dtype)) if is_float(a.dtype) else a for n, a in inputs.items()
+        }
         try:
             with self._clock.forward("torch-half"):
                 return _known(session.run(narrow))
@@ -122,7 +150,9 @@ class ModuleOracle:
             self._half[dtype] = None
             return None
 
-    def ties(self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False) -> list[Array] | None:
+    def ties(
+        self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False
+    ) -> list[Array] | None:
         """The module with every tie in a sort, top-k or arg-max broken by one rule."""
         if wide and self.kind is NoiseKind.PERTURBED:
             return None

@@ -34,28 +34,50 @@ def load(folder: Path, *, trust_remote_code: bool) -> Pretrained:
     settings = _settings(folder)
     remote = _names_code(settings)
     if remote and not trust_remote_code:
-        raise SubjectError("remote-code", f"`{folder.name}` brings code of its own, and that is not run unasked", where=str(folder), notes=[f"its config.json names {remote}"],
-                           help="read the code, then say `--trust-remote-code`, or Subject(source=..., trust_remote_code=True)")
+        raise SubjectError(
+            "remote-code",
+            f"`{folder.name}` brings code of its own, and that is not run unasked",
+            where=str(folder),
+            notes=[f"its config.json names {remote}"],
+            help="read the code, then say `--trust-remote-code`, or Subject(source=..., trust_remote_code=True)",
+        )
     _check_files(folder)
     try:
         import transformers
     except ImportError as why:
-        raise SubjectError("transformers-missing", "a Hugging Face folder needs the package transformers", where=str(folder),
-                           help="pip install 'onnxproof[transformers]'") from why
+        raise SubjectError(
+            "transformers-missing",
+            "a Hugging Face folder needs the package transformers",
+            where=str(folder),
+            help="pip install 'onnxproof[transformers]'",
+        ) from why
     try:
-        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trust_remote_code)
+        config = transformers.AutoConfig.from_pretrained(
+            folder, local_files_only=True, trust_remote_code=trust_remote_code
+        )
     except Exception as why:  # a value of the wrong type fails anywhere in a configuration's class
-        raise SubjectError("bad-config", f"transformers can't read the config.json of `{folder.name}`: {why}", where=str(folder / "config.json")) from why
+        raise SubjectError(
+            "bad-config",
+            f"transformers can't read the config.json of `{folder.name}`: {why}",
+            where=str(folder / "config.json"),
+        ) from why
     kind = _kind(transformers, settings, folder, remote)
     options = {"local_files_only": True, "use_safetensors": True, "attn_implementation": "eager"}
     try:
         if not remote:
             _check_size(kind, config, folder)
-        module = kind.from_pretrained(folder, **options, **({"trust_remote_code": True} if remote else {})).eval()
+        module = kind.from_pretrained(
+            folder, **options, **({"trust_remote_code": True} if remote else {})
+        ).eval()
     except SubjectError:
         raise
     except Exception as why:  # the same, for a module's class
-        raise SubjectError("bad-model-folder", f"transformers can't load `{folder.name}`: {why}", where=str(folder), help=_SAVE) from why
+        raise SubjectError(
+            "bad-model-folder",
+            f"transformers can't load `{folder.name}`: {why}",
+            where=str(folder),
+            help=_SAVE,
+        ) from why
     return _example(module, config)
 
 
@@ -65,16 +87,34 @@ def _settings(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         if path.exists():
             regular(path, SubjectError)
-        raise SubjectError("not-a-model-folder", f"`{folder}` has no config.json", where=str(folder), help="give a folder that `model.save_pretrained(folder)` wrote")
+        raise SubjectError(
+            "not-a-model-folder",
+            f"`{folder}` has no config.json",
+            where=str(folder),
+            help="give a folder that `model.save_pretrained(folder)` wrote",
+        )
     try:
-        settings = json.loads(regular(path, SubjectError, most=_MOST_CONFIG).read_text(encoding="utf-8"))
+        settings = json.loads(
+            regular(path, SubjectError, most=_MOST_CONFIG).read_text(encoding="utf-8")
+        )
     except (ValueError, RecursionError) as why:
-        raise SubjectError("bad-config", f"the config.json of `{folder.name}` is no JSON: {why}", where=str(path)) from why
+        raise SubjectError(
+            "bad-config", f"the config.json of `{folder.name}` is no JSON: {why}", where=str(path)
+        ) from why
     if not isinstance(settings, dict):
-        raise SubjectError("bad-config", f"the config.json of `{folder.name}` is a {type(settings).__name__}, and an object is needed", where=str(path))
+        raise SubjectError(
+            "bad-config",
+            f"the config.json of `{folder.name}` is a {type(settings).__name__}, and an object is needed",
+            where=str(path),
+        )
     for name, value in settings.items():
         if isinstance(value, int) and value > _DEEPEST and _DEPTH.fullmatch(name):
-            raise SubjectError("bad-config", f"the config.json of `{folder.name}` asks for {value:,} of `{name}`", where=str(path), help=f"at most {_DEEPEST:,} are built")
+            raise SubjectError(
+                "bad-config",
+                f"the config.json of `{folder.name}` asks for {value:,} of `{name}`",
+                where=str(path),
+                help=f"at most {_DEEPEST:,} are built",
+            )
     return settings
 
 
@@ -99,12 +139,28 @@ def _check_files(folder: Path) -> None:
     if not is_regular(index):
         return
     try:
-        named = set(json.loads(regular(index, SubjectError, most=1 << 28).read_text(encoding="utf-8"))["weight_map"].values())
-        odd = sorted(str(name) for name in named if not re.fullmatch(r"[\w\-.]+\.safetensors", str(name)))
+        named = set(
+            json.loads(regular(index, SubjectError, most=1 << 28).read_text(encoding="utf-8"))[
+                "weight_map"
+            ].values()
+        )
+        odd = sorted(
+            str(name) for name in named if not re.fullmatch(r"[\w\-.]+\.safetensors", str(name))
+        )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
-        raise SubjectError("bad-model-folder", f"the index of `{folder.name}` is damaged: {why}", where=str(index), help=_SAVE) from why
+        raise SubjectError(
+            "bad-model-folder",
+            f"the index of `{folder.name}` is damaged: {why}",
+            where=str(index),
+            help=_SAVE,
+        ) from why
     if odd:
-        raise SubjectError("bad-model-folder", f"the index of `{folder.name}` names `{odd[0]}`, which is no safetensors file of this folder", where=str(index), help=_SAVE)
+        raise SubjectError(
+            "bad-model-folder",
+            f"the index of `{folder.name}` names `{odd[0]}`, which is no safetensors file of this folder",
+            where=str(index),
+            help=_SAVE,
+        )
 
 
 def _kind(transformers: Any, settings: dict[str, Any], folder: Path, remote: str) -> Any:
@@ -112,7 +168,11 @@ def _kind(transformers: Any, settings: dict[str, Any], folder: Path, remote: str
     names = settings.get("architectures") or []
     where = str(folder / "config.json")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise SubjectError("bad-config", f"`architectures` of `{folder.name}` is no list of names: {str(names)[:80]}", where=where)
+        raise SubjectError(
+            "bad-config",
+            f"`architectures` of `{folder.name}` is no list of names: {str(names)[:80]}",
+            where=where,
+        )
     if remote:
         given = settings.get("auto_map")
         mapped: dict[str, Any] = given if isinstance(given, dict) else {}
@@ -123,10 +183,18 @@ def _kind(transformers: Any, settings: dict[str, Any], folder: Path, remote: str
         return transformers.AutoModel
     for name in names:
         found = getattr(transformers, name, None) if name.isidentifier() else None
-        if isinstance(found, type) and issubclass(found, transformers.PreTrainedModel) and found is not transformers.PreTrainedModel:
+        if (
+            isinstance(found, type)
+            and issubclass(found, transformers.PreTrainedModel)
+            and found is not transformers.PreTrainedModel
+        ):
             return found
-    raise SubjectError("unknown-architecture", f"`{names[0]}` is not a model of transformers {transformers.__version__}", where=where,
-                       help="install the version that the folder was saved with, or write a factory: `file.py:factory`")
+    raise SubjectError(
+        "unknown-architecture",
+        f"`{names[0]}` is not a model of transformers {transformers.__version__}",
+        where=where,
+        help="install the version that the folder was saved with, or write a factory: `file.py:factory`",
+    )
 
 
 def _check_size(kind: Any, config: Any, folder: Path) -> None:
@@ -137,17 +205,30 @@ def _check_size(kind: Any, config: Any, folder: Path) -> None:
         return
     with torch.device("meta"):
         skeleton = kind._from_config(config)
-    needed = sum(tensor.numel() * tensor.element_size() for tensor in (*skeleton.parameters(), *skeleton.buffers()))
+    needed = sum(
+        tensor.numel() * tensor.element_size()
+        for tensor in (*skeleton.parameters(), *skeleton.buffers())
+    )
     if needed > room():
-        raise SubjectError("model-too-large", f"`{folder.name}` needs {needed:,} bytes for its weights, and {room():,} fit into memory", where=str(folder / "config.json"))
+        raise SubjectError(
+            "model-too-large",
+            f"`{folder.name}` needs {needed:,} bytes for its weights, and {room():,} fit into memory",
+            where=str(folder / "config.json"),
+        )
 
 
 def _example(module: Any, config: Any) -> Pretrained:
     import torch
 
-    if hasattr(config, "use_cache"):  # a cache object among the outputs is not a tensor anyone asked for
+    if hasattr(
+        config, "use_cache"
+    ):  # a cache object among the outputs is not a tensor anyone asked for
         module.config.use_cache = False
-    example: dict[str, Any] = {name: value for name, value in module.dummy_inputs.items() if isinstance(value, torch.Tensor)}
+    example: dict[str, Any] = {
+        name: value
+        for name, value in module.dummy_inputs.items()
+        if isinstance(value, torch.Tensor)
+    }
     dims: dict[str, Any] = {name: {0: "batch"} for name in example}
     if "input_ids" in example:
         vocabulary = int(getattr(config, "vocab_size", 100))

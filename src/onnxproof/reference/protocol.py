@@ -33,7 +33,9 @@ class Oracle(Protocol):
     def truth(self, inputs: Mapping[str, Array]) -> list[Array] | None:
         """The same in float64, or None where that can't be had."""
 
-    def rerun(self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False) -> list[Array]:
+    def rerun(
+        self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False
+    ) -> list[Array]:
         """A re-run with fresh rounding errors; `move` also moves the inputs by an ulp."""
 
     @property
@@ -49,7 +51,9 @@ class Oracle(Protocol):
     def in_precision(self, inputs: Mapping[str, Array], dtype: str) -> list[Array] | None:
         """The reference converted to half precision, or None."""
 
-    def ties(self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False) -> list[Array] | None:
+    def ties(
+        self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False
+    ) -> list[Array] | None:
         """The reference with exact ties broken by `rule` (first or last), or None where it can't be; `wide` asks for it in float64."""
 
     def parameter(self, name: str) -> Array | None:
@@ -80,7 +84,11 @@ def ulp_moved(inputs: Mapping[str, Array], seed: int) -> dict[str, Array]:
         if is_float(array):
             step = rng.choice([-1.0, 1.0], array.shape) * eps(array.dtype)
             with np.errstate(all="ignore"):
-                moved[name] = np.where(np.isfinite(array.astype(np.float64)), array.astype(np.float64) * (1 + step), array.astype(np.float64)).astype(array.dtype)
+                moved[name] = np.where(
+                    np.isfinite(array.astype(np.float64)),
+                    array.astype(np.float64) * (1 + step),
+                    array.astype(np.float64),
+                ).astype(array.dtype)
         else:
             moved[name] = array
     return moved

@@ -27,14 +27,33 @@ class Keeper:
         self._names = {id(m): name for name, m in module.named_modules()} if self._modules else {}
         self._training = [m.training for m in self._modules]
         self._buffers = [dict(m._buffers.items()) for m in self._modules]
-        self._plain = [{} if isinstance(m, torch.jit.ScriptModule) else _plain(m) for m in self._modules]
-        self._inside = [(self._called(m, name), *kept) for m, plain in zip(self._modules, self._plain, strict=True)
-                        for name, value in plain.items() for kept in _contents(value)]
-        held = {id(t): (t, "a buffer written in place") for b in self._buffers for t in b.values() if t is not None}
-        held |= {id(t): (t, f"{label} written in place") for label, t in self._tensors() if id(t) not in held}
+        self._plain = [
+            {} if isinstance(m, torch.jit.ScriptModule) else _plain(m) for m in self._modules
+        ]
+        self._inside = [
+            (self._called(m, name), *kept)
+            for m, plain in zip(self._modules, self._plain, strict=True)
+            for name, value in plain.items()
+            for kept in _contents(value)
+        ]
+        held = {
+            id(t): (t, "a buffer written in place")
+            for b in self._buffers
+            for t in b.values()
+            if t is not None
+        }
+        held |= {
+            id(t): (t, f"{label} written in place")
+            for label, t in self._tensors()
+            if id(t) not in held
+        }
         self._kept = [_Kept(tensor, what) for tensor, what in held.values()]
         named = module.named_parameters() if self._modules else ()
-        self._parameters = {name: _Kept(tensor, f"the parameter `{name}`") for name, tensor in named if written is None or name in written}
+        self._parameters = {
+            name: _Kept(tensor, f"the parameter `{name}`")
+            for name, tensor in named
+            if written is None or name in written
+        }
         self._passes = 0
         self.seed = _SEED
         """Of torch's random numbers in each pass; another one shows who draws them."""
@@ -58,11 +77,17 @@ class Keeper:
         self.drew |= not torch.equal(torch.random.get_rng_state(), self._seeded)
         torch.random.set_rng_state(self._state)
         with torch.no_grad():
-            self.changed |= {kept.after() for kept in [*self._kept, *self._parameters.values()] if kept.written(look=self._passes == 0 or self.thorough)}
+            self.changed |= {
+                kept.after()
+                for kept in [*self._kept, *self._parameters.values()]
+                if kept.written(look=self._passes == 0 or self.thorough)
+            }
         for kept in self._parameters.values() if self._passes == 0 else ():
             kept.forget()
         self._passes += 1
-        for module, training, buffers, plain in zip(self._modules, self._training, self._buffers, self._plain, strict=True):
+        for module, training, buffers, plain in zip(
+            self._modules, self._training, self._buffers, self._plain, strict=True
+        ):
             module.training = training
             if isinstance(module, torch.jit.ScriptModule):
                 continue
@@ -74,12 +99,18 @@ class Keeper:
             if not _alike(container, items):
                 self.changed.add(label)
                 container.clear()
-                container.update(items) if isinstance(container, dict | set) else container.extend(items)
+                container.update(items) if isinstance(container, dict | set) else container.extend(
+                    items
+                )
 
     @property
     def written(self) -> frozenset[str] | None:
         """The parameters that a pass wrote into; None before the first."""
-        return frozenset(name for name, kept in self._parameters.items() if kept.known) if self._passes else None
+        return (
+            frozenset(name for name, kept in self._parameters.items() if kept.known)
+            if self._passes
+            else None
+        )
 
     def _restore(self, module: Any, plain: dict[str, Any]) -> None:
         for name in module.__dict__.keys() - plain.keys() - _OWN - _TORCHS:
@@ -96,9 +127,17 @@ class Keeper:
     def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """The tensors among the plain attributes, also those in containers."""
         for module, plain in zip(self._modules, self._plain, strict=True):
-            yield from ((self._called(module, name), value) for name, value in plain.items() if isinstance(value, torch.Tensor))
+            yield from (
+                (self._called(module, name), value)
+                for name, value in plain.items()
+                if isinstance(value, torch.Tensor)
+            )
         for label, _, items in self._inside:
-            yield from ((label, item) for item in (items.values() if isinstance(items, dict) else items) if isinstance(item, torch.Tensor))
+            yield from (
+                (label, item)
+                for item in (items.values() if isinstance(items, dict) else items)
+                if isinstance(item, torch.Tensor)
+            )
 
 
 class _Kept:
@@ -116,7 +155,9 @@ class _Kept:
         self._version = _version(self._tensor)
 
     def written(self, look: bool) -> bool:
-        if _version(self._tensor) != self._version or (self._copy is not None and (look or self.known) and not equal(self._tensor, self._copy)):
+        if _version(self._tensor) != self._version or (
+            self._copy is not None and (look or self.known) and not equal(self._tensor, self._copy)
+        ):
             self.known = True
             return True
         return False
@@ -141,13 +182,21 @@ def _version(tensor: torch.Tensor) -> int:
 def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Whether two tensors hold the same, NaN included."""
     try:
-        return torch.equal(one, other) or bool(((one == other) | ((one != one) & (other != other))).all())
-    except RuntimeError:  # sparse and quantized tensors know no equality: their version counter must do
+        return torch.equal(one, other) or bool(
+            ((one == other) | ((one != one) & (other != other))).all()
+        )
+    except (
+        RuntimeError
+    ):  # sparse and quantized tensors know no equality: their version counter must do
         return True
 
 
 def _plain(module: Any) -> dict[str, Any]:
-    return {name: value for name, value in module.__dict__.items() if name not in _OWN and name not in _TORCHS}
+    return {
+        name: value
+        for name, value in module.__dict__.items()
+        if name not in _OWN and name not in _TORCHS
+    }
 
 
 def _contents(value: Any) -> list[tuple[Any, Any]]:
@@ -156,7 +205,11 @@ def _contents(value: Any) -> list[tuple[Any, Any]]:
     waiting = [value]
     while waiting:
         item = waiting.pop()
-        if isinstance(item, list | dict | set | deque) and type(item).__module__ in ("builtins", "collections") and id(item) not in found:
+        if (
+            isinstance(item, list | dict | set | deque)
+            and type(item).__module__ in ("builtins", "collections")
+            and id(item) not in found
+        ):
             found[id(item)] = (item, item.copy())
             waiting += item.values() if isinstance(item, dict) else item
         elif isinstance(item, tuple):
@@ -168,7 +221,17 @@ def _alike(container: Any, items: Any) -> bool:
     """Whether a container holds what it held: the same objects, or equal plain values; asking a tensor for equality gives no yes or no."""
     if isinstance(container, set):
         return bool(container == items)
-    if len(container) != len(items) or (isinstance(container, dict) and list(container) != list(items)):
+    if len(container) != len(items) or (
+        isinstance(container, dict) and list(container) != list(items)
+    ):
         return False
-    pairs = zip(container.values(), items.values(), strict=True) if isinstance(container, dict) else zip(container, items, strict=True)
-    return all(now is then or (type(now) is type(then) and isinstance(now, int | float | str) and now == then) for now, then in pairs)
+    pairs = (
+        zip(container.values(), items.values(), strict=True)
+        if isinstance(container, dict)
+        else zip(container, items, strict=True)
+    )
+    return all(
+        now is then
+        or (type(now) is type(then) and isinstance(now, int | float | str) and now == then)
+        for now, then in pairs
+    )

@@ -16,8 +16,13 @@ from onnxproof.reference.activations import is_activation, natural_scale
 from onnxproof.reference.dispatch import Mode, named_arguments
 from onnxproof.reference.naive_sums import naive
 
-_WIDER = {torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64, torch.complex64: torch.complex128,
-          torch.complex32: torch.complex128}
+_WIDER = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+    torch.complex32: torch.complex128,
+}
 _PIECE = 1 << 20
 
 
@@ -57,10 +62,23 @@ class Promote(Mode):
 
         if not func._schema.is_mutable:
             args, kwargs = tree_map(widen, args), tree_map(widen, kwargs)
-        elif isinstance(args[0], torch.Tensor):  # written in place: the others follow the tensor that is kept
+        elif isinstance(
+            args[0], torch.Tensor
+        ):  # written in place: the others follow the tensor that is kept
             kept = args[0].dtype
-            args = (args[0], *tree_map_only(torch.Tensor, lambda t: t.to(kept) if t.is_floating_point() and kept.is_floating_point else t, args[1:]))
-        if func is torch.ops.aten._to_copy.default and self.rewrites > seen and kwargs.get("dtype") == args[0].dtype:
+            args = (
+                args[0],
+                *tree_map_only(
+                    torch.Tensor,
+                    lambda t: t.to(kept) if t.is_floating_point() and kept.is_floating_point else t,
+                    args[1:],
+                ),
+            )
+        if (
+            func is torch.ops.aten._to_copy.default
+            and self.rewrites > seen
+            and kwargs.get("dtype") == args[0].dtype
+        ):
             return args[0].clone() if args[0].dtype == torch.float64 else func(*args, **kwargs)
         return func(*args, **kwargs)
 
@@ -81,9 +99,15 @@ class Jitter(Mode):
         if is_activation(written):
             return self._in_place(written, args, kwargs)
         result = func(*args, **kwargs)
-        if schema.is_mutable or any(r.alias_info is not None for r in schema.returns) or not _has_narrow(result):
+        if (
+            schema.is_mutable
+            or any(r.alias_info is not None for r in schema.returns)
+            or not _has_narrow(result)
+        ):
             return result
-        if _draws(func) or _has_nested(result):  # what is drawn is not rounded, and nested tensors have no shape
+        if _draws(func) or _has_nested(
+            result
+        ):  # what is drawn is not rounded, and nested tensors have no shape
             return result
         try:
             wide = func(*tree_map(_widen, args), **tree_map(_widen, kwargs))
@@ -93,11 +117,20 @@ class Jitter(Mode):
         named = named_arguments(func, args, kwargs)
         plain = naive(name, named)
         if isinstance(result, torch.Tensor):
-            return self._blur(self._binned(func, result, name, args, kwargs), wide, name, plain, natural_scale(name, named))
+            return self._blur(
+                self._binned(func, result, name, args, kwargs),
+                wide,
+                name,
+                plain,
+                natural_scale(name, named),
+            )
         if isinstance(result, tuple | list):
             plains = [plain, *[None] * (len(result) - 1)]
             scale = natural_scale(name, named)
-            return type(result)(self._blur(r, w, name, p, scale) if isinstance(r, torch.Tensor) else r for r, w, p in zip(result, wide, plains, strict=True))
+            return type(result)(
+                self._blur(r, w, name, p, scale) if isinstance(r, torch.Tensor) else r
+                for r, w, p in zip(result, wide, plains, strict=True)
+            )
         return result
 
     def _in_place(self, name: str, args: Any, kwargs: Any) -> Any:
@@ -106,35 +139,68 @@ class Jitter(Mode):
         blurred = self.__torch_dispatch__(func, (), args, kwargs)
         return args[0].copy_(blurred)
 
-    def _binned(self, func: Any, result: torch.Tensor, name: str, args: Any, kwargs: Any) -> torch.Tensor:
+    def _binned(
+        self, func: Any, result: torch.Tensor, name: str, args: Any, kwargs: Any
+    ) -> torch.Tensor:
         """Counts in bins, after each value moved by as much as its place among the bins is rounded: one on an edge lies on either side."""
         if name != "histc" or not args[0].numel() or not args[0].is_floating_point():
             return result
         x, ends = args[0], named_arguments(func, args, kwargs)
-        size = max(abs(float(ends.get("min") or 0)), abs(float(ends.get("max") or 0)), float(x.abs().max()))
+        size = max(
+            abs(float(ends.get("min") or 0)), abs(float(ends.get("max") or 0)), float(x.abs().max())
+        )
         noise = torch.randn(x.shape, generator=self._generator).to(x.dtype)
-        moved: torch.Tensor = func(x + noise * (self._amplitude * size * torch.finfo(x.dtype).eps), *args[1:], **kwargs)
+        moved: torch.Tensor = func(
+            x + noise * (self._amplitude * size * torch.finfo(x.dtype).eps), *args[1:], **kwargs
+        )
         return moved
 
-    def _blur(self, narrow: torch.Tensor, wide: Any, name: str, plain: torch.Tensor | None = None, natural: torch.Tensor | None = None) -> torch.Tensor:
-        if narrow.dtype not in (torch.float32, torch.float16, torch.bfloat16) or narrow.numel() == 0 or narrow.shape != wide.shape:
+    def _blur(
+        self,
+        narrow: torch.Tensor,
+        wide: Any,
+        name: str,
+        plain: torch.Tensor | None = None,
+        natural: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        if (
+            narrow.dtype not in (torch.float32, torch.float16, torch.bfloat16)
+            or narrow.numel() == 0
+            or narrow.shape != wide.shape
+        ):
             return narrow
         flat, true = narrow.reshape(-1), wide.reshape(-1)
         plain = plain.reshape(-1) if plain is not None and plain.shape == wide.shape else None
         natural = None if natural is None else natural.expand(narrow.shape).reshape(-1)
         result = torch.empty_like(flat)
-        for start in range(0, flat.numel(), _PIECE):  # in pieces: a re-run shall not need much more memory than a run
+        for start in range(
+            0, flat.numel(), _PIECE
+        ):  # in pieces: a re-run shall not need much more memory than a run
             here = slice(start, start + _PIECE)
-            result[here] = self._blurred(flat[here], true[here].double(), name, None if plain is None else plain[here], None if natural is None else natural[here])
+            result[here] = self._blurred(
+                flat[here],
+                true[here].double(),
+                name,
+                None if plain is None else plain[here],
+                None if natural is None else natural[here],
+            )
         return result.reshape(narrow.shape)
 
-    def _blurred(self, narrow: torch.Tensor, wide: torch.Tensor, name: str, plain: torch.Tensor | None,
-                 natural: torch.Tensor | None) -> torch.Tensor:
+    def _blurred(
+        self,
+        narrow: torch.Tensor,
+        wide: torch.Tensor,
+        name: str,
+        plain: torch.Tensor | None,
+        natural: torch.Tensor | None,
+    ) -> torch.Tensor:
         """One piece: where the result is not exact, the true one plus noise of this operation's own size."""
         error = (narrow.double() - wide).abs_()
         if plain is not None:
             error = torch.maximum(error, (plain.double() - wide).abs_())
-        finite = torch.isfinite(error) & (narrow.abs() != torch.finfo(narrow.dtype).max)  # the largest number of a dtype was put there on purpose
+        finite = torch.isfinite(error) & (
+            narrow.abs() != torch.finfo(narrow.dtype).max
+        )  # the largest number of a dtype was put there on purpose
         error = torch.where(finite, error, 0.0)
         unit = torch.finfo(narrow.dtype).eps
         inexact = (wide.to(narrow.dtype).double() != wide) | (error > 0)
@@ -144,14 +210,40 @@ class Jitter(Mode):
         if name in _SUMS:
             size = torch.clamp(size, min=float(error.square().mean().sqrt()))
         noise = torch.randn(wide.shape, generator=self._generator)
-        blurred = torch.where(inexact & finite, (wide + size.mul_(noise).mul_(self._amplitude)).to(narrow.dtype), narrow)
+        blurred = torch.where(
+            inexact & finite,
+            (wide + size.mul_(noise).mul_(self._amplitude)).to(narrow.dtype),
+            narrow,
+        )
         if plain is None:
             return blurred
-        return torch.where(torch.isfinite(narrow) & ~torch.isfinite(plain), plain.to(narrow.dtype), blurred)  # overflow on the way of an honest kernel
+        return torch.where(
+            torch.isfinite(narrow) & ~torch.isfinite(plain), plain.to(narrow.dtype), blurred
+        )  # overflow on the way of an honest kernel
 
 
-_SUMS = frozenset({"mm", "bmm", "addmm", "baddbmm", "convolution", "mkldnn_convolution", "sum", "mean", "linear", "matmul", "native_layer_norm",
-                   "native_group_norm", "native_batch_norm", "_native_batch_norm_legit_no_training", "var", "std", "var_mean", "cumsum"})
+_SUMS = frozenset(
+    {
+        "mm",
+        "bmm",
+        "addmm",
+        "baddbmm",
+        "convolution",
+        "mkldnn_convolution",
+        "sum",
+        "mean",
+        "linear",
+        "matmul",
+        "native_layer_norm",
+        "native_group_norm",
+        "native_batch_norm",
+        "_native_batch_norm_legit_no_training",
+        "var",
+        "std",
+        "var_mean",
+        "cumsum",
+    }
+)
 """Operations whose error comes from a sum: one element may be right by luck, so the tensor's typical error counts too."""
 
 
@@ -161,9 +253,16 @@ def _draws(func: Any) -> bool:
 
 
 def _has_nested(result: Any) -> bool:
-    return any(isinstance(leaf, torch.Tensor) and leaf.is_nested for leaf in (result if isinstance(result, tuple | list) else [result]))
+    return any(
+        isinstance(leaf, torch.Tensor) and leaf.is_nested
+        for leaf in (result if isinstance(result, tuple | list) else [result])
+    )
 
 
 def _has_narrow(result: Any) -> bool:
     leaves = result if isinstance(result, tuple | list) else [result]
-    return any(isinstance(leaf, torch.Tensor) and leaf.dtype in (torch.float32, torch.float16, torch.bfloat16) for leaf in leaves)
+    return any(
+        isinstance(leaf, torch.Tensor)
+        and leaf.dtype in (torch.float32, torch.float16, torch.bfloat16)
+        for leaf in leaves
+    )

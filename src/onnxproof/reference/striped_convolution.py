@@ -27,16 +27,35 @@ class Stripes(Mode):
 
 def run(func: Any, args: Any, kwargs: Any) -> Any:
     """The operation's result; by stripes where it is a large convolution in float64."""
-    if func is _CONVOLUTION and not kwargs and not args[6] and args[0].dtype == torch.float64 and args[0].dim() == args[1].dim() > 2:
+    if (
+        func is _CONVOLUTION
+        and not kwargs
+        and not args[6]
+        and args[0].dtype == torch.float64
+        and args[0].dim() == args[1].dim() > 2
+    ):
         sizes = _sizes(*args[:2], *args[3:6])
-        room = 8 * math.prod(sizes) * (args[1][0].numel() + (args[1].shape[0] if args[8] > 1 else 0))  # groups are made apart, then joined
+        room = (
+            8 * math.prod(sizes) * (args[1][0].numel() + (args[1].shape[0] if args[8] > 1 else 0))
+        )  # groups are made apart, then joined
         if room * args[0].shape[0] > _LARGE and min(sizes) > 0:
             return _striped(args, sizes, max(1, int(sizes[0] * _ROOM / room)))
     return func(*args, **kwargs)
 
 
-def _sizes(x: torch.Tensor, weight: torch.Tensor, stride: list[int], padding: list[int], dilation: list[int]) -> list[int]:
-    return [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(x.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True)]
+def _sizes(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+) -> list[int]:
+    return [
+        (n + 2 * p - d * (k - 1) - 1) // s + 1
+        for n, k, s, p, d in zip(
+            x.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True
+        )
+    ]
 
 
 def _striped(args: Any, sizes: list[int], rows: int) -> torch.Tensor:
@@ -51,6 +70,10 @@ def _striped(args: Any, sizes: list[int], rows: int) -> torch.Tensor:
             seen = x[sample : sample + 1, :, max(first, 0) : max(min(last, height), 0)]
             if first < 0 or last > height:
                 above = min(max(-first, 0), last - first)
-                seen = pad(seen, [0, 0] * (x.dim() - 3) + [above, last - first - above - seen.shape[2]])
-            out[sample : sample + 1, :, begin:end] = _CONVOLUTION(seen, weight, bias, stride, [0, *padding[1:]], dilation, transposed, extra, groups)
+                seen = pad(
+                    seen, [0, 0] * (x.dim() - 3) + [above, last - first - above - seen.shape[2]]
+                )
+            out[sample : sample + 1, :, begin:end] = _CONVOLUTION(
+                seen, weight, bias, stride, [0, *padding[1:]], dilation, transposed, extra, groups
+            )
     return out

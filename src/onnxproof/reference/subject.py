@@ -45,8 +45,16 @@ class Subject:
     """Whether the code that a Hugging Face folder brings may be run; it is refused otherwise, and nobody is asked."""
 
 
-def load(source: Any, example_inputs: Any = None, *, dynamic_shapes: Any = None, data: Any = None, require_example: bool = True,
-         inside: bool = True, otherwise: Callable[[], Any] | None = None) -> Subject:
+def load(
+    source: Any,
+    example_inputs: Any = None,
+    *,
+    dynamic_shapes: Any = None,
+    data: Any = None,
+    require_example: bool = True,
+    inside: bool = True,
+    otherwise: Callable[[], Any] | None = None,
+) -> Subject:
     """A subject from any of the forms; what the caller passes wins over what the factory returned.
 
     `inside` says whether its preprocessing, if it has one, is a part of the module; `otherwise` makes an example for
@@ -54,20 +62,37 @@ def load(source: Any, example_inputs: Any = None, *, dynamic_shapes: Any = None,
     """
     found = _load(source)
     example = found.example_inputs if example_inputs is None else example_inputs
-    if example is None and otherwise is not None and type(found.module).__name__.endswith("ScriptModule"):
+    if (
+        example is None
+        and otherwise is not None
+        and type(found.module).__name__.endswith("ScriptModule")
+    ):
         example = otherwise()
     called = _called(found, example)
     if found.onnx is None and called == ((), {}) and example is None and require_example:
-        raise SubjectError("no-example", f"`{found.name}` needs example inputs to be called with", where=found.origin,
-                           help="pass example_inputs, or let the factory return (module, example_inputs)")
+        raise SubjectError(
+            "no-example",
+            f"`{found.name}` needs example inputs to be called with",
+            where=found.origin,
+            help="pass example_inputs, or let the factory return (module, example_inputs)",
+        )
     module, raw = found.module, None
     if found.preprocess is not None and inside:
         module = found.module if called == ((), {}) else compose(found.module, found.preprocess)
     elif found.preprocess is not None:
         raw, example = example, found.preprocess(*called[0], **called[1])
         called = arguments(example)
-    return replace(found, module=module, example_inputs=example, preprocess=None if inside else found.preprocess, raw=raw, args=called[0], kwargs=called[1],
-                   dynamic_shapes=found.dynamic_shapes if dynamic_shapes is None else dynamic_shapes, data=found.data if data is None else data)
+    return replace(
+        found,
+        module=module,
+        example_inputs=example,
+        preprocess=None if inside else found.preprocess,
+        raw=raw,
+        args=called[0],
+        kwargs=called[1],
+        dynamic_shapes=found.dynamic_shapes if dynamic_shapes is None else dynamic_shapes,
+        data=found.data if data is None else data,
+    )
 
 
 def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -85,7 +110,11 @@ def _called(found: Subject, example: Any) -> tuple[tuple[Any, ...], dict[str, An
     """The example as the arguments of a call; a subject without one may say them itself."""
     if found.onnx is not None:
         return _as_given(example)
-    return (arguments(found.args)[0], arguments(found.kwargs)[1]) if example is None else arguments(example)
+    return (
+        (arguments(found.args)[0], arguments(found.kwargs)[1])
+        if example is None
+        else arguments(example)
+    )
 
 
 def _as_given(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -110,8 +139,26 @@ def _tensors(value: Any) -> Any:
 def _from_source(given: Subject) -> Subject:
     """What the source gives, with whatever else the subject says."""
     found = _load(given.source, trust_remote_code=given.trust_remote_code)
-    said = {name: getattr(given, name) for name in ("example_inputs", "dynamic_shapes", "data", "preprocess", "name", "args", "kwargs")}
-    return replace(found, **{name: value for name, value in said.items() if value is not None and not _is_empty(value)})
+    said = {
+        name: getattr(given, name)
+        for name in (
+            "example_inputs",
+            "dynamic_shapes",
+            "data",
+            "preprocess",
+            "name",
+            "args",
+            "kwargs",
+        )
+    }
+    return replace(
+        found,
+        **{
+            name: value
+            for name, value in said.items()
+            if value is not None and not _is_empty(value)
+        },
+    )
 
 
 def _is_empty(value: Any) -> bool:
@@ -124,7 +171,11 @@ def _load(source: Any, *, trust_remote_code: bool = False) -> Subject:
     if callable(source) and not isinstance(source, str | Path):
         return Subject(module=source, name=type(source).__name__)
     if not isinstance(source, str | Path):
-        raise SubjectError("unknown-subject", f"a {type(source).__name__} is not something onnxproof can load", help=f"give {_FORMS}")
+        raise SubjectError(
+            "unknown-subject",
+            f"a {type(source).__name__} is not something onnxproof can load",
+            help=f"give {_FORMS}",
+        )
     text = str(source)
     path = Path(text)
     if path.suffix == ".onnx":
@@ -137,7 +188,9 @@ def _load(source: Any, *, trust_remote_code: bool = False) -> Subject:
         return _torchscript(path)
     if ":" in text:
         return _factory(text)
-    raise SubjectError("unknown-subject", f"`{text}` is not something onnxproof can load", help=f"give {_FORMS}")
+    raise SubjectError(
+        "unknown-subject", f"`{text}` is not something onnxproof can load", help=f"give {_FORMS}"
+    )
 
 
 def function(text: str) -> Any:
@@ -146,8 +199,19 @@ def function(text: str) -> Any:
     module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place, text)
     found = getattr(module, name, None)
     if found is None:
-        public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_") and getattr(v, "__module__", "") == module.__name__]
-        raise SubjectError("no-factory", f"`{place}` has no `{name}`", where=text, notes=[f"it defines {', '.join(public) or 'nothing callable'}"])
+        public = [
+            n
+            for n, v in vars(module).items()
+            if callable(v)
+            and not n.startswith("_")
+            and getattr(v, "__module__", "") == module.__name__
+        ]
+        raise SubjectError(
+            "no-factory",
+            f"`{place}` has no `{name}`",
+            where=text,
+            notes=[f"it defines {', '.join(public) or 'nothing callable'}"],
+        )
     return found
 
 
@@ -156,8 +220,12 @@ def _factory(text: str) -> Subject:
     try:
         built = factory() if callable(factory) and not _is_module(factory) else factory
     except Exception as why:  # the user's own code: whatever it raises is told in its words
-        raise SubjectError("factory-raised", f"`{name}()` raised {type(why).__name__}: {why}", where=_raised_at(why, text),
-                           help="call it by itself to see the whole traceback, or add --debug") from why
+        raise SubjectError(
+            "factory-raised",
+            f"`{name}()` raised {type(why).__name__}: {why}",
+            where=_raised_at(why, text),
+            help="call it by itself to see the whole traceback, or add --debug",
+        ) from why
     return _from_factory(built, name, text)
 
 
@@ -168,8 +236,12 @@ def _from_factory(built: Any, name: str, origin: str) -> Subject:
         return Subject(module=built[0], example_inputs=built[1], name=name, origin=origin)
     if _is_module(built):
         return Subject(module=built, name=name, origin=origin)
-    raise SubjectError("bad-factory", f"`{name}()` returned a {type(built).__name__}", where=origin,
-                       help="return a module, (module, example_inputs), or an onnxproof.Subject")
+    raise SubjectError(
+        "bad-factory",
+        f"`{name}()` returned a {type(built).__name__}",
+        where=origin,
+        help="return a module, (module, example_inputs), or an onnxproof.Subject",
+    )
 
 
 def _import_file(path: Path) -> Any:
@@ -183,7 +255,11 @@ def _import_file(path: Path) -> Any:
     try:
         spec.loader.exec_module(module)
     except Exception as why:  # the user's own code
-        raise SubjectError("file-raised", f"importing `{path}` raised {type(why).__name__}: {why}", where=_raised_at(why, str(path))) from why
+        raise SubjectError(
+            "file-raised",
+            f"importing `{path}` raised {type(why).__name__}: {why}",
+            where=_raised_at(why, str(path)),
+        ) from why
     finally:
         sys.path.remove(str(path.resolve().parent))
     return module
@@ -193,7 +269,12 @@ def _import_module(place: str, text: str) -> Any:
     try:
         return importlib.import_module(place)
     except Exception as why:  # the user's own code
-        raise SubjectError("no-module", f"`{place}` can't be imported: {why}", where=text, help="is it installed, and is its folder on PYTHONPATH?") from why
+        raise SubjectError(
+            "no-module",
+            f"`{place}` can't be imported: {why}",
+            where=text,
+            help="is it installed, and is its folder on PYTHONPATH?",
+        ) from why
 
 
 def _raised_at(why: BaseException, default: str) -> str:
@@ -217,9 +298,15 @@ def _exported_program(path: Path) -> Subject:
             program = torch.export.load(plain)
             module = program.module()
         except Exception as why:  # torch raises several classes for a damaged archive
-            raise SubjectError("bad-pt2", f"`{path.name}` can't be read as an exported program: {why}", where=str(path)) from why
+            raise SubjectError(
+                "bad-pt2",
+                f"`{path.name}` can't be read as an exported program: {why}",
+                where=str(path),
+            ) from why
     args, kwargs = program.example_inputs or ((), {})
-    return Subject(module=module, args=tuple(args), kwargs=dict(kwargs), name=path.stem, origin=str(path))
+    return Subject(
+        module=module, args=tuple(args), kwargs=dict(kwargs), name=path.stem, origin=str(path)
+    )
 
 
 def _torchscript(path: Path) -> Subject:
@@ -231,7 +318,11 @@ def _torchscript(path: Path) -> Subject:
         try:
             module = torch.jit.load(plain, map_location="cpu")
         except RuntimeError as why:
-            raise SubjectError("bad-torchscript", f"`{path.name}` can't be read as TorchScript: {why}", where=str(path)) from why
+            raise SubjectError(
+                "bad-torchscript",
+                f"`{path.name}` can't be read as TorchScript: {why}",
+                where=str(path),
+            ) from why
     archives.check_operators(module, path)
     return Subject(module=module, name=path.stem, origin=str(path))
 
@@ -239,4 +330,10 @@ def _torchscript(path: Path) -> Subject:
 def _hugging_face(path: Path, *, trust_remote_code: bool) -> Subject:
     found = pretrained.load(path, trust_remote_code=trust_remote_code)
     origin = f"{path} --trust-remote-code" if trust_remote_code else str(path)
-    return Subject(module=found.module, example_inputs=found.example, dynamic_shapes=found.dims, name=path.name, origin=origin)
+    return Subject(
+        module=found.module,
+        example_inputs=found.example,
+        dynamic_shapes=found.dims,
+        name=path.name,
+        origin=origin,
+    )

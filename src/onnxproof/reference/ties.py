@@ -33,7 +33,9 @@ class BreakTies(Mode):
 
     def _sorted(self, func: Any, bound: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
         x, dim = bound["self"], int(bound["dim"])
-        descending = bool(bound["largest"]) if func is aten.topk.default else bool(bound["descending"])
+        descending = (
+            bool(bound["largest"]) if func is aten.topk.default else bool(bound["descending"])
+        )
         if x.dim() == 0:
             return x.clone(), torch.zeros((), dtype=torch.int64)
         flipped = x.flip(dim) if self._last else x
@@ -54,9 +56,16 @@ class BreakTies(Mode):
         equal = flat == best
         self.seen |= bool((equal.sum(axis) > 1).any())
         size = flat.shape[axis]
-        places = torch.arange(size).reshape([size if d == axis % flat.dim() else 1 for d in range(flat.dim())]).expand(flat.shape)
-        chosen = torch.where(equal, places, -1).amax(axis) if self._last else torch.where(equal, places, size).amin(axis)
+        places = (
+            torch.arange(size)
+            .reshape([size if d == axis % flat.dim() else 1 for d in range(flat.dim())])
+            .expand(flat.shape)
+        )
+        chosen = (
+            torch.where(equal, places, -1).amax(axis)
+            if self._last
+            else torch.where(equal, places, size).amin(axis)
+        )
         if not keep:
             return chosen
         return chosen.reshape([1] * x.dim()) if dim is None else chosen.unsqueeze(axis)
-

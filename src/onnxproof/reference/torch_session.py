@@ -34,7 +34,9 @@ def bind(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[st
     A parameter `*xs` gives `xs.0`, `xs.1`; where the signature can't be read, positions serve as names.
     """
     try:
-        bound = inspect.signature(module.forward if hasattr(module, "forward") else module).bind(*args, **kwargs)
+        bound = inspect.signature(module.forward if hasattr(module, "forward") else module).bind(
+            *args, **kwargs
+        )
     except (TypeError, ValueError):
         return {**{f"input{k}": value for k, value in enumerate(args)}, **kwargs}
     named: dict[str, Any] = {}
@@ -47,10 +49,18 @@ def bind(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[st
 class TorchSession:
     """Calls the module with arrays by leaf name; eval mode, no gradients, a fixed seed, and no trace left behind."""
 
-    def __init__(self, module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], written: Collection[str] | None = None) -> None:
+    def __init__(
+        self,
+        module: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        written: Collection[str] | None = None,
+    ) -> None:
         self.module, self._args, self._kwargs = module, tuple(args), dict(kwargs)
         self._names = bind(module, args, kwargs)
-        self.example = {path: leaf for path, leaf in tree.flatten(self._names) if isinstance(leaf, torch.Tensor)}
+        self.example = {
+            path: leaf for path, leaf in tree.flatten(self._names) if isinstance(leaf, torch.Tensor)
+        }
         self.input_names: Sequence[str] = list(self.example)
         self.output_names: Sequence[str] = []
         self._keeper = Keeper(module, written)
@@ -58,7 +68,10 @@ class TorchSession:
 
     def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
         """The module's outputs for these arrays, flattened."""
-        return [to_numpy(value) for _, value in self.call({name: from_numpy(array) for name, array in inputs.items()})]
+        return [
+            to_numpy(value)
+            for _, value in self.call({name: from_numpy(array) for name, array in inputs.items()})
+        ]
 
     def call(self, tensors: Mapping[str, torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
         """The same with tensors: named leaves of whatever `forward` returned."""
@@ -66,8 +79,11 @@ class TorchSession:
         with self._keeper, torch.set_grad_enabled(self._gradients):
             returned = self.module(*args, **kwargs)
         leaves = [(path or "output", leaf) for path, leaf in tree.flatten(returned)]
-        outputs = [(path, leaf if isinstance(leaf, torch.Tensor) else torch.as_tensor(leaf)) for path, leaf in leaves
-                   if isinstance(leaf, torch.Tensor | int | float | bool)]
+        outputs = [
+            (path, leaf if isinstance(leaf, torch.Tensor) else torch.as_tensor(leaf))
+            for path, leaf in leaves
+            if isinstance(leaf, torch.Tensor | int | float | bool)
+        ]
         self.output_names = [path for path, _ in outputs]
         return outputs
 
@@ -103,7 +119,9 @@ class TorchSession:
         finally:
             self._keeper.thorough = False
 
-    def arguments(self, tensors: Mapping[str, torch.Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def arguments(
+        self, tensors: Mapping[str, torch.Tensor]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The example's containers around these tensors."""
         named = tree.rebuild(self._names, tensors)
         return bind_back(self.module, self._args, self._kwargs, named)
@@ -112,18 +130,24 @@ class TorchSession:
         """Nothing is held that the caller does not own."""
 
 
-def bind_back(module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], named: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def bind_back(
+    module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], named: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Values by parameter name back to positional and keyword arguments, as the example had them."""
     keywords = {name: named[name] for name in kwargs if name in named}
     if not args:
         return (), keywords
     try:
-        parameters = inspect.signature(module.forward if hasattr(module, "forward") else module).parameters
+        parameters = inspect.signature(
+            module.forward if hasattr(module, "forward") else module
+        ).parameters
     except (TypeError, ValueError):
         return tuple(named[f"input{k}"] for k in range(len(args))), keywords
     positional: list[Any] = []
     for name, parameter in parameters.items():
         if name in keywords or name not in named or parameter.kind is inspect.Parameter.VAR_KEYWORD:
             continue
-        positional.extend(named[name] if parameter.kind is inspect.Parameter.VAR_POSITIONAL else [named[name]])
+        positional.extend(
+            named[name] if parameter.kind is inspect.Parameter.VAR_POSITIONAL else [named[name]]
+        )
     return tuple(positional) or tuple(named[f"input{k}"] for k in range(len(args))), keywords

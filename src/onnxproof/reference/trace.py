@@ -51,8 +51,17 @@ class Recorder(Mode):
         """The inputs in float64, each with its entry."""
         tensors = _widened(inputs)
         for name, tensor in tensors.items():
-            self.entries.append(Entry(place=len(self.entries), op=f"input {name}", sketch=self._sketch(tensor), dtype=str(inputs[name].dtype), inputs=(),
-                                      module="", source=None))
+            self.entries.append(
+                Entry(
+                    place=len(self.entries),
+                    op=f"input {name}",
+                    sketch=self._sketch(tensor),
+                    dtype=str(inputs[name].dtype),
+                    inputs=(),
+                    module="",
+                    source=None,
+                )
+            )
             tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
         return tensors
 
@@ -61,14 +70,20 @@ class Recorder(Mode):
         kwargs = kwargs or {}
         begin = len(self.entries)
         self._calls += self._depth == 0
-        if self._depth == 0 and (parts := _parts(func)) is not None and all(t.nbytes <= _LARGE for t in _tensors((args, kwargs))):
+        if (
+            self._depth == 0
+            and (parts := _parts(func)) is not None
+            and all(t.nbytes <= _LARGE for t in _tensors((args, kwargs)))
+        ):
             self._take_apart(parts, args, kwargs)
         end = len(self.entries)
         inputs = tuple(e for a in _tensors((args, kwargs)) if (e := self._entry(a)) is not None)
         result = striped_convolution.run(func, args, kwargs)
         if func._schema.is_mutable:
             self._note_write(func, args)
-        for tensor in _tensors(result) if inputs or not _is_view(func) else ():  # a view of a weight is no step of the computation
+        for tensor in (
+            _tensors(result) if inputs or not _is_view(func) else ()
+        ):  # a view of a weight is no step of the computation
             self._record(func, tensor, inputs, named_arguments(func, args, kwargs))
         for entry in self.entries[begin:end]:
             entry.outer = entry.outer if entry.outer is not None else end
@@ -77,16 +92,35 @@ class Recorder(Mode):
     def _note_write(self, func: Any, args: Any) -> None:
         """Remember that a storage was written to: whoever reads it through another view reads something new."""
         if args and isinstance(args[0], torch.Tensor):
-            self._written[args[0].untyped_storage().data_ptr()] = (len(self.entries), func._schema.name.split("::")[-1], _user_line(), self._calls)
+            self._written[args[0].untyped_storage().data_ptr()] = (
+                len(self.entries),
+                func._schema.name.split("::")[-1],
+                _user_line(),
+                self._calls,
+            )
 
     def _entry(self, tensor: torch.Tensor) -> int | None:
         """The entry of a tensor; a new one where it was written to since."""
         known: int | None = getattr(tensor, "_onnxproof_entry", None)
-        write = self._written.get(tensor.untyped_storage().data_ptr()) if known is not None and self._written else None
+        write = (
+            self._written.get(tensor.untyped_storage().data_ptr())
+            if known is not None and self._written
+            else None
+        )
         if write is None or known is None or known >= write[0]:
             return known
-        self.entries.append(Entry(place=len(self.entries), op=write[1], sketch=self._sketch(tensor), dtype=str(tensor.dtype).removeprefix("torch."),
-                                  inputs=(known,), module=self._stack[-1], source=write[2], call=write[3]))
+        self.entries.append(
+            Entry(
+                place=len(self.entries),
+                op=write[1],
+                sketch=self._sketch(tensor),
+                dtype=str(tensor.dtype).removeprefix("torch."),
+                inputs=(known,),
+                module=self._stack[-1],
+                source=write[2],
+                call=write[3],
+            )
+        )
         self._keep(tensor)
         tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
         return len(self.entries) - 1
@@ -98,7 +132,9 @@ class Recorder(Mode):
         """Keep the value of the entry just made, if it was asked for."""
         if len(self.entries) - 1 in self._wanted:
             last = len(self.kept) + 1 == len(self._wanted)
-            self.kept[len(self.entries) - 1] = to_numpy(tensor) if last else np.array(to_numpy(tensor))  # nobody writes into the last one any more
+            self.kept[len(self.entries) - 1] = (
+                to_numpy(tensor) if last else np.array(to_numpy(tensor))
+            )  # nobody writes into the last one any more
             if last:
                 raise _Enough
 
@@ -113,27 +149,49 @@ class Recorder(Mode):
         finally:
             self._depth -= 1
 
-    def _record(self, func: Any, tensor: torch.Tensor, inputs: tuple[int, ...], arguments: dict[str, Any]) -> None:
-        plain = {n: v for n, v in arguments.items() if isinstance(v, bool | int | float | str | list | tuple | type(None)) and not list(_tensors(v))}
+    def _record(
+        self, func: Any, tensor: torch.Tensor, inputs: tuple[int, ...], arguments: dict[str, Any]
+    ) -> None:
+        plain = {
+            n: v
+            for n, v in arguments.items()
+            if isinstance(v, bool | int | float | str | list | tuple | type(None))
+            and not list(_tensors(v))
+        }
         try:
             made = self._sketch(tensor)
         except (RuntimeError, TypeError):
             return
-        self.entries.append(Entry(place=len(self.entries), op=func._schema.name.split("::")[-1], sketch=made, dtype=str(tensor.dtype).removeprefix("torch."),
-                                  inputs=inputs, module=self._stack[-1], source=_user_line(), arguments=plain, call=self._calls))
+        self.entries.append(
+            Entry(
+                place=len(self.entries),
+                op=func._schema.name.split("::")[-1],
+                sketch=made,
+                dtype=str(tensor.dtype).removeprefix("torch."),
+                inputs=inputs,
+                module=self._stack[-1],
+                source=_user_line(),
+                arguments=plain,
+                call=self._calls,
+            )
+        )
         self._keep(tensor)
         tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
 
     @contextmanager
     def modules(self) -> Iterator[None]:
         """Follow which module is running."""
+
         def enter(module: Any, _: Any) -> None:
             self._stack.append(self._names.get(id(module), self._stack[-1]))
 
         def leave(module: Any, _: Any, __: Any) -> None:
             self._stack.pop()
 
-        hooks = [torch.nn.modules.module.register_module_forward_pre_hook(enter), torch.nn.modules.module.register_module_forward_hook(leave, always_call=True)]
+        hooks = [
+            torch.nn.modules.module.register_module_forward_pre_hook(enter),
+            torch.nn.modules.module.register_module_forward_hook(leave, always_call=True),
+        ]
         try:
             yield
         finally:
@@ -152,7 +210,9 @@ def trace(truth: TruthSession, inputs: Mapping[str, Array]) -> list[Entry]:
     return _traced(truth, inputs, ()).entries
 
 
-def values(truth: TruthSession, inputs: Mapping[str, Array], places: Collection[int]) -> dict[int, Array]:
+def values(
+    truth: TruthSession, inputs: Mapping[str, Array], places: Collection[int]
+) -> dict[int, Array]:
     """The values of these entries, had by running again: a forward pass is deterministic, and sketches are all that is kept."""
     return _traced(truth, inputs, places).kept
 
@@ -189,7 +249,12 @@ def _widened(inputs: Mapping[str, Array]) -> dict[str, torch.Tensor]:
 
 def _traced(truth: TruthSession, inputs: Mapping[str, Array], wanted: Collection[int]) -> Recorder:
     session = truth.session
-    recorder = Recorder({id(m): name for name, m in session.module.named_modules()} if hasattr(session.module, "named_modules") else {}, wanted)
+    recorder = Recorder(
+        {id(m): name for name, m in session.module.named_modules()}
+        if hasattr(session.module, "named_modules")
+        else {},
+        wanted,
+    )
     tensors = recorder.begin(inputs)
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -207,13 +272,19 @@ def _traced(truth: TruthSession, inputs: Mapping[str, Array], wanted: Collection
 @functools.cache
 def _parts(func: Any) -> Any:
     """The function that does in several steps what `func` does in one; None where there is none, or where nothing new is computed."""
-    return None if func._schema.is_mutable or func.overloadpacket in WHOLE or _is_view(func) else STEPS.get(func) or _decompositions().get(func)
+    return (
+        None
+        if func._schema.is_mutable or func.overloadpacket in WHOLE or _is_view(func)
+        else STEPS.get(func) or _decompositions().get(func)
+    )
 
 
 @functools.cache
 def _is_view(func: Any) -> bool:
     """True for an operation that only looks at its input's memory in another way."""
-    return not func._schema.is_mutable and any(result.alias_info is not None for result in func._schema.returns)
+    return not func._schema.is_mutable and any(
+        result.alias_info is not None for result in func._schema.returns
+    )
 
 
 @functools.cache
@@ -239,12 +310,21 @@ def _user_line() -> Source | None:
     frame: Any = sys._getframe(2)
     while frame is not None:
         file = frame.f_code.co_filename
-        if file.endswith("onnxproof/reference/torch_session.py"):  # we called the module here: whoever called us is not its author
+        if file.endswith(
+            "onnxproof/reference/torch_session.py"
+        ):  # we called the module here: whoever called us is not its author
             return None
-        if "/torch/" not in file and "/onnxproof/" not in file and not file.startswith("<") and "/contextlib" not in file:
+        if (
+            "/torch/" not in file
+            and "/onnxproof/" not in file
+            and not file.startswith("<")
+            and "/contextlib" not in file
+        ):
             import linecache
 
-            return Source(file=file, line=frame.f_lineno, text=linecache.getline(file, frame.f_lineno).strip())
+            return Source(
+                file=file, line=frame.f_lineno, text=linecache.getline(file, frame.f_lineno).strip()
+            )
         frame = frame.f_back
     return None
 

@@ -32,7 +32,10 @@ def rebuild(value: Any, leaves: Mapping[str, Any], prefix: str = "") -> Any:
     children = _children(value)
     if children is None:
         return leaves.get(prefix, value)
-    built = {key: rebuild(child, leaves, f"{prefix}.{key}" if prefix else str(key)) for key, child in children}
+    built = {
+        key: rebuild(child, leaves, f"{prefix}.{key}" if prefix else str(key))
+        for key, child in children
+    }
     return _like(value, built)
 
 

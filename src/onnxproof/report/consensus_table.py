@@ -35,10 +35,22 @@ def lines(cross: CrossCheck) -> list[Line]:
     """One line a backend."""
     made = []
     for backend in dict.fromkeys(standing.backend for standing in cross.standings):
-        mine = {standing.output: standing for standing in cross.standings if standing.backend == backend}
-        made.append(Line(backend=backend, cells=tuple(_cell(mine[output]) for output in outputs(cross)),
-                         far=(_far([standing.from_truth for standing in mine.values()]), _far([standing.from_arbiter for standing in mine.values()])),
-                         verdict=max((standing.verdict for standing in mine.values()), key=list(Verdict).index)))
+        mine = {
+            standing.output: standing for standing in cross.standings if standing.backend == backend
+        }
+        made.append(
+            Line(
+                backend=backend,
+                cells=tuple(_cell(mine[output]) for output in outputs(cross)),
+                far=(
+                    _far([standing.from_truth for standing in mine.values()]),
+                    _far([standing.from_arbiter for standing in mine.values()]),
+                ),
+                verdict=max(
+                    (standing.verdict for standing in mine.values()), key=list(Verdict).index
+                ),
+            )
+        )
     return made
 
 
@@ -46,7 +58,11 @@ def words(cross: CrossCheck) -> list[str]:
     """Who is right, and who disagrees with whom."""
     said = [f"on case `{cross.case}`: {cross.words}"]
     for one, other, apart in cross.disagree:
-        how = "only one of them answers" if math.isinf(apart) else f"their answers are {apart:.2g} apart, relative to their size"
+        how = (
+            "only one of them answers"
+            if math.isinf(apart)
+            else f"their answers are {apart:.2g} apart, relative to their size"
+        )
         said.append(f"{one} and {other} disagree: {how}")
     return said
 
@@ -58,13 +74,24 @@ def show(cross: CrossCheck, out: Console, colours: dict[Verdict, str]) -> None:
     beside = [max(len(line.backend) for line in made), *map(len, distances), len("diverged")]
     room = max(_CELL, (out.width - sum(beside) - 2 * len(beside)) // max(len(names), 1) - 2)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in ("backend", *(short(name if len(names) > 1 else f"{name}: x noise, worst case", room) for name in names)):
+    for name in (
+        "backend",
+        *(
+            short(name if len(names) > 1 else f"{name}: x noise, worst case", room)
+            for name in names
+        ),
+    ):
         table.add_column(safe(name), overflow="fold")
     for name in distances:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     for line in made:
-        table.add_row(safe(line.backend), *(safe(short(cell, room)) for cell in line.cells), *line.far[: len(distances)], Text(line.verdict.value, style=colours[line.verdict]))
+        table.add_row(
+            safe(line.backend),
+            *(safe(short(cell, room)) for cell in line.cells),
+            *line.far[: len(distances)],
+            Text(line.verdict.value, style=colours[line.verdict]),
+        )
     out.print(table)
     for place, said in enumerate(words(cross)):
         out.print(safe(f"  {said}"), style="dim" if place else "", soft_wrap=True)

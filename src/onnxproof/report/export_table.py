@@ -14,24 +14,46 @@ def show(record: ExportRecord, out: Console) -> None:
     for warning in record.warnings:
         out.print(safe(f"warning: {warning}"), style="yellow", soft_wrap=True)
     for guard in record.guards:
-        out.print(safe(f"assumed: {guard.text}{_at(guard.source)}{f'; {guard.tested}' if guard.tested else ''}"), soft_wrap=True)
+        out.print(
+            safe(
+                f"assumed: {guard.text}{_at(guard.source)}{f'; {guard.tested}' if guard.tested else ''}"
+            ),
+            soft_wrap=True,
+        )
     for attempt in record.attempts:
         word = "took" if attempt.worked else "tried"
-        out.print(safe(f"{word}: {attempt.name}: {attempt.what}"), style="green" if attempt.worked else "dim", soft_wrap=True)
+        out.print(
+            safe(f"{word}: {attempt.name}: {attempt.what}"),
+            style="green" if attempt.worked else "dim",
+            soft_wrap=True,
+        )
     chosen = " · ".join(f"{name} {value}" for name, value in record.choices.items())
-    out.print(safe(f"exported in {record.seconds:.1f} s{f' · {chosen}' if chosen else ''}"), style="dim", soft_wrap=True)
+    out.print(
+        safe(f"exported in {record.seconds:.1f} s{f' · {chosen}' if chosen else ''}"),
+        style="dim",
+        soft_wrap=True,
+    )
     out.print()
 
 
 def _dims(record: ExportRecord) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("input", "axis", "example", "dim", "why"):
-        table.add_column(name, overflow="fold", justify="right" if name in ("axis", "example") else "left")
+        table.add_column(
+            name, overflow="fold", justify="right" if name in ("axis", "example") else "left"
+        )
     last = ""
     for dim in record.dims:
         shown = dim.input if dim.input != last else ""
         last = dim.input
-        table.add_row(safe(shown), str(dim.axis), str(dim.size), safe(_name(dim)), safe(_why(dim)), style=None if dim.name else "yellow" if dim.baked else "dim")
+        table.add_row(
+            safe(shown),
+            str(dim.axis),
+            str(dim.size),
+            safe(_name(dim)),
+            safe(_why(dim)),
+            style=None if dim.name else "yellow" if dim.baked else "dim",
+        )
     return table
 
 

@@ -16,11 +16,28 @@ def annotations(proof: Proof) -> str:
     lines = []
     if not proof.passed or proof.verdict is Verdict.DRIFT:
         source = proof.location.source if proof.location else None
-        where = {"file": str(relative(source.file)), "line": str(source.line)} if source else {"file": str(relative(proof.candidate))}
-        cause = next((f"\n{'proven' if c.proven else 'possible'} cause {c.code}: {c.title}; {c.evidence}" for c in proof.causes), "")
+        where = (
+            {"file": str(relative(source.file)), "line": str(source.line)}
+            if source
+            else {"file": str(relative(proof.candidate))}
+        )
+        cause = next(
+            (
+                f"\n{'proven' if c.proven else 'possible'} cause {c.code}: {c.title}; {c.evidence}"
+                for c in proof.causes
+            ),
+            "",
+        )
         replay = f"\nreplay: {proof.replay}" if proof.replay else ""
         text = f"{proof.sentence()}\n{place(proof)}{cause}{replay}"
-        lines.append(_command("warning" if proof.passed else "error", text, title=f"onnxproof: {proof.verdict.value}", **where))
+        lines.append(
+            _command(
+                "warning" if proof.passed else "error",
+                text,
+                title=f"onnxproof: {proof.verdict.value}",
+                **where,
+            )
+        )
     lines += [_command(_kind(f), f.what, title=f"onnxproof: {f.code}") for f in proof.findings]
     return "".join(f"{line}\n" for line in lines)
 
@@ -41,9 +58,17 @@ def add_summary(proof: Proof) -> None:
 
 def _command(kind: str, text: str, **properties: str) -> str:
     """One workflow command; nothing in its words can begin another."""
-    given = ",".join(f"{name}={_escape(value).replace(':', '%3A').replace(',', '%2C')}" for name, value in properties.items())
+    given = ",".join(
+        f"{name}={_escape(value).replace(':', '%3A').replace(',', '%2C')}"
+        for name, value in properties.items()
+    )
     return f"::{kind} {given}::{_escape(text)}"
 
 
 def _escape(text: str) -> str:
-    return "\n".join(map(visible, text.split("\n"))).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return (
+        "\n".join(map(visible, text.split("\n")))
+        .replace("%", "%25")
+        .replace("\r", "%0D")
+        .replace("\n", "%0A")
+    )

@@ -23,21 +23,42 @@ def dumps(seen: Inspection) -> str:
 def show(seen: Inspection, out: Console, *, quiet: bool = False) -> None:
     """One row a check, then operators and weights."""
     facts = f"{seen.path}: opset {seen.opset}, {seen.nodes} nodes, {seen.parameters:,} parameters, {megabytes(seen.file_bytes)}"
-    out.print(Text.assemble((seen.rating.value.upper(), _COLOURS[seen.rating]), f"  {visible(facts)}{f', made by {short(seen.producer, 80)}' if seen.producer else ''}"), soft_wrap=True)
+    out.print(
+        Text.assemble(
+            (seen.rating.value.upper(), _COLOURS[seen.rating]),
+            f"  {visible(facts)}{f', made by {short(seen.producer, 80)}' if seen.producer else ''}",
+        ),
+        soft_wrap=True,
+    )
     if quiet:
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("check", "verdict", "what"):
         table.add_column(name, overflow="fold")
     for check in sorted(seen.checks, key=lambda check: -list(Rating).index(check.rating)):
-        table.add_row(safe(check.name), Text(check.rating.value, style=_COLOURS[check.rating]), safe(check.what))
+        table.add_row(
+            safe(check.name),
+            Text(check.rating.value, style=_COLOURS[check.rating]),
+            safe(check.what),
+        )
         if check.help and check.rating is not Rating.GOOD:
             table.add_row("", "", Text(visible(f"= help: {check.help}"), style="dim"))
     out.print()
     out.print(table)
     out.print()
-    common = ", ".join(f"{name} {count}" for name, count in list(seen.operators.items())[:_OPERATORS])
-    more = f" and {len(seen.operators) - _OPERATORS} more kinds" if len(seen.operators) > _OPERATORS else ""
+    common = ", ".join(
+        f"{name} {count}" for name, count in list(seen.operators.items())[:_OPERATORS]
+    )
+    more = (
+        f" and {len(seen.operators) - _OPERATORS} more kinds"
+        if len(seen.operators) > _OPERATORS
+        else ""
+    )
     out.print(safe(f"operators: {common}{more}"), soft_wrap=True)
     for weight in seen.heaviest[:5]:
-        out.print(safe(f"  {megabytes(weight.bytes):>10}  {weight.name} {weight.dtype}{list(weight.shape)}"), soft_wrap=True)
+        out.print(
+            safe(
+                f"  {megabytes(weight.bytes):>10}  {weight.name} {weight.dtype}{list(weight.shape)}"
+            ),
+            soft_wrap=True,
+        )

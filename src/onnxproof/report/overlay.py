@@ -25,16 +25,33 @@ def write(proof: Proof, path: str | Path) -> None:
 def make(proof: Proof) -> dict[str, Any]:
     """Graph name -> results by node, and the thresholds of their colours."""
     if proof.location is None:
-        raise UsageError("nothing-located", "no fault was located, so there is nothing to show", where=proof.candidate)
+        raise UsageError(
+            "nothing-located",
+            "no fault was located, so there is nothing to show",
+            where=proof.candidate,
+        )
     results: dict[str, dict[str, Any]] = {name: {"value": 0.0} for name in proof.location.nodes}
-    measured = {node.node: node.ratio for node in (proof.profile.nodes if proof.profile is not None else ())}
+    measured = {
+        node.node: node.ratio for node in (proof.profile.nodes if proof.profile is not None else ())
+    }
     measured |= {suspect.node: suspect.ratio for suspect in proof.location.suspects}
-    results |= {name: {"value": min(ratio, _LARGEST) if ratio == ratio else _LARGEST} for name, ratio in measured.items()}
+    results |= {
+        name: {"value": min(ratio, _LARGEST) if ratio == ratio else _LARGEST}
+        for name, ratio in measured.items()
+    }
     if proof.location.nodes:
         results[proof.location.nodes[0]] |= {"bgColor": "#d32f2f", "textColor": "#ffffff"}
     limit = proof.policy.noise_limit
     bounds = (limit, 10 * limit, 100 * limit, _LARGEST)
-    return {_graph_name(proof): {"name": "times the rounding noise", "results": results, "thresholds": [{"value": b, "bgColor": c} for b, c in zip(bounds, _COLOURS, strict=True)]}}
+    return {
+        _graph_name(proof): {
+            "name": "times the rounding noise",
+            "results": results,
+            "thresholds": [
+                {"value": b, "bgColor": c} for b, c in zip(bounds, _COLOURS, strict=True)
+            ],
+        }
+    }
 
 
 def _graph_name(proof: Proof) -> str:

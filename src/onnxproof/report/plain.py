@@ -30,7 +30,7 @@ def short(text: str, longest: int = LONGEST) -> str:
     if len(text) <= longest:
         return text
     head = longest - longest // 3 - 2
-    return f"{text[:head]}...{text[-(longest // 3):]}"
+    return f"{text[:head]}...{text[-(longest // 3) :]}"
 
 
 def brief(text: str) -> str:
@@ -53,14 +53,18 @@ def relative(path: str) -> Path:
 
 def ratio(value: float) -> str:
     """How many times the noise: one decimal below a hundred, none beyond."""
-    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}" if math.isfinite(value) else str(value)
+    return (
+        f"{value:,.1f}" if value < 100 else f"{value:,.0f}" if math.isfinite(value) else str(value)
+    )
 
 
 def share(allowance: float) -> str:
     """How much of the classical tolerance the worst element used: below 100 % `allclose` passes."""
     if math.isnan(allowance):
         return "unknown"
-    return f"{allowance:.2%}" if allowance < 0.1 else f"{allowance:.0%}" if allowance < 10 else "fails"
+    return (
+        f"{allowance:.2%}" if allowance < 0.1 else f"{allowance:.0%}" if allowance < 10 else "fails"
+    )
 
 
 def percent(value: float, digits: int = 2) -> str:

@@ -21,24 +21,45 @@ _FEW = 6
 def headline(result: "Quantized") -> Text:
     """The verdict as a word, then the sentence."""
     doubts = [finding for finding in result.findings if finding.doubts]
-    parts = [f"{result.path}: {_db(result.score.sqnr_db)} against the float model" + (" (in doubt)" if doubts else "")]
+    parts = [
+        f"{result.path}: {_db(result.score.sqnr_db)} against the float model"
+        + (" (in doubt)" if doubts else "")
+    ]
     if result.metric is not None:
         m = result.metric
-        parts.append(f"metric {m.before:.4g} -> {m.after:.4g} (drop {m.drop:+.4f}, {_interval(m)}, {m.samples} samples)")
+        parts.append(
+            f"metric {m.before:.4g} -> {m.after:.4g} (drop {m.drop:+.4f}, {_interval(m)}, {m.samples} samples)"
+        )
     elif result.score.agreement is not None:
         parts.append(f"the same best class for {percent(result.score.agreement)}")
-    parts.append(f"{result.size / 1e6:.3g} MB of {result.float_size / 1e6:.3g}, {_ms(result.latency_s)} of {_ms(result.float_latency_s)} a pass")
-    more = f"; {doubts[0].what}" + (f", and {len(doubts) - 1} more doubts" if len(doubts) > 1 else "") if doubts else ""
-    return Text.assemble((result.verdict.value.upper(), COLOURS[result.verdict]), "  " + visible(", ".join(parts) + more))
+    parts.append(
+        f"{result.size / 1e6:.3g} MB of {result.float_size / 1e6:.3g}, {_ms(result.latency_s)} of {_ms(result.float_latency_s)} a pass"
+    )
+    more = (
+        f"; {doubts[0].what}" + (f", and {len(doubts) - 1} more doubts" if len(doubts) > 1 else "")
+        if doubts
+        else ""
+    )
+    return Text.assemble(
+        (result.verdict.value.upper(), COLOURS[result.verdict]),
+        "  " + visible(", ".join(parts) + more),
+    )
 
 
 def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
     """Print the whole report."""
     out.print(headline(result), soft_wrap=True)
     if not result.met:
-        out.print(safe(f"  the budget does not hold: {_missed(result)}"), style="yellow", soft_wrap=True)
+        out.print(
+            safe(f"  the budget does not hold: {_missed(result)}"), style="yellow", soft_wrap=True
+        )
     done, heavy = result.census.heavy
-    facts = [f"scheme {result.scheme}", f"{result.samples} calibration samples", f"{done} of {heavy} heavy nodes run as integers", f"{result.tried} graphs tried"]
+    facts = [
+        f"scheme {result.scheme}",
+        f"{result.samples} calibration samples",
+        f"{done} of {heavy} heavy nodes run as integers",
+        f"{result.tried} graphs tried",
+    ]
     facts += [f"{result.recalled} of them known from an earlier run"] if result.recalled else []
     out.print("  " + " · ".join([*facts, f"{result.seconds:.1f} s"]), style="dim", soft_wrap=True)
     for finding in result.findings[:_FEW]:
@@ -57,7 +78,10 @@ def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
     if result.census.fallback:
         kinds = ", ".join(f"{count} {kind}" for kind, count in result.census.fallback.items())
         out.print()
-        out.print(safe(f"still float: {kinds}; {result.census.conversions} conversions on the way"), soft_wrap=True)
+        out.print(
+            safe(f"still float: {kinds}; {result.census.conversions} conversions on the way"),
+            soft_wrap=True,
+        )
     if result.proof.replay:
         out.print(f"\nprove it again:\n  {safe(result.proof.replay)}", soft_wrap=True)
 
@@ -87,7 +111,11 @@ def _drop(metric: "Metric", most: float, outcome: "Outcome") -> str:
 
 
 def _interval(metric: "Metric") -> str:
-    return f"{metric.confidence:.0%} interval {metric.low:+.4f} to {metric.high:+.4f}" if metric.confidence else "no interval asked for"
+    return (
+        f"{metric.confidence:.0%} interval {metric.low:+.4f} to {metric.high:+.4f}"
+        if metric.confidence
+        else "no interval asked for"
+    )
 
 
 def _table(*columns: str) -> Table:
@@ -101,30 +129,57 @@ def _steps(result: "Quantized") -> Table:
     table = _table("recipe", "before", "after", "")
     table.columns[-1].justify = "left"
     for step in result.steps:
-        table.add_row(safe(step.name), _db(step.before_db), _db(step.after_db) if step.kept else "", safe(step.what if step.kept else f"not kept: {step.what}"))
+        table.add_row(
+            safe(step.name),
+            _db(step.before_db),
+            _db(step.after_db) if step.kept else "",
+            safe(step.what if step.kept else f"not kept: {step.what}"),
+        )
     return table
 
 
 def _ledger(result: "Quantized") -> Table:
     table = _table("stage", "SQNR", "steps", "same class")
     for entry in result.ledger:
-        table.add_row(safe(entry.stage), _db(entry.sqnr_db), f"{entry.steps:.2f}", "" if entry.agreement is None else percent(entry.agreement))
+        table.add_row(
+            safe(entry.stage),
+            _db(entry.sqnr_db),
+            f"{entry.steps:.2f}",
+            "" if entry.agreement is None else percent(entry.agreement),
+        )
     return table
 
 
 def _ranges(result: "Quantized", most: int) -> Table:
     """The ranges that fit held-out data worst."""
-    table = _table(f"range ({min(most, len(result.proof.ranges))} of {len(result.proof.ranges)}, the worst first)", "clips", "unused", "from", "to")
+    table = _table(
+        f"range ({min(most, len(result.proof.ranges))} of {len(result.proof.ranges)}, the worst first)",
+        "clips",
+        "unused",
+        "from",
+        "to",
+    )
     for found in result.proof.ranges[:most]:
-        table.add_row(safe(found.tensor), percent(found.clipped, 3), percent(found.unused, 0), f"{found.chosen_low:.4g}", f"{found.chosen_high:.4g}")
+        table.add_row(
+            safe(found.tensor),
+            percent(found.clipped, 3),
+            percent(found.unused, 0),
+            f"{found.chosen_low:.4g}",
+            f"{found.chosen_high:.4g}",
+        )
     return table
 
 
 def _front(result: "Quantized") -> Table:
     table = _table("tried (* nothing beats it)", "SQNR", "a pass", "size", "metric")
     for point in result.front:
-        table.add_row(safe(f"{'*' if point.best else ' '} {point.name}"), _db(point.sqnr_db), _ms(point.latency_s), f"{point.size / 1e6:.3g} MB",
-                      "" if point.metric is None else f"{point.metric:.4g}")
+        table.add_row(
+            safe(f"{'*' if point.best else ' '} {point.name}"),
+            _db(point.sqnr_db),
+            _ms(point.latency_s),
+            f"{point.size / 1e6:.3g} MB",
+            "" if point.metric is None else f"{point.metric:.4g}",
+        )
     return table
 
 

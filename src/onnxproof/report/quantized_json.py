@@ -15,8 +15,18 @@ SCHEMA = "quantized-1"
 
 def to_dict(result: "Quantized") -> dict[str, Any]:
     """Plain dicts, lists, strings and numbers."""
-    plain = {f.name: json._plain(getattr(result, f.name)) for f in fields(result) if f.name not in ("proof", "path")}
-    return {"schema": SCHEMA, "path": str(result.path), "verdict": result.verdict.value, **plain, "proof": json.to_dict(result.proof)}
+    plain = {
+        f.name: json._plain(getattr(result, f.name))
+        for f in fields(result)
+        if f.name not in ("proof", "path")
+    }
+    return {
+        "schema": SCHEMA,
+        "path": str(result.path),
+        "verdict": result.verdict.value,
+        **plain,
+        "proof": json.to_dict(result.proof),
+    }
 
 
 def dumps(result: "Quantized") -> str:

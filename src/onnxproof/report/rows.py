@@ -31,19 +31,34 @@ def rows(proof: Proof) -> list[Row]:
     for gap in proof.gaps:
         groups.setdefault((gap.group, gap.backend), []).append(gap)
     asked = {id(gap) for gap in judging.asked(proof.gaps)}
-    made = [_row(group, backend, gaps, proof.policy, [gap for gap in gaps if id(gap) in asked]) for (group, backend), gaps in groups.items()]
-    return sorted(made, key=lambda row: (_RANK.index(row.verdict), severity(row.worst, proof.policy)), reverse=True)
+    made = [
+        _row(group, backend, gaps, proof.policy, [gap for gap in gaps if id(gap) in asked])
+        for (group, backend), gaps in groups.items()
+    ]
+    return sorted(
+        made,
+        key=lambda row: (_RANK.index(row.verdict), severity(row.worst, proof.policy)),
+        reverse=True,
+    )
 
 
-def _row(group: str, backend: str, gaps: Sequence[Gap], policy: Policy, asked: Sequence[Gap]) -> Row:
+def _row(
+    group: str, backend: str, gaps: Sequence[Gap], policy: Policy, asked: Sequence[Gap]
+) -> Row:
     """`asked` are those of the gaps by which the quality of a quantized candidate is judged: the row says what came of that, too."""
     counted = [gap for gap in gaps if gap.domain is None] or gaps
     worst = max(counted, key=lambda gap: severity(gap, policy))
     verdict = judge_gap(worst, policy)
     if asked:
         verdict = worse(verdict, judging.quality(asked, policy))
-    return Row(group=group, backend=backend, cases=len({gap.case for gap in gaps}), worst=worst, verdict=verdict,
-               note=any(gap.domain is not None or gap.odd for gap in gaps))
+    return Row(
+        group=group,
+        backend=backend,
+        cases=len({gap.case for gap in gaps}),
+        worst=worst,
+        verdict=verdict,
+        note=any(gap.domain is not None or gap.odd for gap in gaps),
+    )
 
 
 def numbers(gap: Gap) -> list[str]:
@@ -66,7 +81,11 @@ def last_number(gap: Gap) -> str:
 
 def last_column(proof: Proof) -> str:
     """What the last number of each row is."""
-    kinds = {gap.noise_kind in judging.QUANTIZED for gap in proof.gaps if gap.status in (Status.COMPARED, Status.DTYPE)}
+    kinds = {
+        gap.noise_kind in judging.QUANTIZED
+        for gap in proof.gaps
+        if gap.status in (Status.COMPARED, Status.DTYPE)
+    }
     if kinds == {True}:
         return "SQNR"
     return "allclose or SQNR" if len(kinds) > 1 else "allclose"
@@ -77,10 +96,21 @@ def facts(proof: Proof) -> list[str]:
     kinds = sorted({gap.noise_kind.value for gap in proof.gaps if gap.status is Status.COMPARED})
     total = proof.seconds.get("total", 0.0)
     forward = sum(seconds for name, seconds in proof.seconds.items() if name != "total")
-    parts = [f"{len({gap.case for gap in proof.gaps})} cases on {', '.join(proof.backends)}", f"noise from {', '.join(kinds) or 'nothing'}"]
-    parts += [f"{len(proof.dropped)} cases dropped, since the reference refuses them"] if proof.dropped else []
+    parts = [
+        f"{len({gap.case for gap in proof.gaps})} cases on {', '.join(proof.backends)}",
+        f"noise from {', '.join(kinds) or 'nothing'}",
+    ]
+    parts += (
+        [f"{len(proof.dropped)} cases dropped, since the reference refuses them"]
+        if proof.dropped
+        else []
+    )
     parts += [f"{total:.1f} s ({forward / total:.0%} in forward passes)"] if total else []
-    parts += [f"{proof.coverage.exercised} of {proof.coverage.points} decision points reached"] if proof.coverage.points else []
+    parts += (
+        [f"{proof.coverage.exercised} of {proof.coverage.points} decision points reached"]
+        if proof.coverage.points
+        else []
+    )
     return [*parts, f"seed {proof.seed}"]
 
 

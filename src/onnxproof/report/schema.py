@@ -12,10 +12,17 @@ from onnxproof.report.writers.json import LEFT_OUT, hints
 from onnxproof.results.proof import SCHEMA, Proof
 
 _PLAIN: dict[Any, dict[str, Any]] = {
-    str: {"type": "string"}, int: {"type": "integer"}, bool: {"type": "boolean"}, NoneType: {"type": "null"}, Any: {},
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    bool: {"type": "boolean"},
+    NoneType: {"type": "null"},
+    Any: {},
     float: {"$ref": "#/$defs/number"},
 }
-_NUMBER = {"description": "JSON has no infinities and no NaN, so these three are strings.", "anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}]}
+_NUMBER = {
+    "description": "JSON has no infinities and no NaN, so these three are strings.",
+    "anyOf": [{"type": "number"}, {"enum": ["inf", "-inf", "nan"]}],
+}
 
 
 def make() -> dict[str, Any]:
@@ -26,11 +33,23 @@ def make() -> dict[str, Any]:
     proof = defs["Proof"]
     proof["properties"] = {"schema": version} | proof["properties"]
     proof["required"] = ["schema", *proof["required"]]
-    defs["Failure"] = {"description": "A run that ended before anything was measured.", "type": "object", "additionalProperties": False,
-                       "required": ["schema", "verdict", "error"],
-                       "properties": {"schema": version, "verdict": {"const": "error"}, "error": {"type": "string"}}}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "onnxproof proof",
-            "oneOf": [{"$ref": "#/$defs/Proof"}, {"$ref": "#/$defs/Failure"}], "$defs": dict(sorted(defs.items()))}
+    defs["Failure"] = {
+        "description": "A run that ended before anything was measured.",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["schema", "verdict", "error"],
+        "properties": {
+            "schema": version,
+            "verdict": {"const": "error"},
+            "error": {"type": "string"},
+        },
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "onnxproof proof",
+        "oneOf": [{"$ref": "#/$defs/Proof"}, {"$ref": "#/$defs/Failure"}],
+        "$defs": dict(sorted(defs.items())),
+    }
 
 
 def text() -> str:
@@ -44,8 +63,13 @@ def _object(kind: type, defs: dict[str, Any]) -> dict[str, Any]:
     if name not in defs:
         defs[name] = {}
         mine = [field.name for field in fields(kind) if field.name not in LEFT_OUT]
-        defs[name] = {"description": (kind.__doc__ or "").strip().partition("\n")[0], "type": "object", "additionalProperties": False, "required": mine,
-                      "properties": {field: _schema(hints(kind)[field], defs) for field in mine}}
+        defs[name] = {
+            "description": (kind.__doc__ or "").strip().partition("\n")[0],
+            "type": "object",
+            "additionalProperties": False,
+            "required": mine,
+            "properties": {field: _schema(hints(kind)[field], defs) for field in mine},
+        }
     return {"$ref": f"#/$defs/{name}"}
 
 
@@ -58,13 +82,25 @@ def _schema(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
     if origin is tuple and inner[1:] == (...,):
         return {"type": "array", "items": _schema(inner[0], defs)}
     if origin is tuple:
-        return {"type": "array", "prefixItems": [_schema(item, defs) for item in inner], "minItems": len(inner), "maxItems": len(inner), "items": False}
+        return {
+            "type": "array",
+            "prefixItems": [_schema(item, defs) for item in inner],
+            "minItems": len(inner),
+            "maxItems": len(inner),
+            "items": False,
+        }
     if origin is not None and issubclass(origin, Mapping):
         return {"type": "object", "additionalProperties": _schema(inner[1], defs)}
     if is_dataclass(kind) and isinstance(kind, type):
         return _object(kind, defs)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        defs.setdefault(kind.__name__, {"description": (kind.__doc__ or "").strip().partition("\n")[0], "enum": [item.value for item in kind]})
+        defs.setdefault(
+            kind.__name__,
+            {
+                "description": (kind.__doc__ or "").strip().partition("\n")[0],
+                "enum": [item.value for item in kind],
+            },
+        )
         return {"$ref": f"#/$defs/{kind.__name__}"}
     raise TypeError(f"no schema for {kind}")
 

@@ -12,8 +12,13 @@ from onnxproof.report.rows import Row, facts, last_column, numbers, place, rows
 from onnxproof.results import Location, Verdict
 from onnxproof.results.proof import Proof
 
-COLOURS = {Verdict.FAITHFUL: "bold green", Verdict.DRIFT: "bold yellow", Verdict.DIVERGED: "bold red",
-           Verdict.ERROR: "bold red", Verdict.VACUOUS: "bold magenta"}
+COLOURS = {
+    Verdict.FAITHFUL: "bold green",
+    Verdict.DRIFT: "bold yellow",
+    Verdict.DIVERGED: "bold red",
+    Verdict.ERROR: "bold red",
+    Verdict.VACUOUS: "bold magenta",
+}
 _FEW = 4
 """Notes, findings and suspects that are shown before `... and n more`: the report keeps to one screen."""
 _ALWAYS = ("data-",)
@@ -24,19 +29,38 @@ _NEARLY = 0.95
 """Of the budget: what is left then is not enough for another case."""
 _CASE = 10
 """The least columns of a case's name: it gives way first on a narrow terminal."""
-_SPARE = ("max abs", "x peak", "allclose", "SQNR", "allclose or SQNR", "cases", "worst case", "backend")
+_SPARE = (
+    "max abs",
+    "x peak",
+    "allclose",
+    "SQNR",
+    "allclose or SQNR",
+    "cases",
+    "worst case",
+    "backend",
+)
 """Then these columns do, in this order."""
-_RIGHT = frozenset({"cases", "x noise", "x peak", "max abs", "allclose", "SQNR", "allclose or SQNR"})
-_LEGEND = ("x noise: rms error in units of the reference's own rounding noise; x peak: the same for the worst element;\n"
-           "allclose: share of the classical tolerance that the worst element used, 100% and more fails")
-_QUANTIZED_LEGEND = ("x noise: what the runtime adds, in units of what the graph's own quantization costs; x peak: the same for the worst element;\n"
-                     "SQNR: what is left of the reference's answers, asked on your data, or else on the example inputs")
+_RIGHT = frozenset(
+    {"cases", "x noise", "x peak", "max abs", "allclose", "SQNR", "allclose or SQNR"}
+)
+_LEGEND = (
+    "x noise: rms error in units of the reference's own rounding noise; x peak: the same for the worst element;\n"
+    "allclose: share of the classical tolerance that the worst element used, 100% and more fails"
+)
+_QUANTIZED_LEGEND = (
+    "x noise: what the runtime adds, in units of what the graph's own quantization costs; x peak: the same for the worst element;\n"
+    "SQNR: what is left of the reference's answers, asked on your data, or else on the example inputs"
+)
 
 
 def console(*, stderr: bool = False) -> Console:
     """Colours on a terminal only (and none under NO_COLOR); elsewhere plain lines that are not cut at 80 columns."""
     made = Console(stderr=stderr, highlight=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=max(made.width, 120))
+    return (
+        made
+        if made.is_terminal
+        else Console(stderr=stderr, highlight=False, width=max(made.width, 120))
+    )
 
 
 def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
@@ -74,7 +98,10 @@ def explain(proof: Proof, out: Console) -> None:
     if proof.location is not None:
         _location(proof.location, place(proof), out)
     elif proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED):
-        out.print("  this proof does not say where: it was made with --no-explain, or nothing could be located", style="dim")
+        out.print(
+            "  this proof does not say where: it was made with --no-explain, or nothing could be located",
+            style="dim",
+        )
     _causes(proof, out)
     quality.waterfall(proof, out)
     if proof.replay:
@@ -87,7 +114,9 @@ def summary(proof: Proof, out: Console) -> None:
     for finding in proof.findings:
         if finding.fails or finding.code.startswith(_ALWAYS):
             word = ("  fails", "bold red") if finding.fails else ("  note", "bold yellow")
-            out.print(Text.assemble(word, visible(f" {finding.code}: {finding.what}")), soft_wrap=True)
+            out.print(
+                Text.assemble(word, visible(f" {finding.code}: {finding.what}")), soft_wrap=True
+            )
             if finding.help:
                 out.print(safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
 
@@ -101,10 +130,20 @@ def headline(proof: Proof) -> Text:
 def _headline(proof: Proof, out: Console) -> None:
     summary(proof, out)
     if proof.verdict is Verdict.DRIFT and proof.quality() is None:
-        word = "fails, since the policy is strict" if proof.policy.strict else "passes, but it is a real defect: `--strict` makes it fail"
+        word = (
+            "fails, since the policy is strict"
+            if proof.policy.strict
+            else "passes, but it is a real defect: `--strict` makes it fail"
+        )
         tolerance = f"atol {proof.policy.atol:g}, rtol {proof.policy.rtol:g}"
-        out.print(f"  a difference that rounding does not explain, too small for {tolerance}: it {word}", style="yellow", soft_wrap=True)
-    if not proof.complete and (proof.error or proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)):  # others say it in their sentence
+        out.print(
+            f"  a difference that rounding does not explain, too small for {tolerance}: it {word}",
+            style="yellow",
+            soft_wrap=True,
+        )
+    if not proof.complete and (
+        proof.error or proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
+    ):  # others say it in their sentence
         out.print(f"  not all cases were run: {_unfinished(proof)}", style="dim")
 
 
@@ -123,30 +162,51 @@ def _table(proof: Proof, width: int, *, verbose: bool) -> Table:
     """As many columns as the terminal has room for; as many rows as a screen has."""
     made = rows(proof) if verbose else rows(proof)[:_ROWS]
     columns = _columns(proof, made)
-    while _width(columns) > width and (spare := next((name for name in _SPARE if name in columns), None)):
+    while _width(columns) > width and (
+        spare := next((name for name in _SPARE if name in columns), None)
+    ):
         del columns[spare]
     room = max(width - _width(columns) + _CASE, _CASE)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in (*columns, "verdict"):
         table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=True)
     for row, *cells in zip(made, *columns.values(), strict=True):
-        shown = [short(cell, room) if name == "worst case" else cell for name, cell in zip(columns, cells, strict=True)]
-        table.add_row(*map(safe, shown), Text(row.verdict.value + (" *" if row.note else ""), style=COLOURS[row.verdict]))
+        shown = [
+            short(cell, room) if name == "worst case" else cell
+            for name, cell in zip(columns, cells, strict=True)
+        ]
+        table.add_row(
+            *map(safe, shown),
+            Text(row.verdict.value + (" *" if row.note else ""), style=COLOURS[row.verdict]),
+        )
     return table
 
 
 def _columns(proof: Proof, made: Sequence[Row]) -> dict[str, list[str]]:
     """Every column but the verdict, by its name."""
     several, outputs = len(proof.backends) > 1, len(proof.signature.outputs) > 1
-    columns = {"group": [row.group for row in made]} | ({"backend": [row.backend for row in made]} if several else {})
-    columns |= {"cases": [str(row.cases) for row in made], "worst case": [f"{row.worst.case} ({row.worst.output})" if outputs else row.worst.case for row in made]}
+    columns = {"group": [row.group for row in made]} | (
+        {"backend": [row.backend for row in made]} if several else {}
+    )
+    columns |= {
+        "cases": [str(row.cases) for row in made],
+        "worst case": [
+            f"{row.worst.case} ({row.worst.output})" if outputs else row.worst.case for row in made
+        ],
+    }
     found = [numbers(row.worst) for row in made]
-    return columns | {name: [numbers[place] for numbers in found] for place, name in enumerate(("x noise", "x peak", "max abs", last_column(proof)))}
+    return columns | {
+        name: [numbers[place] for numbers in found]
+        for place, name in enumerate(("x noise", "x peak", "max abs", last_column(proof)))
+    }
 
 
 def _width(columns: Mapping[str, Sequence[str]]) -> int:
     """The columns that they take beside the verdict, with the least that a case's name needs."""
-    widths = [_CASE if name == "worst case" else max(map(len, [name, *map(visible, cells)])) for name, cells in columns.items()]
+    widths = [
+        _CASE if name == "worst case" else max(map(len, [name, *map(visible, cells)]))
+        for name, cells in columns.items()
+    ]
     return sum(widths) + len(widths) + len("faithful *")
 
 
@@ -157,15 +217,35 @@ def _signature(proof: Proof, out: Console) -> None:
         table.add_column(name, overflow="fold")
     for info in proof.signature.inputs:
         filed = f"{info.onnx_name} {info.onnx_dtype}" if info.onnx_name else "absent"
-        table.add_row(*map(safe, (f"  input {info.name}", f"{info.dtype}[{', '.join(map(str, info.dims))}]", filed, info.paired_by)))
+        table.add_row(
+            *map(
+                safe,
+                (
+                    f"  input {info.name}",
+                    f"{info.dtype}[{', '.join(map(str, info.dims))}]",
+                    filed,
+                    info.paired_by,
+                ),
+            )
+        )
     for output in proof.signature.outputs:
         shape = f"{output.dtype}[{', '.join(map(str, output.shape))}]"
-        table.add_row(*map(safe, (f"  output {output.name}", shape, output.onnx_name or "absent", output.paired_by)))
+        table.add_row(
+            *map(
+                safe,
+                (f"  output {output.name}", shape, output.onnx_name or "absent", output.paired_by),
+            )
+        )
     out.print(table)
     for dim in proof.signature.dims:
         limit = f"{dim.minimum} to {dim.maximum if dim.maximum is not None else 'any size'}"
-        out.print(safe(f"  dim {dim.name}: {dim.example} in the example, {f'follows {dim.derived}' if dim.derived else limit}"
-                         f"{'' if dim.declared else ' (left open by the file)'}"), soft_wrap=True)
+        out.print(
+            safe(
+                f"  dim {dim.name}: {dim.example} in the example, {f'follows {dim.derived}' if dim.derived else limit}"
+                f"{'' if dim.declared else ' (left open by the file)'}"
+            ),
+            soft_wrap=True,
+        )
     for name, version in proof.environment.items():
         out.print(safe(f"  {name} {version}"), style="dim", soft_wrap=True)
     for dropped in proof.dropped:
@@ -176,16 +256,39 @@ def _notes(proof: Proof, out: Console, few: int) -> None:
     if not proof.notes:
         return
     out.print()
-    counts = "they count, since the policy is strict about domains" if proof.policy.strict_domains else "they do not change the verdict"
-    out.print(Text.assemble(("notes (*)", "bold"), f": {len(proof.notes)} differences where runtimes differ by nature; {counts}"), soft_wrap=True)
+    counts = (
+        "they count, since the policy is strict about domains"
+        if proof.policy.strict_domains
+        else "they do not change the verdict"
+    )
+    out.print(
+        Text.assemble(
+            ("notes (*)", "bold"),
+            f": {len(proof.notes)} differences where runtimes differ by nature; {counts}",
+        ),
+        soft_wrap=True,
+    )
     for note in proof.notes[:few]:
-        out.print(safe(f"  {note.domain.value}: case `{note.case}` on {note.backend}, output `{note.output}`: {note.what}"), soft_wrap=True)
-        out.print(f"    reference {safe(brief(note.reference))}\n    candidate {safe(brief(note.candidate))}", style="dim", soft_wrap=True)
+        out.print(
+            safe(
+                f"  {note.domain.value}: case `{note.case}` on {note.backend}, output `{note.output}`: {note.what}"
+            ),
+            soft_wrap=True,
+        )
+        out.print(
+            f"    reference {safe(brief(note.reference))}\n    candidate {safe(brief(note.candidate))}",
+            style="dim",
+            soft_wrap=True,
+        )
     _more(len(proof.notes), out, shown=few)
 
 
 def _findings(proof: Proof, out: Console) -> None:
-    findings = [finding for finding in proof.findings if not finding.fails and not finding.code.startswith(_ALWAYS)]  # the others stand below the verdict
+    findings = [
+        finding
+        for finding in proof.findings
+        if not finding.fails and not finding.code.startswith(_ALWAYS)
+    ]  # the others stand below the verdict
     if not findings:
         return
     out.print()
@@ -201,7 +304,10 @@ def _location(location: Location, where: str, out: Console) -> None:
     out.print()
     out.print(Text.assemble(("where", "bold"), f": {visible(where)}"), soft_wrap=True)
     if location.source is not None:
-        out.print(f"  --> {safe(f'{relative(location.source.file)}:{location.source.line}')}\n      {safe(location.source.text.strip())}", soft_wrap=True)
+        out.print(
+            f"  --> {safe(f'{relative(location.source.file)}:{location.source.line}')}\n      {safe(location.source.text.strip())}",
+            soft_wrap=True,
+        )
     if location.module:
         out.print(safe(f"  = note: in module {location.module}"), soft_wrap=True)
     if location.evidence:
@@ -213,11 +319,21 @@ def _causes(proof: Proof, out: Console) -> None:
         return
     out.print()
     if not any(cause.proven for cause in proof.causes) and (proof.tried or proof.untried):
-        out.print(Text.assemble(("cause unknown", "bold yellow"), f": {_search(proof)}; `explain --repro DIR` makes a small case of it"), soft_wrap=True)
+        out.print(
+            Text.assemble(
+                ("cause unknown", "bold yellow"),
+                f": {_search(proof)}; `explain --repro DIR` makes a small case of it",
+            ),
+            soft_wrap=True,
+        )
     for cause in proof.causes[:_FEW]:
         word = ("proven cause", "bold red") if cause.proven else ("possible cause", "bold yellow")
         out.print(Text.assemble(word, visible(f" {cause.code}: {cause.title}")), soft_wrap=True)
-        moved = f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)" if cause.before else ""
+        moved = (
+            f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)"
+            if cause.before
+            else ""
+        )
         out.print(safe(f"  = note: {brief(cause.evidence)}{moved}"), soft_wrap=True)
         if cause.fix is not None:
             tried = f" (tried: {cause.fix.verdict.value})" if cause.fix.verdict else ""
@@ -226,7 +342,9 @@ def _causes(proof: Proof, out: Console) -> None:
 
 def _search(proof: Proof) -> str:
     """How many causes were ruled out, and how many nobody knows of."""
-    parts = [f"{len(proof.tried)} were ruled out (`tried` in the JSON says how)"] if proof.tried else []
+    parts = (
+        [f"{len(proof.tried)} were ruled out (`tried` in the JSON says how)"] if proof.tried else []
+    )
     parts += [f"{len(proof.untried)} were not tried (`untried` says why)"] if proof.untried else []
     return " and ".join(parts)
 

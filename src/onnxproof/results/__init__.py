@@ -7,4 +7,36 @@ from onnxproof.results.location import Location, NodeGap, Profile, Source, Suspe
 from onnxproof.results.signature import Case, DimInfo, InputInfo, OutputInfo, Signature
 from onnxproof.results.verdicts import Domain, NoiseKind, Stage, Status, Verdict, Void
 
-__all__ = ["Attempt", "CalibrationRange", "Case", "Cause", "Coverage", "CrossCheck", "DimInfo", "Domain", "Dropped", "ExportRecord", "ExportedDim", "Finding", "Fix", "Gap", "Guard", "InputInfo", "Location", "NodeGap", "NoiseKind", "Note", "OutputInfo", "Profile", "Share", "Signature", "Source", "Stage", "Standing", "Status", "Suspect", "Verdict", "Void"]
+__all__ = [
+    "Attempt",
+    "CalibrationRange",
+    "Case",
+    "Cause",
+    "Coverage",
+    "CrossCheck",
+    "DimInfo",
+    "Domain",
+    "Dropped",
+    "ExportRecord",
+    "ExportedDim",
+    "Finding",
+    "Fix",
+    "Gap",
+    "Guard",
+    "InputInfo",
+    "Location",
+    "NodeGap",
+    "NoiseKind",
+    "Note",
+    "OutputInfo",
+    "Profile",
+    "Share",
+    "Signature",
+    "Source",
+    "Stage",
+    "Standing",
+    "Status",
+    "Suspect",
+    "Verdict",
+    "Void",
+]

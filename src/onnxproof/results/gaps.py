@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from onnxproof.results.verdicts import Domain, NoiseKind, Status, Verdict, Void
 
+RTOL_GRID = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+"""The relative tolerances for which a gap keeps the smallest absolute one that passes."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
@@ -26,7 +29,7 @@ class Gap:
     allowance: float = 0.0
     """Share of the classical tolerance that the worst element used: above 1 means `allclose` fails."""
     atol_needed: tuple[float, ...] = ()
-    """The smallest atol that passes for each rtol of `compare.RTOL_GRID`, so a stored proof can be judged again."""
+    """The smallest atol that passes for each rtol of `RTOL_GRID`, so a stored proof can be judged again."""
     noise: float = 0.0
     noise_kind: NoiseKind = NoiseKind.NONE
     noise_ratio: float = 0.0

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from onnxproof.numerics.measure import RTOL_GRID
 from onnxproof.options import Policy
 from onnxproof.results import Finding, Gap, NoiseKind, Note, Status, Verdict, Void
+from onnxproof.results.gaps import RTOL_GRID
 
 QUANTIZED = (NoiseKind.SIMULATED, NoiseKind.TWIN)
 """Kinds of noise of a quantized candidate."""
@@ -30,9 +30,15 @@ def beyond_noise(gap: Gap, policy: Policy) -> bool:
         return True
     if gap.mismatches:
         return gap.mismatches > gap.unstable and gap.noise_ratio > policy.noise_limit / 4
-    if _fills(gap) and gap.noise_ratio > _OF_LIMIT * policy.noise_limit and not within_tolerance(gap, policy):
+    if (
+        _fills(gap)
+        and gap.noise_ratio > _OF_LIMIT * policy.noise_limit
+        and not within_tolerance(gap, policy)
+    ):
         return True
-    return not (gap.noise_ratio <= policy.noise_limit and gap.worst_ratio <= policy.worst_limit)  # an undefined ratio is beyond
+    return not (
+        gap.noise_ratio <= policy.noise_limit and gap.worst_ratio <= policy.worst_limit
+    )  # an undefined ratio is beyond
 
 
 def _fills(gap: Gap) -> bool:
@@ -50,7 +56,12 @@ def within_tolerance(gap: Gap, policy: Policy) -> bool:
 
 def agrees(gap: Gap, policy: Policy) -> bool:
     """The same shape, the same NaN and infinities, and the rest within the classical tolerance: the dtype alone may differ."""
-    return gap.status not in (Status.SHAPE, Status.MISSING) and not gap.lost and not gap.odd and within_tolerance(gap, policy)
+    return (
+        gap.status not in (Status.SHAPE, Status.MISSING)
+        and not gap.lost
+        and not gap.odd
+        and within_tolerance(gap, policy)
+    )
 
 
 def judge_gap(gap: Gap, policy: Policy) -> Verdict:
@@ -75,7 +86,13 @@ def _judge_gap(gap: Gap, policy: Policy) -> Verdict:
         return Verdict.ERROR
     beyond = beyond_noise(gap, policy)
     if gap.noise_kind in QUANTIZED:
-        return Verdict.FAITHFUL if not beyond else Verdict.DRIFT if gap.noise_ratio <= _FAR * policy.runtime_limit else Verdict.DIVERGED
+        return (
+            Verdict.FAITHFUL
+            if not beyond
+            else Verdict.DRIFT
+            if gap.noise_ratio <= _FAR * policy.runtime_limit
+            else Verdict.DIVERGED
+        )
     if beyond and not within_tolerance(gap, policy):
         return Verdict.DIVERGED
     if beyond or gap.status is Status.DTYPE:
@@ -95,14 +112,25 @@ def quality(gaps: Sequence[Gap], policy: Policy) -> Verdict:
         level, clipped = pooled_db(mine), sum(gap.clipped or 0.0 for gap in mine) / len(mine)
         least = policy.twin_db if mine[0].noise_kind is NoiseKind.TWIN else policy.drift_db
         good = level >= least and clipped <= policy.clip_limit
-        said = Verdict.DIVERGED if not level >= policy.diverged_db else Verdict.FAITHFUL if good else Verdict.DRIFT
+        said = (
+            Verdict.DIVERGED
+            if not level >= policy.diverged_db
+            else Verdict.FAITHFUL
+            if good
+            else Verdict.DRIFT
+        )
         worst = max(worst, said, key=_ORDER.index)
     return worst
 
 
 def _asked(gap: Gap) -> bool:
     """True for what quality is judged by."""
-    return gap.ordinary and (gap.group == "data" or gap.case == "example") and gap.sqnr_db is not None and gap.domain is None
+    return (
+        gap.ordinary
+        and (gap.group == "data" or gap.case == "example")
+        and gap.sqnr_db is not None
+        and gap.domain is None
+    )
 
 
 def asked(gaps: Sequence[Gap]) -> list[Gap]:
@@ -144,7 +172,13 @@ def _ten_to(power: float) -> float:
     return 10**power if power < 308 else math.inf
 
 
-def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), findings: Iterable[Finding] = ()) -> Verdict:
+def judge(
+    gaps: Sequence[Gap],
+    policy: Policy,
+    *,
+    notes: Sequence[Note] = (),
+    findings: Iterable[Finding] = (),
+) -> Verdict:
     """The worst gap decides; nothing compared is VACUOUS, and so is a FAITHFUL that a finding takes away."""
     findings = tuple(findings)
     verdicts = [judge_gap(gap, policy) for gap in gaps]
@@ -161,7 +195,9 @@ def judge(gaps: Sequence[Gap], policy: Policy, *, notes: Sequence[Note] = (), fi
     if verdict is Verdict.FAITHFUL and any(finding.voids for finding in findings):
         return Verdict.VACUOUS
     if verdict is Verdict.DRIFT and any(finding.code == NOT_CONFIRMED for finding in findings):
-        return Verdict.VACUOUS  # a drift may pass, and nothing may pass beside an alarm that nobody confirmed
+        return (
+            Verdict.VACUOUS
+        )  # a drift may pass, and nothing may pass beside an alarm that nobody confirmed
     return verdict
 
 
@@ -176,7 +212,14 @@ def severity(gap: Gap, policy: Policy) -> tuple[int, float]:
     if _asked(gap) and verdict in _ORDER:
         verdict = max(verdict, quality([gap], policy), key=_ORDER.index)
     rank = _ORDER.index(verdict) if verdict in _ORDER else -1
-    ratio = max(gap.noise_ratio / policy.noise_limit, gap.worst_ratio / policy.worst_limit, (gap.bias or 0.0) / policy.bias_limit)
+    ratio = max(
+        gap.noise_ratio / policy.noise_limit,
+        gap.worst_ratio / policy.worst_limit,
+        (gap.bias or 0.0) / policy.bias_limit,
+    )
     if gap.noise_kind in QUANTIZED:
-        ratio = max(gap.noise_ratio / policy.runtime_limit, _ten_to((policy.drift_db - (gap.sqnr_db or 0.0)) / 20) if _asked(gap) else 0.0)
+        ratio = max(
+            gap.noise_ratio / policy.runtime_limit,
+            _ten_to((policy.drift_db - (gap.sqnr_db or 0.0)) / 20) if _asked(gap) else 0.0,
+        )
     return rank, ratio if not math.isnan(ratio) else math.inf

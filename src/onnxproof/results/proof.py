@@ -84,7 +84,9 @@ class Proof:
     """What locating worked on; kept in memory for a repro, not written to JSON."""
 
     def __bool__(self) -> bool:
-        raise TypeError("a proof is more than a yes or no: use proof.verdict or proof.raise_for_verdict()")
+        raise TypeError(
+            "a proof is more than a yes or no: use proof.verdict or proof.raise_for_verdict()"
+        )
 
     @property
     def worst(self) -> Gap | None:
@@ -97,21 +99,43 @@ class Proof:
         """True for FAITHFUL, and for DRIFT unless the policy is strict; never when a baseline was left or an input was written to."""
         if any(finding.fails for finding in self.findings):
             return False
-        return self.verdict is Verdict.FAITHFUL or (self.verdict is Verdict.DRIFT and not self.policy.strict)
+        return self.verdict is Verdict.FAITHFUL or (
+            self.verdict is Verdict.DRIFT and not self.policy.strict
+        )
 
     def judged(self, policy: Policy) -> "Proof":
         """The same measurements under another policy; nothing is run."""
         if self.error:
             return replace(self, policy=policy)
-        return replace(self, policy=policy, verdict=judging.judge(self.gaps, policy, notes=self.notes, findings=self.findings))
+        return replace(
+            self,
+            policy=policy,
+            verdict=judging.judge(self.gaps, policy, notes=self.notes, findings=self.findings),
+        )
 
     def raise_for_verdict(self) -> None:
         """Raise `VerdictError`, with everything a CI log needs, unless the proof passed."""
         if not self.passed:
-            stands = self.verdict is Verdict.FAITHFUL or (self.verdict is Verdict.DRIFT and not self.policy.strict)
-            failed = next((finding for finding in self.findings if finding.fails), None) if stands else None
-            code, what = (failed.code, f"{failed.what}; {failed.help}") if failed is not None else (f"verdict-{self.verdict.value}", self.sentence())
-            raise VerdictError(code, what, where=self.candidate, notes=self._facts(), help=self.replay and f"replay: {self.replay}")
+            stands = self.verdict is Verdict.FAITHFUL or (
+                self.verdict is Verdict.DRIFT and not self.policy.strict
+            )
+            failed = (
+                next((finding for finding in self.findings if finding.fails), None)
+                if stands
+                else None
+            )
+            code, what = (
+                (failed.code, f"{failed.what}; {failed.help}")
+                if failed is not None
+                else (f"verdict-{self.verdict.value}", self.sentence())
+            )
+            raise VerdictError(
+                code,
+                what,
+                where=self.candidate,
+                notes=self._facts(),
+                help=self.replay and f"replay: {self.replay}",
+            )
 
     def sentence(self) -> str:
         """The verdict in one sentence."""
@@ -122,11 +146,18 @@ class Proof:
             return self._nothing()
         cases = len({gap.case for gap in self.gaps})
         level = self.quality()
-        if level is not None and worst is not None and not worst.lost and worst.status.value in ("compared", "dtype"):
+        if (
+            level is not None
+            and worst is not None
+            and not worst.lost
+            and worst.status.value in ("compared", "dtype")
+        ):
             return self._quantized_sentence(worst, level)
         if self.verdict is Verdict.FAITHFUL or worst is None:
             return f"{self.candidate} says what {self.subject} says: {cases} case{'s' * (cases != 1)}, {self._most()}{self._thin()}"
-        if judging.judge_gap(worst, self.policy) not in (Verdict.DRIFT, Verdict.DIVERGED) and (counted := [f for f in self.findings if f.counts]):
+        if judging.judge_gap(worst, self.policy) not in (Verdict.DRIFT, Verdict.DIVERGED) and (
+            counted := [f for f in self.findings if f.counts]
+        ):
             return f"{self.candidate} does not say what {self.subject} says: {counted[0].what}"
         how = f"{worst.detail}" if worst.status.value not in ("compared", "dtype") else _size(worst)
         word = "drifts from" if self.verdict is Verdict.DRIFT else "does not say what"
@@ -151,7 +182,11 @@ class Proof:
         """Words for a run that left cases out; empty for a whole one."""
         if self.chosen:
             return "; only chosen cases were run"
-        return "" if self.complete else f"; not all cases were run, since the budget of {self.budget_s:g} s ended"
+        return (
+            ""
+            if self.complete
+            else f"; not all cases were run, since the budget of {self.budget_s:g} s ended"
+        )
 
     def _whose(self) -> str:
         return f" of {self.half} itself" if self.half else ""
@@ -160,16 +195,28 @@ class Proof:
         """Of a quantized candidate: output SQNR in dB over the data it is judged by (the worst output and backend); None for others."""
         found = judging.asked(self.gaps)
         keys = {(gap.backend, gap.output) for gap in found}
-        return min((judging.pooled_db([gap for gap in found if (gap.backend, gap.output) == key]) for key in keys), default=None)
+        return min(
+            (
+                judging.pooled_db([gap for gap in found if (gap.backend, gap.output) == key])
+                for key in keys
+            ),
+            default=None,
+        )
 
     def _quantized_sentence(self, worst: Gap, level: float) -> str:
-        gaps = [gap for gap in self.gaps if gap.domain is None and gap.noise_kind in judging.QUANTIZED]
+        gaps = [
+            gap for gap in self.gaps if gap.domain is None and gap.noise_kind in judging.QUANTIZED
+        ]
         most = max((gap.noise_ratio for gap in gaps), default=0.0)
         runtime = f"the runtime adds {most:.2g} times what the graph's own quantization costs"
         judged = judging.asked(self.gaps)
         clipped = sum(gap.clipped or 0.0 for gap in judged) / max(len(judged), 1)
         cut = f", {clipped:.2%} of the inputs clipped" if clipped > self.policy.clip_limit else ""
-        word = {"faithful": "is a sound quantization of", "drift": "loses more than quantization should of", "diverged": "does not say what"}[self.verdict.value]
+        word = {
+            "faithful": "is a sound quantization of",
+            "drift": "loses more than quantization should of",
+            "diverged": "does not say what",
+        }[self.verdict.value]
         tail = " says" if self.verdict is Verdict.DIVERGED else ""
         decided = self._deciding()
         if decided is not None:
@@ -180,21 +227,41 @@ class Proof:
 
     def _deciding(self) -> Finding | None:
         """The finding that alone keeps the verdict from FAITHFUL, or None where what was measured does."""
-        findings = sorted((f for f in self.findings if f.counts or f.doubts), key=lambda f: not f.counts)
-        if not findings or judging.judge(self.gaps, self.policy, notes=self.notes) is not Verdict.FAITHFUL:
+        findings = sorted(
+            (f for f in self.findings if f.counts or f.doubts), key=lambda f: not f.counts
+        )
+        if (
+            not findings
+            or judging.judge(self.gaps, self.policy, notes=self.notes) is not Verdict.FAITHFUL
+        ):
             return None
         return findings[0]
 
     def _facts(self) -> Sequence[str]:
         facts = []
         if self.location is not None:
-            place = f"{self.location.source.file}:{self.location.source.line}: `{self.location.source.text}`" if self.location.source else ""
-            facts.append(f"stage {self.location.stage.value}, node {', '.join(self.location.nodes[:3]) or 'unknown'} {place}".strip())
-        facts += [f"cause {'proven' if cause.proven else 'likely'}: {cause.code}: {cause.title}; {cause.evidence}" for cause in self.causes[:2]]
+            place = (
+                f"{self.location.source.file}:{self.location.source.line}: `{self.location.source.text}`"
+                if self.location.source
+                else ""
+            )
+            facts.append(
+                f"stage {self.location.stage.value}, node {', '.join(self.location.nodes[:3]) or 'unknown'} {place}".strip()
+            )
+        facts += [
+            f"cause {'proven' if cause.proven else 'likely'}: {cause.code}: {cause.title}; {cause.evidence}"
+            for cause in self.causes[:2]
+        ]
         facts += [finding.what for finding in self.findings[:3]]
-        bad = [gap for gap in self.gaps if judging.judge_gap(gap, self.policy) in (Verdict.DRIFT, Verdict.DIVERGED)]
+        bad = [
+            gap
+            for gap in self.gaps
+            if judging.judge_gap(gap, self.policy) in (Verdict.DRIFT, Verdict.DIVERGED)
+        ]
         if bad or self.quality() is None:  # where quality decides, no single case need differ
-            facts.append(f"{len({g.case for g in bad})} of {len({g.case for g in self.gaps})} cases differ")
+            facts.append(
+                f"{len({g.case for g in bad})} of {len({g.case for g in self.gaps})} cases differ"
+            )
         return facts
 
     def to_json(self, path: str | Path) -> None:

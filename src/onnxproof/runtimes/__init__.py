@@ -77,7 +77,9 @@ class BackendModule(Protocol):
 
 def names() -> list[str]:
     """Every backend that can be asked for, ours first."""
-    ours = [info.name.replace("_", "-") for info in pkgutil.iter_modules(__path__) if not info.ispkg]
+    ours = [
+        info.name.replace("_", "-") for info in pkgutil.iter_modules(__path__) if not info.ispkg
+    ]
     return ours + sorted(point.name for point in registry.points(ENTRY_POINTS))
 
 
@@ -105,22 +107,39 @@ def load(name: str) -> BackendModule:
                 raise _broken(key, why) from why
     if key not in names():
         near = difflib.get_close_matches(key, names(), n=1)
-        raise UsageError("unknown-backend", f"there is no backend `{key}`", notes=[f"known are {', '.join(names())}"],
-                         help=f"did you mean `{near[0]}`?" if near else "`onnxproof backends` lists them; outsiders register one by an entry point")
+        raise UsageError(
+            "unknown-backend",
+            f"there is no backend `{key}`",
+            notes=[f"known are {', '.join(names())}"],
+            help=f"did you mean `{near[0]}`?"
+            if near
+            else "`onnxproof backends` lists them; outsiders register one by an entry point",
+        )
     try:
         return importlib.import_module(f"{__name__}.{key.replace('-', '_')}")
     except ImportError as why:
-        raise BackendMissing("backend-missing", f"the backend `{key}` needs a package that isn't installed: {why.name or why}",
-                             help=f"pip install 'onnxproof[{key}]'") from why
+        raise BackendMissing(
+            "backend-missing",
+            f"the backend `{key}` needs a package that isn't installed: {why.name or why}",
+            help=f"pip install 'onnxproof[{key}]'",
+        ) from why
 
 
 def require(name: str) -> BackendModule:
     """The backend's module, if what it needs is installed; otherwise an error with the command that installs it."""
     module = load(name)
     if not hasattr(module, "open"):
-        raise UsageError("not-a-runtime", f"`{name}` runs a Python module, not an ONNX file", help="it is the reference by itself; choose a runtime from `onnxproof backends`")
+        raise UsageError(
+            "not-a-runtime",
+            f"`{name}` runs a Python module, not an ONNX file",
+            help="it is the reference by itself; choose a runtime from `onnxproof backends`",
+        )
     if not (described := describe(name)).installed:
-        raise BackendMissing("backend-missing", f"the backend `{described.name}` isn't installed", help=described.install)
+        raise BackendMissing(
+            "backend-missing",
+            f"the backend `{described.name}` isn't installed",
+            help=described.install,
+        )
     return module
 
 
@@ -134,12 +153,19 @@ def describe(name: str) -> Description:
     except (Exception, SystemExit) as why:
         raise _broken(parse(name)[0], why) from why
     if not isinstance(found, Description):
-        raise _broken(parse(name)[0], TypeError(f"`describe()` gave a {type(found).__name__} and no Description"))
+        raise _broken(
+            parse(name)[0],
+            TypeError(f"`describe()` gave a {type(found).__name__} and no Description"),
+        )
     return found
 
 
 def _broken(key: str, why: BaseException) -> BackendError:
-    return BackendError("backend-broken", f"the backend `{key}` is broken: {type(why).__name__}: {why}", help="mend it, or remove the package that registers it")
+    return BackendError(
+        "backend-broken",
+        f"the backend `{key}` is broken: {type(why).__name__}: {why}",
+        help="mend it, or remove the package that registers it",
+    )
 
 
 def open_session(name: str, model: Path, serving: Serving | None = None) -> Session:
@@ -159,7 +185,9 @@ def is_apart(name: str, serving: Serving) -> bool:
     if parse(name)[0] in _registered or serving.isolate is False:
         return False
     module = load(name)
-    return not getattr(module, "OWN_PROCESS", False) and (serving.isolate is True or not getattr(module, "IN_PROCESS", False))
+    return not getattr(module, "OWN_PROCESS", False) and (
+        serving.isolate is True or not getattr(module, "IN_PROCESS", False)
+    )
 
 
 @contextmanager

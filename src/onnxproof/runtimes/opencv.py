@@ -11,15 +11,27 @@ from onnxproof.runtimes import Description, current, installed_version
 from onnxproof.runtimes.session.ports import Ports
 
 Array = np.ndarray[Any, Any]
-_PACKAGES = ("opencv-python-headless", "opencv-python", "opencv-contrib-python-headless", "opencv-contrib-python")
+_PACKAGES = (
+    "opencv-python-headless",
+    "opencv-python",
+    "opencv-contrib-python-headless",
+    "opencv-contrib-python",
+)
 _KEPT = ("float32", "float64", "int64", "int32", "uint8", "int8", "bool")
 
 
 def describe() -> Description:
     """What `onnxproof backends` prints."""
     version = next(filter(None, map(installed_version, _PACKAGES)), "")
-    return Description(name="opencv", about="cv2.dnn, the new engine", installed=bool(version), version=version, device="cpu",
-                       install="pip install 'onnxproof[opencv]'", limits="int64 is computed in 32 bits; no float16; no empty tensors; apart: it can crash")
+    return Description(
+        name="opencv",
+        about="cv2.dnn, the new engine",
+        installed=bool(version),
+        version=version,
+        device="cpu",
+        install="pip install 'onnxproof[opencv]'",
+        limits="int64 is computed in 32 bits; no float16; no empty tensors; apart: it can crash",
+    )
 
 
 def open(model: Path, option: str = "") -> "OpencvSession":
@@ -33,7 +45,9 @@ def open(model: Path, option: str = "") -> "OpencvSession":
     try:
         net = cv2.dnn.readNetFromONNX(str(model), engine=cv2.dnn.ENGINE_NEW)
     except Exception as why:  # cv2.error, with the reason in its text
-        raise ModelError("model-refused", "OpenCV can't open this model", where=str(model), notes=[_short(why)]) from why
+        raise ModelError(
+            "model-refused", "OpenCV can't open this model", where=str(model), notes=[_short(why)]
+        ) from why
     return OpencvSession(net, ports)
 
 
@@ -51,7 +65,10 @@ class OpencvSession:
         self._ports.narrow(inputs)
         for name, array in inputs.items():
             if not array.size or not array.ndim:
-                raise Refused("refused", f"OpenCV takes no {'empty tensor' if array.ndim else 'scalar'}, and `{name}` is one")
+                raise Refused(
+                    "refused",
+                    f"OpenCV takes no {'empty tensor' if array.ndim else 'scalar'}, and `{name}` is one",
+                )
         try:
             for name, array in inputs.items():
                 self._net.setInput(np.array(array, order="C"), name)

@@ -16,8 +16,15 @@ _KEPT = ("float32", "float16", "int64", "int32", "int16", "int8", "uint8", "bool
 
 def describe() -> Description:
     """What `onnxproof backends` prints."""
-    return Description(name="openvino", about="Intel's runtime", installed=bool(installed_version("openvino")), version=installed_version("openvino"), device="cpu, gpu, npu",
-                       install="pip install 'onnxproof[openvino]'", limits="int64 is computed in 32 bits; no float64; apart")
+    return Description(
+        name="openvino",
+        about="Intel's runtime",
+        installed=bool(installed_version("openvino")),
+        version=installed_version("openvino"),
+        device="cpu, gpu, npu",
+        install="pip install 'onnxproof[openvino]'",
+        limits="int64 is computed in 32 bits; no float64; apart",
+    )
 
 
 def open(model: Path, option: str = "") -> "OpenvinoSession":
@@ -29,14 +36,23 @@ def open(model: Path, option: str = "") -> "OpenvinoSession":
     device = option or "CPU"
     core = openvino.Core()
     if device.partition(".")[0] not in {name.partition(".")[0] for name in core.available_devices}:
-        raise BackendMissing("device-missing", f"OpenVINO finds no device `{device}` here", notes=[f"it finds {', '.join(core.available_devices)}"])
-    settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}  # on some processors the default is bfloat16
+        raise BackendMissing(
+            "device-missing",
+            f"OpenVINO finds no device `{device}` here",
+            notes=[f"it finds {', '.join(core.available_devices)}"],
+        )
+    settings: dict[str, Any] = {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "PERFORMANCE_HINT": "LATENCY",
+    }  # on some processors the default is bfloat16
     if device == "CPU" and current().threads:
         settings["INFERENCE_NUM_THREADS"] = current().threads
     try:
         compiled = core.compile_model(core.read_model(str(model)), device, settings)
     except Exception as why:  # one class for everything, with the reason in its text
-        raise ModelError("model-refused", "OpenVINO can't open this model", where=str(model), notes=[_short(why)]) from why
+        raise ModelError(
+            "model-refused", "OpenVINO can't open this model", where=str(model), notes=[_short(why)]
+        ) from why
     return OpenvinoSession(compiled, ports)
 
 
@@ -54,8 +70,15 @@ class OpenvinoSession:
         self._ports.check(inputs)
         self._ports.narrow(inputs)
         try:
-            self._request.infer({name: array for name, array in inputs.items() if name in self._known}, share_inputs=False, share_outputs=False)
-            found = [np.array(self._request.get_output_tensor(place).data) for place in range(len(self.output_names))]
+            self._request.infer(
+                {name: array for name, array in inputs.items() if name in self._known},
+                share_inputs=False,
+                share_outputs=False,
+            )
+            found = [
+                np.array(self._request.get_output_tensor(place).data)
+                for place in range(len(self.output_names))
+            ]
         except Exception as why:  # see open()
             raise Refused("refused", f"OpenVINO refuses this input: {_short(why)}") from why
         return list(found)

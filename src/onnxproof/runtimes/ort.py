@@ -31,8 +31,15 @@ _ONNX_BFLOAT16 = 16
 _OPENING_S, _BYTES_A_SECOND = 2.0, 2e7
 """Seconds beside those of a forward pass that opening a file may take, and what is read of it in each: a tenth of what a slow disk gives."""
 _NO_MEMORY = ("Failed to allocate memory", "bad allocation", "std::bad_alloc", "bad_alloc")
-_BUILDS = {"cuda": "onnxruntime-gpu", "tensorrt": "onnxruntime-gpu", "openvino": "onnxruntime-openvino", "dml": "onnxruntime-directml", "qnn": "onnxruntime-qnn",
-           "migraphx": "onnxruntime-migraphx", "cann": "onnxruntime-cann"}
+_BUILDS = {
+    "cuda": "onnxruntime-gpu",
+    "tensorrt": "onnxruntime-gpu",
+    "openvino": "onnxruntime-openvino",
+    "dml": "onnxruntime-directml",
+    "qnn": "onnxruntime-qnn",
+    "migraphx": "onnxruntime-migraphx",
+    "cann": "onnxruntime-cann",
+}
 
 
 IN_PROCESS = True
@@ -40,10 +47,18 @@ IN_PROCESS = True
 
 def describe() -> Description:
     """What `onnxproof backends` prints."""
-    providers = ", ".join(p.removesuffix("ExecutionProvider") for p in onnxruntime.get_available_providers())
-    return Description(name="ort", about="ONNX Runtime, the runtime that most models are served on", installed=True,
-                       version=onnxruntime.__version__, device=providers, install="pip install 'onnxproof[ort]'",
-                       limits="ort:disabled, ort:basic, ort:extended, ort:all; any provider with its options: ort:openvino,device_type=GPU")
+    providers = ", ".join(
+        p.removesuffix("ExecutionProvider") for p in onnxruntime.get_available_providers()
+    )
+    return Description(
+        name="ort",
+        about="ONNX Runtime, the runtime that most models are served on",
+        installed=True,
+        version=onnxruntime.__version__,
+        device=providers,
+        install="pip install 'onnxproof[ort]'",
+        limits="ort:disabled, ort:basic, ort:extended, ort:all; any provider with its options: ort:openvino,device_type=GPU",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +82,25 @@ def parse(option: str) -> Wanted:
     providers = [word for word in named if word not in _LEVELS]
     options = dict(word.split("=", 1) for word in words if "=" in word)
     if len(levels) > 1 or len(providers) > 1 or (options and not providers):
-        raise UsageError("bad-option", f"`ort:{option}` can't be understood", help="write a level, or a provider with its options: `ort:openvino,device_type=GPU`")
-    return Wanted(level=levels[0] if levels else "all", provider=_provider(providers[0]) if providers else CPU, options=options)
+        raise UsageError(
+            "bad-option",
+            f"`ort:{option}` can't be understood",
+            help="write a level, or a provider with its options: `ort:openvino,device_type=GPU`",
+        )
+    return Wanted(
+        level=levels[0] if levels else "all",
+        provider=_provider(providers[0]) if providers else CPU,
+        options=options,
+    )
 
 
-def open(model: Path | bytes, option: str = "", *, disabled_optimizers: Sequence[str] = (), outputs: Sequence[str] | None = None) -> "OrtSession":
+def open(
+    model: Path | bytes,
+    option: str = "",
+    *,
+    disabled_optimizers: Sequence[str] = (),
+    outputs: Sequence[str] | None = None,
+) -> "OrtSession":
     """Open a file (or a serialized model) at a level or on a provider; where its nodes run is proven, not assumed."""
     wanted, forgiven = parse(option), current().allow_fallback
     findings: list[Finding] = []
@@ -86,7 +115,9 @@ def open(model: Path | bytes, option: str = "", *, disabled_optimizers: Sequence
         else:
             providers = _proven(options, wanted, forgiven=forgiven)
     try:
-        session = native(model, options, providers=providers, disabled_optimizers=disabled_optimizers)
+        session = native(
+            model, options, providers=providers, disabled_optimizers=disabled_optimizers
+        )
     except Crashed:
         raise
     except Exception as why:  # onnxruntime raises a dozen unrelated classes; each becomes one of ours with its words
@@ -97,21 +128,44 @@ def open(model: Path | bytes, option: str = "", *, disabled_optimizers: Sequence
     return OrtSession(session, outputs, findings, model)
 
 
-def native(model: Path | bytes, options: onnxruntime.SessionOptions, *, providers: Sequence[Any] = (CPU,),
-           disabled_optimizers: Sequence[str] = ()) -> onnxruntime.InferenceSession:
+def native(
+    model: Path | bytes,
+    options: onnxruntime.SessionOptions,
+    *,
+    providers: Sequence[Any] = (CPU,),
+    disabled_optimizers: Sequence[str] = (),
+) -> onnxruntime.InferenceSession:
     """onnxruntime's own session, opened under the guard: constant folding and inlining take what a file makes them take."""
-    source, size = (model, len(model)) if isinstance(model, bytes) else (str(model), _bytes_of(model))
-    limit_s = min(current().time_s + _OPENING_S + size / _BYTES_A_SECOND, max(current().open_s, current().time_s))
+    source, size = (
+        (model, len(model)) if isinstance(model, bytes) else (str(model), _bytes_of(model))
+    )
+    limit_s = min(
+        current().time_s + _OPENING_S + size / _BYTES_A_SECOND,
+        max(current().open_s, current().time_s),
+    )
     cancel = getattr(options, "set_load_cancellation_flag", None)  # since onnxruntime 1.21
-    return guard.run(lambda: onnxruntime.InferenceSession(source, options, providers=list(providers), disabled_optimizers=list(disabled_optimizers) or None),
-                     limit_s=limit_s, what="opening the model in onnxruntime", stop=None if cancel is None else lambda: cancel(True),
-                     memory_gb=current().memory_gb)
+    return guard.run(
+        lambda: onnxruntime.InferenceSession(
+            source,
+            options,
+            providers=list(providers),
+            disabled_optimizers=list(disabled_optimizers) or None,
+        ),
+        limit_s=limit_s,
+        what="opening the model in onnxruntime",
+        stop=None if cancel is None else lambda: cancel(True),
+        memory_gb=current().memory_gb,
+    )
 
 
 def _bytes_of(path: Path) -> int:
     """Of the file and of all that lies beside it under its name: external data."""
     try:
-        return sum(file.stat().st_size for file in path.parent.glob(f"{glob.escape(path.stem)}*") if file.is_file())
+        return sum(
+            file.stat().st_size
+            for file in path.parent.glob(f"{glob.escape(path.stem)}*")
+            if file.is_file()
+        )
     except OSError:
         return 0
 
@@ -133,7 +187,11 @@ def _count(model: Path | bytes) -> int:
         import onnx
     except ImportError:  # the virtual environment of another version has only what it needs
         return 0
-    loaded = onnx.load_from_string(model) if isinstance(model, bytes) else onnx.load(model, load_external_data=False)
+    loaded = (
+        onnx.load_from_string(model)
+        if isinstance(model, bytes)
+        else onnx.load(model, load_external_data=False)
+    )
     return sum(node.op_type != "Constant" for node in loaded.graph.node)
 
 
@@ -148,7 +206,13 @@ def _scans(model: Path | bytes) -> bool:
 class OrtSession:
     """An InferenceSession that answers by name and refuses in one way."""
 
-    def __init__(self, session: onnxruntime.InferenceSession, outputs: Sequence[str] | None = None, findings: Sequence[Finding] = (), model: Path | bytes = b"") -> None:
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        outputs: Sequence[str] | None = None,
+        findings: Sequence[Finding] = (),
+        model: Path | bytes = b"",
+    ) -> None:
         self._session, self.findings, self._model = session, findings, model
         self._serving = current()
         self._hung: Crashed | None = None
@@ -160,20 +224,30 @@ class OrtSession:
     def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
         """The outputs for these arrays; bfloat16 goes in and out by its bits."""
         if any(a.size == 0 for a in inputs.values()) and _scans(self._model):
-            raise Refused("refused", "onnxruntime divides by zero in a Scan over an empty input, which ends the whole process; it is not asked")
+            raise Refused(
+                "refused",
+                "onnxruntime divides by zero in a Scan over an empty input, which ends the whole process; it is not asked",
+            )
         if self._hung is not None:  # its thread may still be at work inside
             raise self._hung
         options = onnxruntime.RunOptions()
         try:
-            return guard.run(lambda: self._answer(inputs, options), limit_s=self._serving.time_s, what="`ort`", stop=lambda: setattr(options, "terminate", True),
-                             memory_gb=self._serving.memory_gb)
+            return guard.run(
+                lambda: self._answer(inputs, options),
+                limit_s=self._serving.time_s,
+                what="`ort`",
+                stop=lambda: setattr(options, "terminate", True),
+                memory_gb=self._serving.memory_gb,
+            )
         except Crashed as why:
             self._hung = why if why.notes else None
             raise
         except Exception as why:  # see open()
             raise _refusal(str(why)) from why
 
-    def _answer(self, inputs: Mapping[str, np.ndarray[Any, Any]], options: onnxruntime.RunOptions) -> list[np.ndarray[Any, Any] | None]:
+    def _answer(
+        self, inputs: Mapping[str, np.ndarray[Any, Any]], options: onnxruntime.RunOptions
+    ) -> list[np.ndarray[Any, Any] | None]:
         if any(a.dtype == ml_dtypes.bfloat16 for a in inputs.values()) or self._has_bfloat16():
             return self._run_by_value(inputs, options)
         start = time.perf_counter()
@@ -188,11 +262,15 @@ class OrtSession:
     def _has_bfloat16(self) -> bool:
         return any("bfloat16" in o.type for o in self._session.get_outputs())
 
-    def _run_by_value(self, inputs: Mapping[str, np.ndarray[Any, Any]], options: onnxruntime.RunOptions) -> list[np.ndarray[Any, Any] | None]:
+    def _run_by_value(
+        self, inputs: Mapping[str, np.ndarray[Any, Any]], options: onnxruntime.RunOptions
+    ) -> list[np.ndarray[Any, Any] | None]:
         values = {}
         for name, array in inputs.items():
             if array.dtype == ml_dtypes.bfloat16:
-                values[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(np.ascontiguousarray(array).view(np.uint16), _ONNX_BFLOAT16)
+                values[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
+                    np.ascontiguousarray(array).view(np.uint16), _ONNX_BFLOAT16
+                )
             else:
                 values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
         start = time.perf_counter()
@@ -212,11 +290,16 @@ def _from_value(value: onnxruntime.OrtValue) -> np.ndarray[Any, Any]:
 
 def _provider(option: str) -> str:
     wanted = option.lower().replace("-", "").replace("_", "")
-    known = {p.removesuffix("ExecutionProvider").lower(): p for p in onnxruntime.get_all_providers()}
+    known = {
+        p.removesuffix("ExecutionProvider").lower(): p for p in onnxruntime.get_all_providers()
+    }
     if wanted not in known:
-        raise UsageError("unknown-provider", f"`ort:{option}` is neither a level nor a provider of onnxruntime",
-                         notes=[f"levels are {', '.join(_LEVELS)}", f"providers are {', '.join(sorted(known))}"],
-                         help="`ort` alone is the CPU with all optimisations, as most models are served")
+        raise UsageError(
+            "unknown-provider",
+            f"`ort:{option}` is neither a level nor a provider of onnxruntime",
+            notes=[f"levels are {', '.join(_LEVELS)}", f"providers are {', '.join(sorted(known))}"],
+            help="`ort` alone is the CPU with all optimisations, as most models are served",
+        )
     return str(known[wanted])
 
 
@@ -224,28 +307,53 @@ def _missing(provider: str, *, forgiven: bool) -> Finding:
     short = provider.removesuffix("ExecutionProvider")
     build = _BUILDS.get(short.lower())
     if not forgiven:
-        raise BackendMissing("provider-missing", f"onnxruntime {onnxruntime.__version__} here has no {provider}",
-                             notes=[f"it has {', '.join(onnxruntime.get_available_providers())}"],
-                             help=f"`--backend 'ort@{build}:{short.lower()}'` makes a virtual environment with {build}, which has it" if build
-                             else "install the onnxruntime build that carries it")
-    return placement.fallback(f"onnxruntime {onnxruntime.__version__} here has no {short}: everything ran on the CPU", forgiven=True)
+        raise BackendMissing(
+            "provider-missing",
+            f"onnxruntime {onnxruntime.__version__} here has no {provider}",
+            notes=[f"it has {', '.join(onnxruntime.get_available_providers())}"],
+            help=f"`--backend 'ort@{build}:{short.lower()}'` makes a virtual environment with {build}, which has it"
+            if build
+            else "install the onnxruntime build that carries it",
+        )
+    return placement.fallback(
+        f"onnxruntime {onnxruntime.__version__} here has no {short}: everything ran on the CPU",
+        forgiven=True,
+    )
 
 
 def _explain(model: Path | bytes, why: str) -> ModelError:
     where = "" if isinstance(model, bytes) else str(model)
     text = _short(why)
-    if "Could not find an implementation" in why or "is not a registered function/op" in why or "No Op registered" in why:
-        return ModelError("missing-operator", f"onnxruntime {onnxruntime.__version__} lacks an operator of this model", where=where,
-                          notes=[text], help="export with another opset, or try `--backend reference`, or another version of the runtime")
+    if (
+        "Could not find an implementation" in why
+        or "is not a registered function/op" in why
+        or "No Op registered" in why
+    ):
+        return ModelError(
+            "missing-operator",
+            f"onnxruntime {onnxruntime.__version__} lacks an operator of this model",
+            where=where,
+            notes=[text],
+            help="export with another opset, or try `--backend reference`, or another version of the runtime",
+        )
     if "opset" in why or "IR version" in why or "ir_version" in why:
-        return ModelError("opset-too-new", f"onnxruntime {onnxruntime.__version__} can't read a model this new", where=where, notes=[text],
-                          help="export with a lower opset_version, or install a newer onnxruntime")
-    return ModelError("model-refused", "onnxruntime can't open this model", where=where, notes=[text])
+        return ModelError(
+            "opset-too-new",
+            f"onnxruntime {onnxruntime.__version__} can't read a model this new",
+            where=where,
+            notes=[text],
+            help="export with a lower opset_version, or install a newer onnxruntime",
+        )
+    return ModelError(
+        "model-refused", "onnxruntime can't open this model", where=where, notes=[text]
+    )
 
 
 def _refusal(why: str) -> Refused:
     if any(words in why for words in _NO_MEMORY):
-        return Refused("out-of-memory", f"onnxruntime would need more memory than there is: {_short(why)}")
+        return Refused(
+            "out-of-memory", f"onnxruntime would need more memory than there is: {_short(why)}"
+        )
     return Refused("refused", f"onnxruntime refuses this input: {_short(why)}")
 
 

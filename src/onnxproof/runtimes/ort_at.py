@@ -24,17 +24,29 @@ _PATIENCE_S = 900
 
 def describe() -> Description:
     """What `onnxproof backends` prints."""
-    made = sorted(folder.name for folder in download_cache.folder("ort").glob("*") if (folder / ".ready").is_file())
-    return Description(name="ort-at", about="another version or build of onnxruntime: ort@1.23.2, ort@1.23.2:basic, ort@onnxruntime-gpu:cuda", installed=True,
-                       version=", ".join(made), device="as the build", install="nothing: the virtual environment is made when it is asked for",
-                       limits="needs pip and its index the first time; apart")
+    made = sorted(
+        folder.name
+        for folder in download_cache.folder("ort").glob("*")
+        if (folder / ".ready").is_file()
+    )
+    return Description(
+        name="ort-at",
+        about="another version or build of onnxruntime: ort@1.23.2, ort@1.23.2:basic, ort@onnxruntime-gpu:cuda",
+        installed=True,
+        version=", ".join(made),
+        device="as the build",
+        install="nothing: the virtual environment is made when it is asked for",
+        limits="needs pip and its index the first time; apart",
+    )
 
 
 def open(model: Path, option: str = "") -> ApartSession:
     """Open a model on another onnxruntime; its environment is made the first time, which takes as long as pip does."""
     version, _, rest = option.partition(":")
     python = environment(requirement(version))
-    return ApartSession(f"ort:{rest}" if rest else "ort", model, current(), name=f"ort@{option}", python=str(python))
+    return ApartSession(
+        f"ort:{rest}" if rest else "ort", model, current(), name=f"ort@{option}", python=str(python)
+    )
 
 
 def requirement(version: str) -> str:
@@ -47,13 +59,18 @@ def requirement(version: str) -> str:
         return f"onnxruntime=={version}"
     if re.fullmatch(r"(onnxruntime|ort)[a-z0-9._-]*(==[a-z0-9.+]+)?", version):
         return version
-    raise UsageError("bad-version", f"`ort@{version}` is neither a version of onnxruntime nor a build of it",
-                     help="write `ort@1.23.2`, or the name that pip knows: `ort@onnxruntime-openvino==1.24.1:openvino`")
+    raise UsageError(
+        "bad-version",
+        f"`ort@{version}` is neither a version of onnxruntime nor a build of it",
+        help="write `ort@1.23.2`, or the name that pip knows: `ort@onnxruntime-openvino==1.24.1:openvino`",
+    )
 
 
 def environment(wanted: str) -> Path:
     """The interpreter of the virtual environment with this onnxruntime; a half-made one is made again."""
-    folder = download_cache.folder("ort", f"{wanted.replace('==', '-')}-py{sys.version_info[0]}{sys.version_info[1]}")
+    folder = download_cache.folder(
+        "ort", f"{wanted.replace('==', '-')}-py{sys.version_info[0]}{sys.version_info[1]}"
+    )
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
     if (folder / ".ready").is_file() and python.exists():
         return python
@@ -61,7 +78,9 @@ def environment(wanted: str) -> Path:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with temporary.Draft(folder.parent) as draft:
             _install(wanted, draft.new)
-            if not (folder / ".ready").is_file():  # otherwise another run was quicker, and its environment is as good
+            if not (
+                folder / ".ready"
+            ).is_file():  # otherwise another run was quicker, and its environment is as good
                 shutil.rmtree(folder, ignore_errors=True)
                 with suppress(OSError):
                     draft.new.rename(folder)
@@ -75,14 +94,37 @@ def _install(wanted: str, folder: Path) -> None:
     words = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     try:
         with temporary.Folder() as work:
-            done = subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wanted, *map(_ours, _NEEDED)], capture_output=True, text=True,
-                                  timeout=_PATIENCE_S, check=False, env=words | {"TMPDIR": str(work)})
+            done = subprocess.run(
+                [
+                    python,
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    wanted,
+                    *map(_ours, _NEEDED),
+                ],
+                capture_output=True,
+                text=True,
+                timeout=_PATIENCE_S,
+                check=False,
+                env=words | {"TMPDIR": str(work)},
+            )
     except subprocess.TimeoutExpired:
-        raise BackendError("no-environment", f"pip did not install {wanted} within {_PATIENCE_S} s", help="try again, or a mirror that is near") from None
+        raise BackendError(
+            "no-environment",
+            f"pip did not install {wanted} within {_PATIENCE_S} s",
+            help="try again, or a mirror that is near",
+        ) from None
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise BackendError("no-environment", f"pip can't install {wanted}", notes=(said or done.stderr.splitlines())[-2:],
-                           help=f"`pip index versions {wanted.partition('==')[0]}` tells which versions there are for Python {sys.version_info[0]}.{sys.version_info[1]}")
+        raise BackendError(
+            "no-environment",
+            f"pip can't install {wanted}",
+            notes=(said or done.stderr.splitlines())[-2:],
+            help=f"`pip index versions {wanted.partition('==')[0]}` tells which versions there are for Python {sys.version_info[0]}.{sys.version_info[1]}",
+        )
     (folder / ".ready").touch()
 
 

@@ -13,8 +13,15 @@ _PACKAGE = "onnxruntime-node"
 def describe() -> Description:
     """What `onnxproof backends` prints."""
     version = node.version(_PACKAGE) if node.program("node", "nodejs") else ""
-    return Description(name="ort-node", about="ONNX Runtime in Node", installed=bool(version), version=version, device="cpu", install=node.install(_PACKAGE),
-                       limits="no bfloat16; apart")
+    return Description(
+        name="ort-node",
+        about="ONNX Runtime in Node",
+        installed=bool(version),
+        version=version,
+        device="cpu",
+        install=node.install(_PACKAGE),
+        limits="no bfloat16; apart",
+    )
 
 
 def open(model: Path, option: str = "") -> ChildSession:

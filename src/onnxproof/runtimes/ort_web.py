@@ -11,7 +11,14 @@ from onnxproof.runtimes.javascript import node
 
 OWN_PROCESS = True
 _PACKAGE = "onnxruntime-web"
-_BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+_BROWSERS = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+    "msedge",
+)
 
 
 def browser() -> str:
@@ -21,10 +28,21 @@ def browser() -> str:
 
 def describe() -> Description:
     """What `onnxproof backends` prints."""
-    places = [name for name, found in (("node", node.program("node", "nodejs")), ("chromium", browser())) if found]
+    places = [
+        name
+        for name, found in (("node", node.program("node", "nodejs")), ("chromium", browser()))
+        if found
+    ]
     version = node.version(_PACKAGE) if places else ""
-    return Description(name="ort-web", about="ONNX Runtime as WebAssembly: ort-web in Node, ort-web:chromium in a browser", installed=bool(version), version=version,
-                       device=", ".join(places), install=node.install(_PACKAGE), limits="WebAssembly holds at most 4 GB; no bfloat16; apart")
+    return Description(
+        name="ort-web",
+        about="ONNX Runtime as WebAssembly: ort-web in Node, ort-web:chromium in a browser",
+        installed=bool(version),
+        version=version,
+        device=", ".join(places),
+        install=node.install(_PACKAGE),
+        limits="WebAssembly holds at most 4 GB; no bfloat16; apart",
+    )
 
 
 def open(model: Path, option: str = "") -> ChildSession:
@@ -32,9 +50,28 @@ def open(model: Path, option: str = "") -> ChildSession:
     if option in ("", "node"):
         return node.open_in_node("ort-web", _PACKAGE, model, provider="wasm")
     if option != "chromium":
-        raise UsageError("unknown-option", f"`ort-web:{option}` is not a place where ort-web runs", help="use `ort-web` or `ort-web:chromium`")
+        raise UsageError(
+            "unknown-option",
+            f"`ort-web:{option}` is not a place where ort-web runs",
+            help="use `ort-web` or `ort-web:chromium`",
+        )
     if not browser():
-        raise BackendMissing("backend-missing", "the backend `ort-web:chromium` needs a browser",
-                             notes=[f"none of {', '.join(_BROWSERS)} is on the path"], help="apt-get install chromium, or Chrome from its own site")
-    settings = node.settings("ort-web", node.needed(_PACKAGE, "ort-web"), model, "wasm") | {"browser": browser()}
-    return ChildSession("ort-web:chromium", [sys.executable, "-I", str(Path(__file__).parent / "javascript" / "browser.py"), json.dumps(settings)], current())
+        raise BackendMissing(
+            "backend-missing",
+            "the backend `ort-web:chromium` needs a browser",
+            notes=[f"none of {', '.join(_BROWSERS)} is on the path"],
+            help="apt-get install chromium, or Chrome from its own site",
+        )
+    settings = node.settings("ort-web", node.needed(_PACKAGE, "ort-web"), model, "wasm") | {
+        "browser": browser()
+    }
+    return ChildSession(
+        "ort-web:chromium",
+        [
+            sys.executable,
+            "-I",
+            str(Path(__file__).parent / "javascript" / "browser.py"),
+            json.dumps(settings),
+        ],
+        current(),
+    )

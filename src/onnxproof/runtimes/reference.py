@@ -25,24 +25,48 @@ Array = np.ndarray[Any, Any]
 IN_PROCESS = True
 _LAST_NODE_S = 1.0
 """Seconds beyond the limit that the node which is being evaluated may take: then it is left behind."""
-_deadline: ContextVar[Deadline] = ContextVar("onnxproof-evaluator-deadline", default=Deadline.never())  # noqa: B039 it is frozen
+_deadline: ContextVar[Deadline] = ContextVar(
+    "onnxproof-evaluator-deadline",
+    default=Deadline.never(),  # noqa: B039 it is frozen
+)
 """For the graph that is being evaluated, with its subgraphs and functions."""
 _DOUBLE = onnx.TensorProto.DOUBLE
-_RANDOM = frozenset({"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"})
+_RANDOM = frozenset(
+    {
+        "Bernoulli",
+        "Multinomial",
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+    }
+)
 """Operators whose draws no two implementations share: a float64 evaluation of them is no truth."""
 
 
 def describe() -> Description:
     """What `onnxproof backends` prints."""
-    return Description(name="reference", about="the ONNX standard's evaluator: what the graph says", installed=True, version=onnx.__version__,
-                       device="cpu", install="pip install 'onnxproof[reference]'", limits="slow; reference:float64 runs the graph in float64; little of com.microsoft")
+    return Description(
+        name="reference",
+        about="the ONNX standard's evaluator: what the graph says",
+        installed=True,
+        version=onnx.__version__,
+        device="cpu",
+        install="pip install 'onnxproof[reference]'",
+        limits="slow; reference:float64 runs the graph in float64; little of com.microsoft",
+    )
 
 
-def open(model: Path | bytes, option: str = "", *, outputs: Sequence[str] | None = None) -> "ReferenceSession":
+def open(
+    model: Path | bytes, option: str = "", *, outputs: Sequence[str] | None = None
+) -> "ReferenceSession":
     """Open a file (or a serialized model) in its own precision or in float64; `outputs` may name inner values too."""
     if option not in ("", "float64"):
-        raise UsageError("unknown-option", f"`reference:{option}` is not a precision of the reference evaluator",
-                         help="use `reference` or `reference:float64`")
+        raise UsageError(
+            "unknown-option",
+            f"`reference:{option}` is not a precision of the reference evaluator",
+            help="use `reference` or `reference:float64`",
+        )
     loaded = _load(model)
     wide = option == "float64"
     with guard.memory():
@@ -56,7 +80,9 @@ def open(model: Path | bytes, option: str = "", *, outputs: Sequence[str] | None
 class ReferenceSession:
     """The evaluator behind the checks that it does not make itself: names, dtypes and shapes of what it is given."""
 
-    def __init__(self, model: onnx.ModelProto, *, wide: bool, outputs: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, model: onnx.ModelProto, *, wide: bool, outputs: Sequence[str] | None = None
+    ) -> None:
         self._wide = wide
         self.limit_s = current().time_s
         """Seconds after which a run is given up and refused with the code `too-slow`."""
@@ -67,14 +93,23 @@ class ReferenceSession:
             self._evaluator = (_WideEvaluator if wide else _Evaluator)(model)
         except OnnxproofError:
             raise
-        except Exception as why:  # the evaluator reads attributes here, and raises whatever they make it raise
-            raise ModelError("model-refused", "the reference evaluator can't open this model",
-                             notes=[f"{type(why).__name__}: {_short(why)}"]) from why
+        except (
+            Exception
+        ) as why:  # the evaluator reads attributes here, and raises whatever they make it raise
+            raise ModelError(
+                "model-refused",
+                "the reference evaluator can't open this model",
+                notes=[f"{type(why).__name__}: {_short(why)}"],
+            ) from why
         self._inner = list(_all_inside(self._evaluator, set()))
         for tensor in model.graph.initializer:  # the evaluator holds them as arrays now
             tensor.ClearField("raw_data")
-        self.input_names: Sequence[str] = [name for name in self._ports if name not in self._optional]
-        self.output_names: Sequence[str] = list(outputs) if outputs is not None else [value.name for value in model.graph.output]
+        self.input_names: Sequence[str] = [
+            name for name in self._ports if name not in self._optional
+        ]
+        self.output_names: Sequence[str] = (
+            list(outputs) if outputs is not None else [value.name for value in model.graph.output]
+        )
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
         """The outputs for these arrays, which stay as they are."""
@@ -83,10 +118,18 @@ class ReferenceSession:
         if self._hung:
             raise Refused("too-slow", "the reference evaluator was left behind in an earlier run")
         try:
-            found = guard.run(lambda: self._evaluated(fed), limit_s=self.limit_s + _LAST_NODE_S, what="the reference evaluator")
+            found = guard.run(
+                lambda: self._evaluated(fed),
+                limit_s=self.limit_s + _LAST_NODE_S,
+                what="the reference evaluator",
+            )
         except Crashed as why:
             self._hung = True
-            raise Refused("too-slow", "the reference evaluator ran out of time within one node", notes=why.notes) from why
+            raise Refused(
+                "too-slow",
+                "the reference evaluator ran out of time within one node",
+                notes=why.notes,
+            ) from why
         return [np.array(value) if id(value) in given else value for value in found]
 
     def _evaluated(self, fed: dict[str, Any]) -> Any:
@@ -97,7 +140,9 @@ class ReferenceSession:
         finally:
             _deadline.reset(token)
 
-    def observe(self, observer: Callable[[onnx.NodeProto, Any], Any] | None, *, inner: bool = False) -> None:
+    def observe(
+        self, observer: Callable[[onnx.NodeProto, Any], Any] | None, *, inner: bool = False
+    ) -> None:
         """Let `observer` see (and replace) the outputs of every node of the main graph while it runs; `inner` also inside subgraphs and functions."""
         self._evaluator.observer = observer
         for evaluator in self._inner if inner else ():
@@ -120,26 +165,49 @@ class ReferenceSession:
         unknown = [name for name in inputs if name not in self._ports]
         missing = [name for name in self.input_names if name not in inputs]
         if unknown or missing:
-            raise Refused("refused", f"the model has no input `{unknown[0]}`" if unknown else f"the input `{missing[0]}` was not given",
-                          notes=[f"its inputs are {', '.join(self.input_names)}"])
+            raise Refused(
+                "refused",
+                f"the model has no input `{unknown[0]}`"
+                if unknown
+                else f"the input `{missing[0]}` was not given",
+                notes=[f"its inputs are {', '.join(self.input_names)}"],
+            )
         return {name: self._fit(self._ports[name], array) for name, array in inputs.items()}
 
     def _fit(self, port: onnx.ValueInfoProto, array: Any) -> Any:
         tensor = port.type.tensor_type
         if isinstance(array, list):  # a sequence
-            return [item.astype(np.float64) if self._wide and _is_float(item.dtype) else item for item in array]
+            return [
+                item.astype(np.float64) if self._wide and _is_float(item.dtype) else item
+                for item in array
+            ]
         if not port.type.HasField("tensor_type"):
             return array
         array = np.asarray(array)
         if self._wide and tensor.elem_type == _DOUBLE and _is_float(array.dtype):
             array = array.astype(np.float64, copy=False)
-        wanted = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)) if tensor.elem_type else array.dtype
+        wanted = (
+            np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
+            if tensor.elem_type
+            else array.dtype
+        )
         if wanted != array.dtype and wanted.kind != "O":
-            raise Refused("refused", f"`{port.name}` is {array.dtype}, and the model takes {wanted}")
-        dims = [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim] if tensor.HasField("shape") else None
-        if dims is not None and (len(dims) != array.ndim or any(d not in (None, n) for d, n in zip(dims, array.shape, strict=True))):
-            raise Refused("refused",
-                          f"`{port.name}` has the shape {list(array.shape)}, and the model takes {['?' if d is None else d for d in dims]}")
+            raise Refused(
+                "refused", f"`{port.name}` is {array.dtype}, and the model takes {wanted}"
+            )
+        dims = (
+            [d.dim_value if d.HasField("dim_value") else None for d in tensor.shape.dim]
+            if tensor.HasField("shape")
+            else None
+        )
+        if dims is not None and (
+            len(dims) != array.ndim
+            or any(d not in (None, n) for d, n in zip(dims, array.shape, strict=True))
+        ):
+            raise Refused(
+                "refused",
+                f"`{port.name}` has the shape {list(array.shape)}, and the model takes {['?' if d is None else d for d in dims]}",
+            )
         return array
 
 
@@ -162,11 +230,16 @@ class _Evaluator(ReferenceEvaluator):
         super()._init()
         for node in self.rt_nodes_:
             _exact_attributes(node)
-        self._free = None if self.onnx_graph_ is None else _last_uses(self.nodes_, self.output_names_)
+        self._free = (
+            None if self.onnx_graph_ is None else _last_uses(self.nodes_, self.output_names_)
+        )
 
     def _load_impl(self, node: onnx.NodeProto, input_types: Any = None) -> Any:
         if node.domain in ("", "ai.onnx"):
-            ours = operators.find(node.op_type, self.opsets.get("", self.opsets.get("ai.onnx", onnx.defs.onnx_opset_version())))
+            ours = operators.find(
+                node.op_type,
+                self.opsets.get("", self.opsets.get("ai.onnx", onnx.defs.onnx_opset_version())),
+            )
             if ours is not None:
                 return ours
         contributed = contrib.find(node.op_type) if node.domain == contrib.DOMAIN else None
@@ -176,21 +249,38 @@ class _Evaluator(ReferenceEvaluator):
             return super()._load_impl(node, input_types)
         except NotImplementedError as why:
             name = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-            raise ModelError("missing-operator", f"the reference evaluator lacks the operator `{name}`", notes=[_short(why)],
-                             help="try `--backend ort`, which has more operators") from why
+            raise ModelError(
+                "missing-operator",
+                f"the reference evaluator lacks the operator `{name}`",
+                notes=[_short(why)],
+                help="try `--backend ort`, which has more operators",
+            ) from why
 
-    def run(self, output_names: Any, feed_inputs: dict[str, Any], attributes: dict[str, Any] | None = None, intermediate: bool = False,
-            check_shape_annotations: bool | None = None, _bindings: Any = None) -> Any:
+    def run(
+        self,
+        output_names: Any,
+        feed_inputs: dict[str, Any],
+        attributes: dict[str, Any] | None = None,
+        intermediate: bool = False,
+        check_shape_annotations: bool | None = None,
+        _bindings: Any = None,
+    ) -> Any:
         """Evaluate node by node, letting go of each value after its last use, and name the node that can't be evaluated."""
         wanted = self.output_names if output_names is None else output_names
         results: dict[str, Any] = {"": None, **self.rt_inits_, **feed_inputs}
         if isinstance(feed_inputs, _Handed):
             feed_inputs.clear()
         keep = set(wanted)
-        _check_time("in a graph without nodes" if not self.rt_nodes_ else "at its first node")  # a body without nodes can be called for ever, too
+        _check_time(
+            "in a graph without nodes" if not self.rt_nodes_ else "at its first node"
+        )  # a body without nodes can be called for ever, too
         for place, node in enumerate(self.rt_nodes_):
             _check_time(f"at node {place} of {len(self.rt_nodes_)} (`{node.op_type}`)")
-            linked = {"linked_attributes": attributes} if node.has_linked_attribute and attributes else {}
+            linked = (
+                {"linked_attributes": attributes}
+                if node.has_linked_attribute and attributes
+                else {}
+            )
             context = {"context": results} if node.need_context() else {}
             try:
                 found = node.run(*[results[name] for name in node.input], **context, **linked)
@@ -222,7 +312,10 @@ class _WideEvaluator(_Evaluator):
 
     def _load_impl(self, node: onnx.NodeProto, input_types: Any = None) -> Any:
         if node.op_type in _RANDOM and node.domain in ("", "ai.onnx"):
-            raise ModelError("random-operator", f"`{node.op_type}` draws at random: there is no float64 truth for it")
+            raise ModelError(
+                "random-operator",
+                f"`{node.op_type}` draws at random: there is no float64 truth for it",
+            )
         return super()._load_impl(node, input_types)
 
     def _init(self) -> None:
@@ -267,8 +360,14 @@ def add_outputs(model: onnx.ModelProto, names: Iterable[str]) -> None:
 def _load(source: Path | bytes) -> onnx.ModelProto:
     """The model with what is kept beside it; one standard domain has two spellings, and the evaluator knows one."""
     if not isinstance(source, bytes):
-        onnx_file.read(source)  # for its words when the file can't be read; it leaves large weights out
-    model = onnx.load_model_from_string(source) if isinstance(source, bytes) else onnx.load(source, load_external_data=False)
+        onnx_file.read(
+            source
+        )  # for its words when the file can't be read; it leaves large weights out
+    model = (
+        onnx.load_model_from_string(source)
+        if isinstance(source, bytes)
+        else onnx.load(source, load_external_data=False)
+    )
     folder = "" if isinstance(source, bytes) else str(Path(source).parent)
     for tensor in _external_tensors(model):
         onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)
@@ -287,8 +386,14 @@ def _external_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
             yield tensor
     for node in onnx_file.walk(model):
         for attribute in node.attribute:
-            candidates = [attribute.t, *attribute.g.initializer] if attribute.type in (onnx.AttributeProto.TENSOR, onnx.AttributeProto.GRAPH) else []
-            yield from (tensor for tensor in candidates if tensor.data_location == onnx.TensorProto.EXTERNAL)
+            candidates = (
+                [attribute.t, *attribute.g.initializer]
+                if attribute.type in (onnx.AttributeProto.TENSOR, onnx.AttributeProto.GRAPH)
+                else []
+            )
+            yield from (
+                tensor for tensor in candidates if tensor.data_location == onnx.TensorProto.EXTERNAL
+            )
 
 
 def _exact_attributes(node: Any) -> None:
@@ -305,10 +410,17 @@ def _last_uses(nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> list[
     """For each node the values that no later node reads, subgraphs included."""
     last: dict[str, int] = {}
     for place, node in enumerate(nodes):
-        for name in (*node.output, *(name for inner in expansion.walk([node]) for name in inner.input)):
+        for name in (
+            *node.output,
+            *(name for inner in expansion.walk([node]) for name in inner.input),
+        ):
             last[name] = place
         for attribute in node.attribute:
-            last.update((value.name, place) for graph in (attribute.g, *attribute.graphs) for value in graph.output)
+            last.update(
+                (value.name, place)
+                for graph in (attribute.g, *attribute.graphs)
+                for value in graph.output
+            )
     free: list[list[str]] = [[] for _ in nodes]
     for name, place in last.items():
         if name and name not in outputs:
@@ -322,8 +434,12 @@ def _is_float(dtype: np.dtype[Any]) -> bool:
 
 def _refused(node: onnx.NodeProto, why: Exception) -> Refused:
     cause = why.__cause__ or why
-    return Refused("unevaluated", f"the reference evaluator can't evaluate `{node.op_type}`" + (f" (node `{node.name}`)" if node.name else ""),
-                   notes=[f"{type(cause).__name__}: {_short(cause)}"])
+    return Refused(
+        "unevaluated",
+        f"the reference evaluator can't evaluate `{node.op_type}`"
+        + (f" (node `{node.name}`)" if node.name else ""),
+        notes=[f"{type(cause).__name__}: {_short(cause)}"],
+    )
 
 
 def _short(why: BaseException) -> str:

@@ -7,5 +7,12 @@ from onnxproof.runtimes import Description
 
 def describe() -> Description:
     """What `onnxproof backends` prints."""
-    return Description(name="torch", about="the module in its own precision (the reference)", installed=True, version=torch.__version__,
-                       device="cpu", install="pip install 'onnxproof[torch]'", limits="runs a Python module, not an ONNX file")
+    return Description(
+        name="torch",
+        about="the module in its own precision (the reference)",
+        installed=True,
+        version=torch.__version__,
+        device="cpu",
+        install="pip install 'onnxproof[torch]'",
+        limits="runs a Python module, not an ONNX file",
+    )

@@ -15,16 +15,35 @@ from onnxproof.runtimes.session.ports import Ports
 from onnxproof.system import temporary
 
 Array = np.ndarray[Any, Any]
-_FACTS = {"float32": "f32", "float64": "f64", "float16": "f16", "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "u8", "uint16": "u16",
-          "uint32": "u32", "uint64": "u64", "bool": "bool"}
+_FACTS = {
+    "float32": "f32",
+    "float64": "f64",
+    "float16": "f16",
+    "int64": "i64",
+    "int32": "i32",
+    "int16": "i16",
+    "int8": "i8",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+    "bool": "bool",
+}
 _PREPARED = 4
 """Shapes that are kept prepared: cases come in runs of one shape, and each prepared model holds the weights."""
 
 
 def describe() -> Description:
     """What `onnxproof backends` prints."""
-    return Description(name="tract", about="a runtime in Rust, for small devices", installed=bool(installed_version("tract")), version=installed_version("tract"),
-                       device="cpu", install="pip install 'onnxproof[tract]'", limits="prepared anew for each shape; one thread; apart: it can abort")
+    return Description(
+        name="tract",
+        about="a runtime in Rust, for small devices",
+        installed=bool(installed_version("tract")),
+        version=installed_version("tract"),
+        device="cpu",
+        install="pip install 'onnxproof[tract]'",
+        limits="prepared anew for each shape; one thread; apart: it can abort",
+    )
 
 
 def open(model: Path, option: str = "") -> "TractSession":
@@ -32,11 +51,21 @@ def open(model: Path, option: str = "") -> "TractSession":
     ports = Ports(model, "tract")
     ports.only(*_FACTS)
     session = TractSession(model, ports)
-    if all(port.dims is not None and all(isinstance(dim, int) for dim in port.dims) for port in ports.inputs):
+    if all(
+        port.dims is not None and all(isinstance(dim, int) for dim in port.dims)
+        for port in ports.inputs
+    ):
         try:
-            session.prepare({port.name: tuple(int(dim or 0) for dim in port.dims or ()) for port in ports.inputs})
+            session.prepare(
+                {
+                    port.name: tuple(int(dim or 0) for dim in port.dims or ())
+                    for port in ports.inputs
+                }
+            )
         except Refused as why:
-            raise ModelError("model-refused", "tract can't open this model", where=str(model), notes=[why.what]) from why
+            raise ModelError(
+                "model-refused", "tract can't open this model", where=str(model), notes=[why.what]
+            ) from why
     else:
         session.read()
     return session
@@ -58,7 +87,12 @@ class TractSession:
         self._ports.check(inputs)
         prepared = self.prepare({name: inputs[name].shape for name in self.input_names})
         try:
-            found = prepared.run([np.ascontiguousarray(inputs[name]).reshape(inputs[name].shape) for name in self.input_names])
+            found = prepared.run(
+                [
+                    np.ascontiguousarray(inputs[name]).reshape(inputs[name].shape)
+                    for name in self.input_names
+                ]
+            )
             return [_to_numpy(value) for value in found]
         except Exception as why:  # one class for everything, with the reason in its text
             raise Refused("refused", f"tract refuses this input: {_short(why)}") from why
@@ -70,7 +104,12 @@ class TractSession:
         try:
             return tract.onnx().load(str(self._plain))
         except Exception as why:  # see run()
-            raise ModelError("model-refused", "tract can't open this model", where=str(self._model), notes=[_short(why)]) from why
+            raise ModelError(
+                "model-refused",
+                "tract can't open this model",
+                where=str(self._model),
+                notes=[_short(why)],
+            ) from why
 
     def prepare(self, shapes: Mapping[str, tuple[int, ...]]) -> Any:
         """The model with these input shapes fixed, ready to run."""
@@ -79,12 +118,16 @@ class TractSession:
             model = self.read()
             try:
                 for place, port in enumerate(self._ports.inputs):
-                    model.set_input_fact(place, ",".join([*map(str, shapes[port.name]), _FACTS[port.dtype]]))
+                    model.set_input_fact(
+                        place, ",".join([*map(str, shapes[port.name]), _FACTS[port.dtype]])
+                    )
                 for place in range(len(self.output_names)):
                     model.set_output_fact(place, None)
                 ready = model.into_model().into_runnable()
             except Exception as why:  # see run()
-                raise Refused("refused", f"tract can't prepare this model for {dict(shapes)}: {_short(why)}") from why
+                raise Refused(
+                    "refused", f"tract can't prepare this model for {dict(shapes)}: {_short(why)}"
+                ) from why
             self._prepared[key] = ready
             while len(self._prepared) > _PREPARED:
                 self._prepared.popitem(last=False)

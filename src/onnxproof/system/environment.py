@@ -8,8 +8,13 @@ from pathlib import Path
 
 def environment() -> dict[str, str]:
     """Versions and hardware, so that two proofs can be told apart."""
-    found = {"python": platform.python_version(), "machine": platform.machine(), "system": platform.system(), "processor": _processor(),
-             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    found = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "processor": _processor(),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
     for package in ("onnxproof", "torch", "onnx", "onnxruntime", "onnxscript", "numpy", "openvino"):
         try:
             found[package] = metadata.version(package)
@@ -23,4 +28,7 @@ def _processor() -> str:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.processor(),
+    )

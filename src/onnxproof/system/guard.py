@@ -95,7 +95,14 @@ _usual: tuple[int, int] | None = None
 """The limit before the first of them."""
 
 
-def run(work: Callable[[], T], *, limit_s: float, what: str, stop: Callable[[], None] | None = None, memory_gb: float | None = None) -> T:
+def run(
+    work: Callable[[], T],
+    *,
+    limit_s: float,
+    what: str,
+    stop: Callable[[], None] | None = None,
+    memory_gb: float | None = None,
+) -> T:
     """What `work` returns or raises; `Crashed` with the code `hung` when it takes longer than the limit.
 
     `stop` asks the work to end early. `memory_gb` is how much more this process may hold meanwhile. `what` begins the sentence that is told: "`ort` gave no answer within 4 s ...".
@@ -118,9 +125,17 @@ def run(work: Callable[[], T], *, limit_s: float, what: str, stop: Callable[[], 
         else:
             _idle.append(worker)
         if hung:
-            raise Crashed("hung", f"{what} gave no answer within {limit_s:.3g} s and was " + ("stopped" if answer is not None else "left behind"),
-                          notes=[] if answer is not None else ["it did not stop when it was told to, and goes on in the background until this program ends"],
-                          help="`--time-limit` gives one forward pass more time")
+            raise Crashed(
+                "hung",
+                f"{what} gave no answer within {limit_s:.3g} s and was "
+                + ("stopped" if answer is not None else "left behind"),
+                notes=[]
+                if answer is not None
+                else [
+                    "it did not stop when it was told to, and goes on in the background until this program ends"
+                ],
+                help="`--time-limit` gives one forward pass more time",
+            )
     assert answer is not None
     result, error = answer
     if error is not None:
@@ -145,7 +160,9 @@ def _take_back() -> None:
     _left_behind[:] = [(worker, task) for worker, task in _left_behind if not task.ended]
 
 
-def _stopped(task: _Task, stop: Callable[[], None] | None) -> tuple[Any, BaseException | None] | None:
+def _stopped(
+    task: _Task, stop: Callable[[], None] | None
+) -> tuple[Any, BaseException | None] | None:
     """Tell it to stop, and wait a little; None when it goes on."""
     if stop is not None:
         stop()
@@ -186,7 +203,11 @@ def _lower_limit(most_gb: float | None) -> tuple[int, int] | None:
         return None
     before = resource.getrlimit(resource.RLIMIT_DATA)
     wanted = _ceiling(most_gb)
-    if wanted is None or (before[0] != resource.RLIM_INFINITY and before[0] <= wanted) or (before[1] != resource.RLIM_INFINITY and before[1] < wanted):
+    if (
+        wanted is None
+        or (before[0] != resource.RLIM_INFINITY and before[0] <= wanted)
+        or (before[1] != resource.RLIM_INFINITY and before[1] < wanted)
+    ):
         return None
     _set_limit((wanted, before[1]))
     return before
@@ -240,7 +261,9 @@ def _available() -> int:
     """Bytes that the system can give without swapping."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
-        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+        return next(
+            int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")
+        )
     except (OSError, ValueError, StopIteration):
         return 1 << 62
 

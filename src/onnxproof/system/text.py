@@ -7,7 +7,9 @@ around it, and Markdown makes links. So each character that would act instead of
 import re
 
 _BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-_UNSEEN = "\u2028\u2029\u2060-\u2065\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f\ud800-\udfff"
+_UNSEEN = (
+    "\u2028\u2029\u2060-\u2065\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f\ud800-\udfff"
+)
 _ODD = re.compile(f"[\x00-\x1f\x7f-\x9f{_BIDI}{_UNSEEN}]|(?<=##)\\[")
 """Control characters, line breaks too; what turns or hides text; and `##[`, with which a workflow command begins anywhere in a line."""
 _MARKUP = "\\`*_[]<>|~$&"
@@ -31,7 +33,11 @@ def lines(text: str) -> str:
     torch says:
       | ::error::no
     """
-    return f"\n{_CONTINUED}".join(visible(line.replace("\t", "    ")) for line in text.splitlines()) if "\n" in text or "\t" in text else visible(text)
+    return (
+        f"\n{_CONTINUED}".join(visible(line.replace("\t", "    ")) for line in text.splitlines())
+        if "\n" in text or "\t" in text
+        else visible(text)
+    )
 
 
 def block(text: str) -> str:
@@ -41,7 +47,10 @@ def block(text: str) -> str:
     error: no
       <U+003A>:error::no
     """
-    return "\n".join(_COMMAND.sub(r"\1<U+003A>:", visible(line.replace("\t", "    "))) for line in text.splitlines())
+    return "\n".join(
+        _COMMAND.sub(r"\1<U+003A>:", visible(line.replace("\t", "    ")))
+        for line in text.splitlines()
+    )
 
 
 def markdown(text: str) -> str:
@@ -51,8 +60,12 @@ def markdown(text: str) -> str:
     a\|b \<script\> \*c\*
     """
     escaped = "".join(f"\\{c}" if c in _MARKUP else c for c in visible(text))
-    escaped = f"\\{escaped}" if escaped.startswith(("#", "+", "-", "=", ":")) else escaped  # these act at the beginning of a line
-    return escaped.replace("@", "@<!-- -->").replace("://", ":<!-- -->//")  # a backslash stops neither a mention nor a bare link
+    escaped = (
+        f"\\{escaped}" if escaped.startswith(("#", "+", "-", "=", ":")) else escaped
+    )  # these act at the beginning of a line
+    return escaped.replace("@", "@<!-- -->").replace(
+        "://", ":<!-- -->//"
+    )  # a backslash stops neither a mention nor a bare link
 
 
 def code(text: str) -> str:

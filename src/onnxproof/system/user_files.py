@@ -24,7 +24,14 @@ DOCUMENT_BYTES = 1 << 30
 """Proofs, locks and other JSON: the largest proof of the healthy models has 3 MB."""
 
 
-def regular(path: str | Path, error: type[OnnxproofError] = UsageError, *, most: int | None = None, what: str = "file", help: str = "") -> Path:
+def regular(
+    path: str | Path,
+    error: type[OnnxproofError] = UsageError,
+    *,
+    most: int | None = None,
+    what: str = "file",
+    help: str = "",
+) -> Path:
     """The path, if a regular file stands behind it, with at most `most` bytes; `what` and `help` are words for the error.
 
     Raises:
@@ -35,15 +42,29 @@ def regular(path: str | Path, error: type[OnnxproofError] = UsageError, *, most:
         found = path.stat()
     except OSError as why:
         if _loops(path):
-            raise error("not-a-file", f"`{path}` is a link that leads to itself", where=str(path)) from why
-        raise error("no-such-file", f"there is no {what} `{path}`", where=str(path), notes=_why(why), help=help) from why
+            raise error(
+                "not-a-file", f"`{path}` is a link that leads to itself", where=str(path)
+            ) from why
+        raise error(
+            "no-such-file",
+            f"there is no {what} `{path}`",
+            where=str(path),
+            notes=_why(why),
+            help=help,
+        ) from why
     except ValueError as why:  # a name with a null byte
         raise error("no-such-file", f"there is no {what} `{path}`: {why}", help=help) from why
     if not stat.S_ISREG(found.st_mode):
         kind = next((words for test, words in _KINDS if test(found.st_mode)), "no regular file")
-        raise error("not-a-file", f"`{path}` is {kind}", where=str(path), help="give a regular file")
+        raise error(
+            "not-a-file", f"`{path}` is {kind}", where=str(path), help="give a regular file"
+        )
     if most is not None and found.st_size > most:
-        raise error("file-too-large", f"`{path.name}` has {found.st_size:,} bytes, and at most {most:,} are read", where=str(path))
+        raise error(
+            "file-too-large",
+            f"`{path.name}` has {found.st_size:,} bytes, and at most {most:,} are read",
+            where=str(path),
+        )
     return path
 
 

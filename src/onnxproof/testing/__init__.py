@@ -47,7 +47,9 @@ class _FakeBackend:
         return FakeSession(open_session(self._inner, model), self._answer)
 
     def describe(self) -> Description:
-        return Description(name=self._name, about=f"a fake in front of {self._inner}", installed=True)
+        return Description(
+            name=self._name, about=f"a fake in front of {self._inner}", installed=True
+        )
 
 
 @contextmanager
@@ -78,7 +80,9 @@ def adds_noise(share: float = 1e-2, seed: int = 0) -> Run:
             return array
         finite = array[np.isfinite(array)]
         scale = float(np.abs(finite).max()) if finite.size else 1.0
-        return np.asarray(array + share * scale * rng.standard_normal(array.shape)).astype(array.dtype)
+        return np.asarray(array + share * scale * rng.standard_normal(array.shape)).astype(
+            array.dtype
+        )
 
     return _each(spoil)
 
@@ -116,7 +120,13 @@ def broadcasts() -> Run:
 
 def drops_nan() -> Run:
     """NaN becomes 0."""
-    return _each(lambda array: np.nan_to_num(array, nan=0.0, posinf=np.inf, neginf=-np.inf) if array.dtype.kind == "f" else array)
+    return _each(
+        lambda array: (
+            np.nan_to_num(array, nan=0.0, posinf=np.inf, neginf=-np.inf)
+            if array.dtype.kind == "f"
+            else array
+        )
+    )
 
 
 def swaps_outputs() -> Run:
@@ -127,8 +137,15 @@ def swaps_outputs() -> Run:
 def narrows() -> Run:
     """float64 comes back as float32, and int64 went through int32."""
     narrow = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}
-    return _each(lambda array: array.astype(narrow[array.dtype]).astype(np.int64 if array.dtype == np.int64 else np.float32)
-                 if array.dtype in narrow else array)
+    return _each(
+        lambda array: (
+            array.astype(narrow[array.dtype]).astype(
+                np.int64 if array.dtype == np.int64 else np.float32
+            )
+            if array.dtype in narrow
+            else array
+        )
+    )
 
 
 def spoils_inputs() -> Run:
@@ -144,8 +161,25 @@ def spoils_inputs() -> Run:
 
 
 def _each(change: Callable[[Array], Array]) -> Run:
-    return lambda session, inputs: [None if array is None else change(array) for array in session.run(inputs)]
+    return lambda session, inputs: [
+        None if array is None else change(array) for array in session.run(inputs)
+    ]
 
 
-__all__ = ["FakeSession", "adds_noise", "broadcasts", "conformance", "drops_nan", "fake_backend", "flattens", "honest", "narrows", "outsider", "raising", "refusals",
-           "spoils_inputs", "stale", "swaps_outputs"]
+__all__ = [
+    "FakeSession",
+    "adds_noise",
+    "broadcasts",
+    "conformance",
+    "drops_nan",
+    "fake_backend",
+    "flattens",
+    "honest",
+    "narrows",
+    "outsider",
+    "raising",
+    "refusals",
+    "spoils_inputs",
+    "stale",
+    "swaps_outputs",
+]

@@ -25,7 +25,9 @@ def conformance(backend: str, folder: Path, *, raises: bool = False) -> list[str
     """
     failed = [words for words, excused in _examined(backend, folder) if not excused]
     if failed and raises:
-        raise BackendError("nonconforming", f"the backend `{backend}` fails {len(failed)} checks", notes=failed)
+        raise BackendError(
+            "nonconforming", f"the backend `{backend}` fails {len(failed)} checks", notes=failed
+        )
     return failed
 
 
@@ -42,27 +44,54 @@ def _examined(backend: str, folder: Path) -> Iterator[tuple[str, bool]]:
         except BackendMissing:
             raise
         except (Refused, ModelError) as why:
-            yield f"{name}: {_EXCUSED if name in _MAY_REFUSE else 'raised ' + type(why).__name__}: {why.what}", name in _MAY_REFUSE
+            yield (
+                f"{name}: {_EXCUSED if name in _MAY_REFUSE else 'raised ' + type(why).__name__}: {why.what}",
+                name in _MAY_REFUSE,
+            )
         except Exception as why:  # noqa: BLE001 a backend under test may raise anything; that is a failed check, not a failed kit
             yield f"{name}: raised {type(why).__name__}: {' '.join(str(why).split())[:200]}", False
 
 
 _EXCUSED = "refused"
 _MAY_REFUSE = frozenset({"empty", "scalar", "external-data", "nan-and-inf", "inner-values"})
-_ELEMENTS = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "float16": TensorProto.FLOAT16, "int64": TensorProto.INT64,
-             "int32": TensorProto.INT32, "bool": TensorProto.BOOL, "uint8": TensorProto.UINT8}
+_ELEMENTS = {
+    "float32": TensorProto.FLOAT,
+    "float64": TensorProto.DOUBLE,
+    "float16": TensorProto.FLOAT16,
+    "int64": TensorProto.INT64,
+    "int32": TensorProto.INT32,
+    "bool": TensorProto.BOOL,
+    "uint8": TensorProto.UINT8,
+}
 
 
-def _write(path: Path, nodes: Sequence[onnx.NodeProto], inputs: Mapping[str, tuple[str, Sequence[Any]]],
-           outputs: Mapping[str, tuple[str, Sequence[Any]]],
-           weights: Mapping[str, Array] | None = None, *, external: bool = False) -> Path:
-    ins, outs = ([helper.make_tensor_value_info(name, _ELEMENTS[dtype], list(shape)) for name, (dtype, shape) in side.items()]
-                 for side in (inputs, outputs))
+def _write(
+    path: Path,
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, tuple[str, Sequence[Any]]],
+    outputs: Mapping[str, tuple[str, Sequence[Any]]],
+    weights: Mapping[str, Array] | None = None,
+    *,
+    external: bool = False,
+) -> Path:
+    ins, outs = (
+        [
+            helper.make_tensor_value_info(name, _ELEMENTS[dtype], list(shape))
+            for name, (dtype, shape) in side.items()
+        ]
+        for side in (inputs, outputs)
+    )
     tensors = [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()]
     graph = helper.make_graph(list(nodes), "conformance", ins, outs, tensors)
     domains = {node.domain for node in nodes} - {""}
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), *(helper.make_opsetid(d, 1) for d in domains)], ir_version=8)
-    onnx.save(model, path, save_as_external_data=external, location=f"{path.stem}.data", size_threshold=0)
+    model = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", 17), *(helper.make_opsetid(d, 1) for d in domains)],
+        ir_version=8,
+    )
+    onnx.save(
+        model, path, save_as_external_data=external, location=f"{path.stem}.data", size_threshold=0
+    )
     return path
 
 
@@ -70,9 +99,19 @@ def _linear(folder: Path, *, external: bool = False) -> tuple[Path, Callable[[Ar
     """relu(x @ w + b) with a batch that may vary."""
     rng = np.random.default_rng(7)
     w, b = rng.standard_normal((4, 3)).astype(np.float32), rng.standard_normal(3).astype(np.float32)
-    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Add", ["p", "b"], ["s"]), helper.make_node("Relu", ["s"], ["y"])]
-    path = _write(folder / f"linear{'-external' if external else ''}.onnx", nodes, {"x": ("float32", ["batch", 4])}, {"y": ("float32", ["batch", 3])},
-                  {"w": w, "b": b}, external=external)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["p"]),
+        helper.make_node("Add", ["p", "b"], ["s"]),
+        helper.make_node("Relu", ["s"], ["y"]),
+    ]
+    path = _write(
+        folder / f"linear{'-external' if external else ''}.onnx",
+        nodes,
+        {"x": ("float32", ["batch", 4])},
+        {"y": ("float32", ["batch", 3])},
+        {"w": w, "b": b},
+        external=external,
+    )
     return path, lambda x: np.maximum(x @ w + b, 0)
 
 
@@ -93,9 +132,16 @@ def _apart(found: Array | None, wanted: Array, *, tolerance: float = 1e-5) -> st
     if not np.array_equal(np.isnan(found), np.isnan(wanted)):
         return "NaN was lost or made"
     with np.errstate(invalid="ignore"):
-        off = np.abs(np.where(found == wanted, 0.0, found.astype(np.float64) - wanted.astype(np.float64)))
+        off = np.abs(
+            np.where(found == wanted, 0.0, found.astype(np.float64) - wanted.astype(np.float64))
+        )
     worst = float(np.nan_to_num(off, nan=0.0, posinf=np.inf).max(initial=0.0))
-    return "" if worst <= tolerance * max(1.0, float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0))) else f"the values are off by {worst:.3g}"
+    return (
+        ""
+        if worst
+        <= tolerance * max(1.0, float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)))
+        else f"the values are off by {worst:.3g}"
+    )
 
 
 def _asked(backend: str, path: Path, inputs: Mapping[str, Array]) -> list[Array | None]:
@@ -125,16 +171,28 @@ def _check_describe(backend: str, folder: Path) -> Iterator[str]:
 
 def _check_names(backend: str, folder: Path) -> Iterator[str]:
     session = open_session(backend, _several(folder))
-    if list(session.input_names) != ["b", "a"] or list(session.output_names) != ["sum", "difference", "product"]:
+    if list(session.input_names) != ["b", "a"] or list(session.output_names) != [
+        "sum",
+        "difference",
+        "product",
+    ]:
         yield f"inputs {list(session.input_names)} and outputs {list(session.output_names)} are not the file's, or not in its order"
     session.close()
 
 
 def _several(folder: Path) -> Path:
-    nodes = [helper.make_node("Mul", ["b", "a"], ["product"]), helper.make_node("Add", ["b", "a"], ["sum"]),
-             helper.make_node("Sub", ["b", "a"], ["difference"])]
+    nodes = [
+        helper.make_node("Mul", ["b", "a"], ["product"]),
+        helper.make_node("Add", ["b", "a"], ["sum"]),
+        helper.make_node("Sub", ["b", "a"], ["difference"]),
+    ]
     kind = ("float32", [2, 3])
-    return _write(folder / "several.onnx", nodes, {"b": kind, "a": kind}, {"sum": kind, "difference": kind, "product": kind})
+    return _write(
+        folder / "several.onnx",
+        nodes,
+        {"b": kind, "a": kind},
+        {"sum": kind, "difference": kind, "product": kind},
+    )
 
 
 def _check_order(backend: str, folder: Path) -> Iterator[str]:
@@ -143,7 +201,9 @@ def _check_order(backend: str, folder: Path) -> Iterator[str]:
     if len(found) != 3:
         yield f"{len(found)} outputs instead of 3"
         return
-    for name, got, want in zip(("sum", "difference", "product"), found, (b + a, b - a, b * a), strict=True):
+    for name, got, want in zip(
+        ("sum", "difference", "product"), found, (b + a, b - a, b * a), strict=True
+    ):
         words = _apart(got, want)
         if words:
             yield f"output `{name}`: {words}"
@@ -177,7 +237,12 @@ def _check_fresh(backend: str, folder: Path) -> Iterator[str]:
 
 
 def _check_untouched(backend: str, folder: Path) -> Iterator[str]:
-    path = _write(folder / "same.onnx", [helper.make_node("Identity", ["x"], ["y"])], {"x": ("float32", ["n", 4])}, {"y": ("float32", ["n", 4])})
+    path = _write(
+        folder / "same.onnx",
+        [helper.make_node("Identity", ["x"], ["y"])],
+        {"x": ("float32", ["n", 4])},
+        {"y": ("float32", ["n", 4])},
+    )
     given = _batch(3)
     session = open_session(backend, path)
     found = session.run({"x": given})[0]
@@ -190,15 +255,21 @@ def _check_untouched(backend: str, folder: Path) -> Iterator[str]:
 
 def _check_dtypes(backend: str, folder: Path) -> Iterator[str]:
     for dtype in _ELEMENTS:
-        path = _write(folder / f"dtype-{dtype}.onnx", [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])], {"x": (dtype, [2, 3])},
-                      {"y": (dtype, [3, 2])})
+        path = _write(
+            folder / f"dtype-{dtype}.onnx",
+            [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])],
+            {"x": (dtype, [2, 3])},
+            {"y": (dtype, [3, 2])},
+        )
         x = (np.arange(6).reshape(2, 3) % (2 if dtype == "bool" else 7)).astype(dtype)
         if dtype == "int64":
             x = x + 2**40  # a runtime that keeps 32 bits loses it
         if dtype == "float64":
             x = x + 1e-12
         try:
-            words = _apart(_asked(backend, path, {"x": x})[0], np.ascontiguousarray(x.T), tolerance=1e-15)
+            words = _apart(
+                _asked(backend, path, {"x": x})[0], np.ascontiguousarray(x.T), tolerance=1e-15
+            )
         except (Refused, ModelError) as why:
             words = f"raised {type(why).__name__}: {why.what}" if dtype == "float32" else ""
             if not words:
@@ -217,15 +288,27 @@ def _check_empty(backend: str, folder: Path) -> Iterator[str]:
 
 
 def _check_scalar(backend: str, folder: Path) -> Iterator[str]:
-    path = _write(folder / "scalar.onnx", [helper.make_node("Add", ["x", "one"], ["y"])], {"x": ("float32", [])}, {"y": ("float32", [])},
-                  {"one": np.array(1, np.float32)})
-    words = _apart(_asked(backend, path, {"x": np.array(2, np.float32)})[0], np.array(3, np.float32))
+    path = _write(
+        folder / "scalar.onnx",
+        [helper.make_node("Add", ["x", "one"], ["y"])],
+        {"x": ("float32", [])},
+        {"y": ("float32", [])},
+        {"one": np.array(1, np.float32)},
+    )
+    words = _apart(
+        _asked(backend, path, {"x": np.array(2, np.float32)})[0], np.array(3, np.float32)
+    )
     if words:
         yield words
 
 
 def _check_nonfinite(backend: str, folder: Path) -> Iterator[str]:
-    path = _write(folder / "plus.onnx", [helper.make_node("Add", ["x", "x"], ["y"])], {"x": ("float32", ["n"])}, {"y": ("float32", ["n"])})
+    path = _write(
+        folder / "plus.onnx",
+        [helper.make_node("Add", ["x", "x"], ["y"])],
+        {"x": ("float32", ["n"])},
+        {"y": ("float32", ["n"])},
+    )
     x = np.array([np.nan, np.inf, -np.inf, 1], np.float32)
     words = _apart(_asked(backend, path, {"x": x})[0], x + x)
     if words:
@@ -243,17 +326,24 @@ def _check_refuses(backend: str, folder: Path) -> Iterator[str]:
     path, _answer = _linear(folder)
     yield from _refusal(backend, path, {"x": _batch(2)[0]}, "an input of the wrong rank")
     yield from _refusal(backend, path, {"x": _batch(2)[:, :3]}, "an input of the wrong size")
-    yield from _refusal(backend, path, {"x": _batch(2).astype(np.int64)}, "an input of the wrong dtype")
+    yield from _refusal(
+        backend, path, {"x": _batch(2).astype(np.int64)}, "an input of the wrong dtype"
+    )
     yield from _refusal(backend, path, {"z": _batch(2)}, "an input of the wrong name")
     yield from _refusal(backend, path, {}, "a missing input")
 
 
 def _check_bad_models(backend: str, folder: Path) -> Iterator[str]:
     nowhere = [helper.make_node("NoSuchOperator", ["x"], ["y"], domain="onnxproof.nowhere")]
-    unknown = _write(folder / "missing-operator.onnx", nowhere, {"x": ("float32", [2])}, {"y": ("float32", [2])})
+    unknown = _write(
+        folder / "missing-operator.onnx", nowhere, {"x": ("float32", [2])}, {"y": ("float32", [2])}
+    )
     damaged = folder / "damaged.onnx"
     damaged.write_bytes(b"not a model at all")
-    for path, what in ((unknown, "a model with an unknown operator"), (damaged, "a file that is no model")):
+    for path, what in (
+        (unknown, "a model with an unknown operator"),
+        (damaged, "a file that is no model"),
+    ):
         try:
             _asked(backend, path, {"x": np.ones(2, np.float32)})
         except (ModelError, Refused):  # a runtime may read the operators only when it runs
@@ -279,8 +369,19 @@ def _check_inner(backend: str, folder: Path) -> Iterator[str]:
 
 
 _CHECKS: Mapping[str, Callable[[str, Path], Iterator[str]]] = {
-    "describe": _check_describe, "names": _check_names, "output-order": _check_order, "values": _check_values, "dynamic-dims": _check_dynamic,
-    "fresh-answers": _check_fresh, "inputs-untouched": _check_untouched, "dtypes": _check_dtypes, "empty": _check_empty, "scalar": _check_scalar,
-    "nan-and-inf": _check_nonfinite, "external-data": _check_external, "refuses-bad-inputs": _check_refuses, "bad-models": _check_bad_models,
+    "describe": _check_describe,
+    "names": _check_names,
+    "output-order": _check_order,
+    "values": _check_values,
+    "dynamic-dims": _check_dynamic,
+    "fresh-answers": _check_fresh,
+    "inputs-untouched": _check_untouched,
+    "dtypes": _check_dtypes,
+    "empty": _check_empty,
+    "scalar": _check_scalar,
+    "nan-and-inf": _check_nonfinite,
+    "external-data": _check_external,
+    "refuses-bad-inputs": _check_refuses,
+    "bad-models": _check_bad_models,
     "inner-values": _check_inner,
 }

@@ -14,8 +14,15 @@ def outsider(folder: Path, source: str, *names: str) -> Iterator[None]:
     (folder / f"{module}.py").write_text(source, encoding="utf-8")
     info = folder / f"{module}-1.0.dist-info"
     info.mkdir(exist_ok=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {module.replace('_', '-')}\nVersion: 1.0\n", encoding="utf-8")
-    points = "".join(f"{name} = {module}\n" if len(names) == 1 else f"{name} = {module}:{name.replace('-', '_')}\n" for name in names)
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {module.replace('_', '-')}\nVersion: 1.0\n", encoding="utf-8"
+    )
+    points = "".join(
+        f"{name} = {module}\n"
+        if len(names) == 1
+        else f"{name} = {module}:{name.replace('-', '_')}\n"
+        for name in names
+    )
     (info / "entry_points.txt").write_text(f"[onnxproof.backends]\n{points}", encoding="utf-8")
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()

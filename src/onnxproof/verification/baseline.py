@@ -43,19 +43,35 @@ def of(proof: Proof) -> Baseline:
     for gap in proof.gaps:
         if gap.domain is None and gap.status in (Status.COMPARED, Status.DTYPE):
             key = (gap.backend, gap.output)
-            outputs[key] = max(outputs.get(key, 0.0), math.inf if math.isnan(gap.noise_ratio) else gap.noise_ratio)
-    nodes = {node.node: node.ratio for node in (proof.profile.nodes if proof.profile is not None else ())}
+            outputs[key] = max(
+                outputs.get(key, 0.0), math.inf if math.isnan(gap.noise_ratio) else gap.noise_ratio
+            )
+    nodes = {
+        node.node: node.ratio for node in (proof.profile.nodes if proof.profile is not None else ())
+    }
     environment = {name: value for name, value in proof.environment.items() if name not in _MOMENT}
-    return Baseline(outputs=outputs, nodes=nodes, environment=environment, hashes=dict(proof.hashes))
+    return Baseline(
+        outputs=outputs, nodes=nodes, environment=environment, hashes=dict(proof.hashes)
+    )
 
 
 def update(proof: Proof, path: str | Path) -> Proof:
     """Write the lock file, if the proof passes: a fault must not become what is expected."""
     if not proof.passed:
-        refused = Finding(code="baseline-not-written", what=f"the baseline `{path}` was not written, since the proof does not pass", fails=True)
+        refused = Finding(
+            code="baseline-not-written",
+            what=f"the baseline `{path}` was not written, since the proof does not pass",
+            fails=True,
+        )
         return replace(proof, findings=(*proof.findings, refused))
     write_text(dumps(of(proof)), path, what="the baseline")
-    return replace(proof, findings=(*proof.findings, Finding(code="baseline-written", what=f"the baseline `{path}` was written")))
+    return replace(
+        proof,
+        findings=(
+            *proof.findings,
+            Finding(code="baseline-written", what=f"the baseline `{path}` was written"),
+        ),
+    )
 
 
 def check(proof: Proof, path: str | Path, *, factor: float = FACTOR) -> Proof:
@@ -63,8 +79,17 @@ def check(proof: Proof, path: str | Path, *, factor: float = FACTOR) -> Proof:
     old, new = read(path), of(proof)
     found = [*_outputs(old, new, factor), *_nodes(old, new, factor)]
     changes = changed(old, new)
-    told = f"changed since: {'; '.join(changes)}" if changes else "nothing of the environment changed, and the file is the same"
-    findings = [replace(finding, help=f"{told}. `--update-baseline` accepts it") if finding.fails else finding for finding in found]
+    told = (
+        f"changed since: {'; '.join(changes)}"
+        if changes
+        else "nothing of the environment changed, and the file is the same"
+    )
+    findings = [
+        replace(finding, help=f"{told}. `--update-baseline` accepts it")
+        if finding.fails
+        else finding
+        for finding in found
+    ]
     return replace(proof, findings=(*proof.findings, *findings))
 
 
@@ -72,12 +97,26 @@ def _outputs(old: Baseline, new: Baseline, factor: float) -> Iterator[Finding]:
     for (backend, output), before in old.outputs.items():
         now = new.outputs.get((backend, output))
         if now is None:
-            yield Finding(code="baseline-lost", what=f"output `{output}` on {backend} is in the baseline and was not compared now", fails=True)
+            yield Finding(
+                code="baseline-lost",
+                what=f"output `{output}` on {backend} is in the baseline and was not compared now",
+                fails=True,
+            )
         elif now > factor * max(before, _LEAST):
-            yield Finding(code="baseline-grew", what=f"output `{output}` on {backend}: {now:,.1f} times the noise, {before:,.1f} when the baseline was written", fails=True)
-    fresh = [f"`{output}` on {backend}" for backend, output in new.outputs.keys() - old.outputs.keys()]
+            yield Finding(
+                code="baseline-grew",
+                what=f"output `{output}` on {backend}: {now:,.1f} times the noise, {before:,.1f} when the baseline was written",
+                fails=True,
+            )
+    fresh = [
+        f"`{output}` on {backend}" for backend, output in new.outputs.keys() - old.outputs.keys()
+    ]
     if fresh:
-        yield Finding(code="baseline-new", what=f"not in the baseline: {', '.join(sorted(fresh)[:_FEW])}", help="`--update-baseline` adds it")
+        yield Finding(
+            code="baseline-new",
+            what=f"not in the baseline: {', '.join(sorted(fresh)[:_FEW])}",
+            help="`--update-baseline` adds it",
+        )
 
 
 def _nodes(old: Baseline, new: Baseline, factor: float) -> Iterator[Finding]:
@@ -85,29 +124,63 @@ def _nodes(old: Baseline, new: Baseline, factor: float) -> Iterator[Finding]:
     both = [name for name in new.nodes if name in old.nodes]
     grown = [name for name in both if not new.nodes[name] <= factor * max(old.nodes[name], _LEAST)]
     if grown:
-        first = ", ".join(f"`{name}` ({old.nodes[name]:,.1f} then, {new.nodes[name]:,.1f} now)" for name in grown[:_FEW])
-        yield Finding(code="baseline-node", what=f"{len(grown)} of {len(both)} nodes are noisier than in the baseline; the first: {first}", fails=True)
+        first = ", ".join(
+            f"`{name}` ({old.nodes[name]:,.1f} then, {new.nodes[name]:,.1f} now)"
+            for name in grown[:_FEW]
+        )
+        yield Finding(
+            code="baseline-node",
+            what=f"{len(grown)} of {len(both)} nodes are noisier than in the baseline; the first: {first}",
+            fails=True,
+        )
     if old.nodes and new.nodes and not both:
-        yield Finding(code="baseline-nodes-renamed", what="no node of the baseline is in the file any more: only the outputs were compared")
+        yield Finding(
+            code="baseline-nodes-renamed",
+            what="no node of the baseline is in the file any more: only the outputs were compared",
+        )
 
 
 def changed(old: Baseline, new: Baseline) -> list[str]:
     """What is different about the environment and the files, in words."""
     names = [*old.environment, *(name for name in new.environment if name not in old.environment)]
-    made = [f"{name} {old.environment.get(name, 'absent')} -> {new.environment.get(name, 'absent')}" for name in names
-            if old.environment.get(name) != new.environment.get(name)]
-    return made + [f"the {name} file" for name, value in new.hashes.items() if old.hashes.get(name) not in (None, value)]
+    made = [
+        f"{name} {old.environment.get(name, 'absent')} -> {new.environment.get(name, 'absent')}"
+        for name in names
+        if old.environment.get(name) != new.environment.get(name)
+    ]
+    return made + [
+        f"the {name} file"
+        for name, value in new.hashes.items()
+        if old.hashes.get(name) not in (None, value)
+    ]
 
 
 def dumps(baseline: Baseline) -> str:
     """One line an output and a node, in a fixed order and with three digits, so that a change of it reads well in a review."""
     document: dict[str, Any] = {
-        "baseline": FORM, "environment": dict(baseline.environment), "hashes": dict(baseline.hashes),
-        "outputs": [{"backend": backend, "output": output, "ratio": _number(ratio)} for (backend, output), ratio in sorted(baseline.outputs.items())],
-        "nodes": {name: _number(ratio) for name, ratio in baseline.nodes.items()}}
+        "baseline": FORM,
+        "environment": dict(baseline.environment),
+        "hashes": dict(baseline.hashes),
+        "outputs": [
+            {"backend": backend, "output": output, "ratio": _number(ratio)}
+            for (backend, output), ratio in sorted(baseline.outputs.items())
+        ],
+        "nodes": {name: _number(ratio) for name, ratio in baseline.nodes.items()},
+    }
     lines = [f'  "outputs": [\n{_rows(map(json.dumps, document.pop("outputs")))}\n  ]']
-    lines.append(f'  "nodes": {{\n{_rows(f"{json.dumps(name)}: {json.dumps(ratio)}" for name, ratio in document.pop("nodes").items())}\n  }}')
-    return "{\n" + ",\n".join([*(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in document.items()), *lines]) + "\n}\n"
+    lines.append(
+        f'  "nodes": {{\n{_rows(f"{json.dumps(name)}: {json.dumps(ratio)}" for name, ratio in document.pop("nodes").items())}\n  }}'
+    )
+    return (
+        "{\n"
+        + ",\n".join(
+            [
+                *(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in document.items()),
+                *lines,
+            ]
+        )
+        + "\n}\n"
+    )
 
 
 def read(path: str | Path) -> Baseline:
@@ -116,16 +189,36 @@ def read(path: str | Path) -> Baseline:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
         if document["baseline"] != FORM:
-            raise UsageError("other-baseline", f"this baseline has form {document['baseline']}, and this onnxproof reads {FORM}", where=str(path),
-                             help="write it anew with `--update-baseline`")
-        return Baseline(outputs={(row["backend"], row["output"]): float(row["ratio"]) for row in document["outputs"]},
-                        nodes={name: float(ratio) for name, ratio in document["nodes"].items()}, environment=dict(document["environment"]), hashes=dict(document["hashes"]))
+            raise UsageError(
+                "other-baseline",
+                f"this baseline has form {document['baseline']}, and this onnxproof reads {FORM}",
+                where=str(path),
+                help="write it anew with `--update-baseline`",
+            )
+        return Baseline(
+            outputs={
+                (row["backend"], row["output"]): float(row["ratio"]) for row in document["outputs"]
+            },
+            nodes={name: float(ratio) for name, ratio in document["nodes"].items()},
+            environment=dict(document["environment"]),
+            hashes=dict(document["hashes"]),
+        )
     except OSError as why:
-        raise UsageError("no-baseline", f"the baseline `{path}` can't be read: {why.strerror}", where=str(path), help="write it once with `--update-baseline`") from why
+        raise UsageError(
+            "no-baseline",
+            f"the baseline `{path}` can't be read: {why.strerror}",
+            where=str(path),
+            help="write it once with `--update-baseline`",
+        ) from why
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as why:
         if isinstance(why, UsageError):
             raise
-        raise UsageError("not-a-baseline", f"this file is not a baseline: {type(why).__name__}: {why}", where=str(path), help="write it anew with `--update-baseline`") from why
+        raise UsageError(
+            "not-a-baseline",
+            f"this file is not a baseline: {type(why).__name__}: {why}",
+            where=str(path),
+            help="write it anew with `--update-baseline`",
+        ) from why
 
 
 def _rows(rows: Any) -> str:

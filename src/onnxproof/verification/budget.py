@@ -49,7 +49,9 @@ class Budget:
         """The end of the cases; an earlier one once a fault is to be explained."""
         if not self._explained:
             return self.end
-        return Deadline(self._start + self.seconds * (SHARE_WITH_FAULT if faulty else SHARE_FOR_CASES))
+        return Deadline(
+            self._start + self.seconds * (SHARE_WITH_FAULT if faulty else SHARE_FOR_CASES)
+        )
 
     def affords(self, passes: float) -> bool:
         """Whether so many more forward passes of the reference still fit."""
@@ -71,17 +73,32 @@ class Budget:
     def not_confirmed(self, case: str, reruns: int) -> Finding:
         """What is said of a case that differs, and that no time was left to confirm."""
         enough = 2 * (reruns + 2) * self.pass_s + 1
-        return Finding(code=judging.NOT_CONFIRMED, voids=True, what=f"`{case}` differs beyond noise, and the budget of {self.seconds:g} s left no time to confirm it: not enough was compared",
-                       help=f"give at least `--budget {enough:.0f}`: one forward pass takes {self.pass_s:.2g} s, and a difference is confirmed by up to {reruns} more")
+        return Finding(
+            code=judging.NOT_CONFIRMED,
+            voids=True,
+            what=f"`{case}` differs beyond noise, and the budget of {self.seconds:g} s left no time to confirm it: not enough was compared",
+            help=f"give at least `--budget {enough:.0f}`: one forward pass takes {self.pass_s:.2g} s, and a difference is confirmed by up to {reruns} more",
+        )
 
     def _with_slack(self) -> Deadline:
         return Deadline(self._start + (1 + _SLACK) * self.seconds)
 
     def _mean(self, names: tuple[str, ...]) -> float:
         """Of the first of these that ran; the mean of many, so that a slow first call is forgotten."""
-        return next((self._clock.seconds[name] / self._clock.passes[name] for name in names if self._clock.passes.get(name)), 0.0)
+        return next(
+            (
+                self._clock.seconds[name] / self._clock.passes[name]
+                for name in names
+                if self._clock.passes.get(name)
+            ),
+            0.0,
+        )
 
 
 def not_reached(what: str) -> Finding:
     """What the end of the budget left out."""
-    return Finding(code="budget-ended", what=f"{what}: no time was left for it", help="give more time with `--budget`")
+    return Finding(
+        code="budget-ended",
+        what=f"{what}: no time was left for it",
+        help="give more time with `--budget`",
+    )

@@ -25,8 +25,17 @@ _TRUTH = "the reference's truth"
 _LIMIT_S = 30.0
 
 
-def compare(candidates: Sequence[Candidate], oracle: Oracle, case: Case, gaps: Sequence[Gap], path: Path, signature: Signature, policy: Policy, *,
-            limit_s: float = _LIMIT_S) -> CrossCheck:
+def compare(
+    candidates: Sequence[Candidate],
+    oracle: Oracle,
+    case: Case,
+    gaps: Sequence[Gap],
+    path: Path,
+    signature: Signature,
+    policy: Policy,
+    *,
+    limit_s: float = _LIMIT_S,
+) -> CrossCheck:
     """Run every backend on one telling case, and set its answers beside the arbiter's and each other's."""
     own = oracle.run(case.inputs)
     truth: Answers = oracle.truth(case.inputs) or own
@@ -38,21 +47,48 @@ def compare(candidates: Sequence[Candidate], oracle: Oracle, case: Case, gaps: S
     right = tuple(name for name, answers in found.items() if _far(answers, decides) <= limit)
     wrong = tuple(name for name in found if name not in right)
     pairs = [(a, b, _far(found[a], found[b])) for a, b in combinations(found, 2)]
-    standings = [_standing(name, place, output.name, found[name], truth, ideal, gaps, policy)
-                 for name in found for place, output in enumerate(signature.outputs)]
+    standings = [
+        _standing(name, place, output.name, found[name], truth, ideal, gaps, policy)
+        for name in found
+        for place, output in enumerate(signature.outputs)
+    ]
     arbiter = _ARBITER if ideal is not None else _TRUTH
     faithful = ideal is None or _far(ideal, truth) <= limit
-    return CrossCheck(case=case.name, standings=tuple(standings), disagree=tuple((a, b, far) for a, b, far in pairs if far > 2 * limit), right=right, wrong=wrong,
-                      arbiter=arbiter, words=_words(right, wrong, arbiter, faithful=faithful))
+    return CrossCheck(
+        case=case.name,
+        standings=tuple(standings),
+        disagree=tuple((a, b, far) for a, b, far in pairs if far > 2 * limit),
+        right=right,
+        wrong=wrong,
+        arbiter=arbiter,
+        words=_words(right, wrong, arbiter, faithful=faithful),
+    )
 
 
-def _standing(backend: str, place: int, output: str, answers: Answers | None, truth: Answers, ideal: Answers | None, gaps: Sequence[Gap], policy: Policy) -> Standing:
+def _standing(
+    backend: str,
+    place: int,
+    output: str,
+    answers: Answers | None,
+    truth: Answers,
+    ideal: Answers | None,
+    gaps: Sequence[Gap],
+    policy: Policy,
+) -> Standing:
     mine = [gap for gap in gaps if gap.backend == backend and gap.output == output]
     counted = [gap for gap in mine if gap.domain is None]
     worst = max(counted or mine, key=lambda gap: judging.severity(gap, policy), default=None)
-    return Standing(backend=backend, output=output, verdict=judging.judge(mine, policy), cases=len({gap.case for gap in mine}), case=worst.case if worst else "",
-                    noise_ratio=worst.noise_ratio if worst else 0.0, max_abs=worst.max_abs if worst else 0.0,
-                    from_truth=_distance(answers, truth, place), from_arbiter=_distance(answers, ideal, place))
+    return Standing(
+        backend=backend,
+        output=output,
+        verdict=judging.judge(mine, policy),
+        cases=len({gap.case for gap in mine}),
+        case=worst.case if worst else "",
+        noise_ratio=worst.noise_ratio if worst else 0.0,
+        max_abs=worst.max_abs if worst else 0.0,
+        from_truth=_distance(answers, truth, place),
+        from_arbiter=_distance(answers, ideal, place),
+    )
 
 
 def _words(right: Sequence[str], wrong: Sequence[str], arbiter: str, *, faithful: bool) -> str:
@@ -72,7 +108,9 @@ def _arbiter(case: Case, path: Path, signature: Signature, limit_s: float) -> An
     try:
         session = standard.open(path, "float64")
         session.limit_s = limit_s
-        found: Mapping[str, Array | None] = dict(zip(session.output_names, session.run(feed(case.inputs, signature)), strict=True))
+        found: Mapping[str, Array | None] = dict(
+            zip(session.output_names, session.run(feed(case.inputs, signature)), strict=True)
+        )
     except OnnxproofError:
         return None
     return [found.get(output.onnx_name or "") for output in signature.outputs]
@@ -80,7 +118,9 @@ def _arbiter(case: Case, path: Path, signature: Signature, limit_s: float) -> An
 
 def _answers(candidate: Candidate, case: Case) -> Answers | None:
     try:
-        return candidate.run(case.inputs, apart=any(array.size == 0 for array in case.inputs.values()))
+        return candidate.run(
+            case.inputs, apart=any(array.size == 0 for array in case.inputs.values())
+        )
     except OnnxproofError:
         return None
 
@@ -105,6 +145,8 @@ def _distance(one: Answers | None, other: Answers | None, place: int) -> float |
         off = np.where(same, 0.0, a - b)
         if not np.isfinite(off).all():
             return float("inf")
-        scale = float(np.sqrt(np.mean(np.square(b[np.isfinite(b)])))) if np.isfinite(b).any() else 0.0
+        scale = (
+            float(np.sqrt(np.mean(np.square(b[np.isfinite(b)])))) if np.isfinite(b).any() else 0.0
+        )
     gap = float(np.sqrt(np.mean(np.square(off)))) if off.size else 0.0
     return gap / scale if scale else gap

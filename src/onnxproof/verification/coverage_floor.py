@@ -27,7 +27,11 @@ class Floor:
             return not self._example
         if case.ordinary and not self._ordinary:
             return True
-        return any(size not in self._sizes[dim] and len(self._sizes[dim]) < 2 for dim, size in case.sizes.items() if dim in self._sizes)
+        return any(
+            size not in self._sizes[dim] and len(self._sizes[dim]) < 2
+            for dim, size in case.sizes.items()
+            if dim in self._sizes
+        )
 
     def take(self, case: Case) -> None:
         """Remember a case that was compared."""
@@ -42,8 +46,18 @@ class Floor:
     @property
     def missing(self) -> tuple[str, ...]:
         """What was not compared yet, in words."""
-        values = [words for done, words in ((self._example, "the example"), (self._ordinary, "other values than the example's")) if not done]
-        return (*values, *(f"a second size of `{dim}`" for dim, seen in self._sizes.items() if len(seen) < 2))
+        values = [
+            words
+            for done, words in (
+                (self._example, "the example"),
+                (self._ordinary, "other values than the example's"),
+            )
+            if not done
+        ]
+        return (
+            *values,
+            *(f"a second size of `{dim}`" for dim, seen in self._sizes.items() if len(seen) < 2),
+        )
 
     def skips(self, case: Case, left_s: float, case_s: float) -> bool:
         """Whether a case must give way to those that are missing, since the time left is needed for them."""
@@ -62,7 +76,26 @@ class Floor:
             return []
         what = f"not enough was compared: {', '.join(self.missing)} {'is' if len(self.missing) == 1 else 'are'} missing"
         if not complete:
-            return [Finding(code="not-enough-compared", what=what, voids=True, help=f"the budget of {budget_s:g} s ended first: give more time (`--budget`)")]
+            return [
+                Finding(
+                    code="not-enough-compared",
+                    what=what,
+                    voids=True,
+                    help=f"the budget of {budget_s:g} s ended first: give more time (`--budget`)",
+                )
+            ]
         if not (self._example and self._ordinary):
-            return [Finding(code="not-enough-compared", what=what, voids=True, help="the reference refuses other values of the example's kind: give some that it takes (`--data`)")]
-        return [Finding(code="one-size", what=f"no case has {', '.join(self.missing)}: the reference refuses other sizes")]
+            return [
+                Finding(
+                    code="not-enough-compared",
+                    what=what,
+                    voids=True,
+                    help="the reference refuses other values of the example's kind: give some that it takes (`--data`)",
+                )
+            ]
+        return [
+            Finding(
+                code="one-size",
+                what=f"no case has {', '.join(self.missing)}: the reference refuses other sizes",
+            )
+        ]

@@ -64,7 +64,13 @@ class Masks:
             yield self._with(inputs, wider), self._with(inputs, other)
 
     def _with(self, inputs: Inputs, hidden: Mapping[str, Array]) -> Inputs:
-        return {**inputs, **{name: with_hidden(inputs[name], self.ways[name], places) for name, places in hidden.items()}}
+        return {
+            **inputs,
+            **{
+                name: with_hidden(inputs[name], self.ways[name], places)
+                for name, places in hidden.items()
+            },
+        }
 
     def _ends(self, name: str, sizes: Mapping[str, int]) -> set[int]:
         """Sizes of what a longer mask ends with: it covers a cache, too, and the output is of the new places alone."""
@@ -98,9 +104,11 @@ def _of_places(hidden: Array, shape: tuple[int, ...], ends: set[int]) -> Array:
         return region
     axis = next((axis for axis, size in enumerate(shape) if axis and size == width), None)
     if axis is None and len(shape) > 1 and shape[1] in ends and shape[1] < width:
-        axis, hidden = 1, hidden[:, width - shape[1]:]
+        axis, hidden = 1, hidden[:, width - shape[1] :]
     if axis is not None:
-        region |= hidden.reshape([batch if a == 0 else hidden.shape[1] if a == axis else 1 for a in range(len(shape))])
+        region |= hidden.reshape(
+            [batch if a == 0 else hidden.shape[1] if a == axis else 1 for a in range(len(shape))]
+        )
     return region
 
 
@@ -141,9 +149,22 @@ def agree_when_opened(masks: Masks, inputs: Inputs, agree: Agree) -> bool:
 
 def finding(gaps: Sequence[Gap]) -> Iterator[Finding]:
     """One for all cases in which hidden places differ: how many there are, and how exact everything else is."""
-    for backend, output in dict.fromkeys((gap.backend, gap.output) for gap in gaps if gap.domain is Domain.MASKED):
-        mine = [gap for gap in gaps if gap.domain is Domain.MASKED and (gap.backend, gap.output) == (backend, output)]
+    for backend, output in dict.fromkeys(
+        (gap.backend, gap.output) for gap in gaps if gap.domain is Domain.MASKED
+    ):
+        mine = [
+            gap
+            for gap in gaps
+            if gap.domain is Domain.MASKED and (gap.backend, gap.output) == (backend, output)
+        ]
         most = max(gap.noise_ratio for gap in mine)
-        rest = f"all else is at most {most:.1f} times the noise there" if any(gap.compared for gap in mine) else "nothing else was there to compare"
-        yield Finding(code="masked", what=f"`{output}` on {backend} differs where a mask hides the place or everything it could see, in {len(mine)} case{'s' * (len(mine) != 1)}; {rest}",
-                      help="whoever uses the output must leave those places out, as with PyTorch itself")
+        rest = (
+            f"all else is at most {most:.1f} times the noise there"
+            if any(gap.compared for gap in mine)
+            else "nothing else was there to compare"
+        )
+        yield Finding(
+            code="masked",
+            what=f"`{output}` on {backend} differs where a mask hides the place or everything it could see, in {len(mine)} case{'s' * (len(mine) != 1)}; {rest}",
+            help="whoever uses the output must leave those places out, as with PyTorch itself",
+        )

@@ -17,7 +17,14 @@ _ENOUGH = 6
 class Fleet:
     """The candidates: `everyone` that could be opened, and `active`, a list that shrinks between two cases."""
 
-    def __init__(self, backends: Sequence[str], path: Path, signature: Signature, clock: Clock, open_session: Callable[[str], Session | None]) -> None:
+    def __init__(
+        self,
+        backends: Sequence[str],
+        path: Path,
+        signature: Signature,
+        clock: Clock,
+        open_session: Callable[[str], Session | None],
+    ) -> None:
         for backend in backends:  # one that isn't installed is told before anything runs
             try:
                 require(backend)
@@ -32,23 +39,36 @@ class Fleet:
         failed: list[BackendError | ModelError] = []
         for backend in backends:
             try:
-                self.everyone.append(Candidate(backend, path, signature, clock, session=open_session(backend)))
+                self.everyone.append(
+                    Candidate(backend, path, signature, clock, session=open_session(backend))
+                )
             except BackendMissing:
                 self.close()
                 raise
             except (BackendError, ModelError) as why:
                 failed.append(why)
                 notes = "; ".join(note for note in why.notes if note not in why.what)
-                self._findings.append(Finding(code=why.code, what=f"{backend}: {why.what}" + (f": {notes}" if notes else ""), help=why.help, counts=True))
+                self._findings.append(
+                    Finding(
+                        code=why.code,
+                        what=f"{backend}: {why.what}" + (f": {notes}" if notes else ""),
+                        help=why.help,
+                        counts=True,
+                    )
+                )
         if not self.everyone:
             raise failed[0]
         self.active += self.everyone
 
     def note(self, gaps: Sequence[Gap], policy: Policy) -> None:
         """Count what a case gave; a backend whose verdict is clear rests from now on."""
-        for backend in {gap.backend for gap in gaps if judging.judge_gap(gap, policy) is Verdict.DIVERGED}:
+        for backend in {
+            gap.backend for gap in gaps if judging.judge_gap(gap, policy) is Verdict.DIVERGED
+        }:
             self._bad[backend] += 1
-        self.active[:] = [candidate for candidate in self.active if self._bad[candidate.backend] < _ENOUGH]
+        self.active[:] = [
+            candidate for candidate in self.active if self._bad[candidate.backend] < _ENOUGH
+        ]
 
     @property
     def done(self) -> bool:
@@ -62,7 +82,10 @@ class Fleet:
 
     def findings(self) -> list[Finding]:
         """What the runtimes themselves gave cause to say."""
-        return [*self._findings, *(finding for candidate in self.everyone for finding in candidate.findings())]
+        return [
+            *self._findings,
+            *(finding for candidate in self.everyone for finding in candidate.findings()),
+        ]
 
     def close(self) -> None:
         """Let every session go."""

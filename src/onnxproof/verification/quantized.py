@@ -32,26 +32,36 @@ _MEMORY = 32
 _STEPS = 10 ** (-45 / 20)
 
 
-def open_fidelity(subject: Subject, oracle: Oracle, file: OnnxFile, signature: Signature, clock: Clock) -> "Fidelity | None":
+def open_fidelity(
+    subject: Subject, oracle: Oracle, file: OnnxFile, signature: Signature, clock: Clock
+) -> "Fidelity | None":
     """None unless the file quantizes; a fake-quantized module is held to its own rounding, which its re-runs know."""
     if not file.quantized:
         return None
     how = _quantizes(subject, oracle)
-    return None if how == "fake" else Fidelity(file, signature, clock, NoiseKind.TWIN if how else NoiseKind.SIMULATED)
+    return (
+        None
+        if how == "fake"
+        else Fidelity(file, signature, clock, NoiseKind.TWIN if how else NoiseKind.SIMULATED)
+    )
 
 
 def _quantizes(subject: Subject, oracle: Oracle) -> str:
     """How the reference itself quantizes: `integers`, `fake`, or not at all."""
     if subject.onnx is not None:
         return "fake" if read(subject.onnx).quantized else ""
-    if any("FakeQuant" in type(part).__name__ for part in getattr(subject.module, "modules", list)()):
+    if any(
+        "FakeQuant" in type(part).__name__ for part in getattr(subject.module, "modules", list)()
+    ):
         return "integers"  # trained for integer kernels: what is served rounds its biases too
     from onnxproof.reference.dispatch import Mode
 
     class Watch(Mode):
         seen = ""
 
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
             name = str(func)
             if "quantize" in name and self.seen != "fake":
                 self.seen = "fake" if "fake_quant" in name else "integers"
@@ -77,7 +87,13 @@ class Simulated:
 class Fidelity:
     """The simulation of one quantized file, with the usual cost of its quantization."""
 
-    def __init__(self, file: OnnxFile, signature: Signature, clock: Clock, kind: NoiseKind = NoiseKind.SIMULATED) -> None:
+    def __init__(
+        self,
+        file: OnnxFile,
+        signature: Signature,
+        clock: Clock,
+        kind: NoiseKind = NoiseKind.SIMULATED,
+    ) -> None:
         self.kind = kind
         self._path, self._signature, self._clock = file.path, signature, clock
         self._session: Session | None = None
@@ -99,16 +115,22 @@ class Fidelity:
         if ordinary and len(self._usual[name]) < _MEMORY:
             self._usual[name].append(found.rms)
         usual = statistics.median(self._usual[name]) / 2 if self._usual[name] else 0.0
-        if self.kind is NoiseKind.TWIN and is_float(truth) and truth.size:  # two honest integer implementations differ by single steps inside
+        if (
+            self.kind is NoiseKind.TWIN and is_float(truth) and truth.size
+        ):  # two honest integer implementations differ by single steps inside
             usual = max(usual, _STEPS * float(np.sqrt(np.mean(np.square(truth, dtype=np.float64)))))
         return replace(found, rms=max(found.rms, usual), worst=max(found.worst, 4 * usual))
 
-    def weigh(self, gap: Gap, case: Case, candidate: Array, truth: Array, simulated: Simulated) -> Gap:
+    def weigh(
+        self, gap: Gap, case: Case, candidate: Array, truth: Array, simulated: Simulated
+    ) -> Gap:
         """The same gap with what it says about quality."""
         if not is_float(truth) or truth.shape != candidate.shape or not truth.size:
             return gap
         whole, worst = quality(truth.astype(np.float64), candidate.astype(np.float64))
-        return replace(gap, sqnr_db=whole, channel_db=worst, clipped=simulated.clipped, ordinary=case.ordinary)
+        return replace(
+            gap, sqnr_db=whole, channel_db=worst, clipped=simulated.clipped, ordinary=case.ordinary
+        )
 
     def close(self) -> None:
         """Let the session go."""
@@ -121,7 +143,9 @@ class Fidelity:
                 if self._session is None:
                     self._session = self._open()
                 with self._clock.forward("simulation"):
-                    found = dict(zip(self._session.output_names, self._session.run(fed), strict=True))
+                    found = dict(
+                        zip(self._session.output_names, self._session.run(fed), strict=True)
+                    )
                 return [found.get(output.onnx_name or "") for output in self._signature.outputs]
             except (Refused, Crashed, ModelError):
                 if not self._exact:
@@ -141,7 +165,10 @@ class Fidelity:
         outside = total = 0
         for name, (low, high) in self._ranges.items():
             if name in fed and fed[name].size:
-                outside, total = outside + int(((fed[name] < low) | (fed[name] > high)).sum()), total + fed[name].size
+                outside, total = (
+                    outside + int(((fed[name] < low) | (fed[name] > high)).sum()),
+                    total + fed[name].size,
+                )
         return outside / total if total else None
 
 
@@ -154,8 +181,13 @@ def quality(truth: Array, candidate: Array) -> tuple[float, float | None]:
     if truth.ndim < 2 or truth.shape[1] < 2:
         return whole, None
     axes = tuple(axis for axis in range(truth.ndim) if axis != 1)
-    each = [decibels(s, e) for s, e in zip((signal**2).sum(axes).tolist(), (error**2).sum(axes).tolist(), strict=True)]
-    heard = [level for level, s in zip(each, (signal**2).sum(axes).tolist(), strict=True) if s > 0]  # a channel that is always zero has no decibels
+    each = [
+        decibels(s, e)
+        for s, e in zip((signal**2).sum(axes).tolist(), (error**2).sum(axes).tolist(), strict=True)
+    ]
+    heard = [
+        level for level, s in zip(each, (signal**2).sum(axes).tolist(), strict=True) if s > 0
+    ]  # a channel that is always zero has no decibels
     return whole, min(heard, default=None)
 
 
@@ -169,14 +201,23 @@ def decibels(signal: float, error: float) -> float:
 def _input_ranges(file: OnnxFile) -> dict[str, tuple[float, float]]:
     """Inputs that are rounded at once, with the real numbers that the rounding can hold (half a step of slack)."""
     known, ports = constants(file), {port.name for port in file.inputs}
-    limits = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
+    limits = {
+        "uint8": (0, 255),
+        "int8": (-128, 127),
+        "uint16": (0, 65535),
+        "int16": (-32768, 32767),
+    }
     found = {}
     for node in file.model.graph.node:
-        if node.op_type == "QuantizeLinear" and node.input[0] in ports and len(node.input) > 2 and {node.input[1], node.input[2]} <= set(known):
+        if (
+            node.op_type == "QuantizeLinear"
+            and node.input[0] in ports
+            and len(node.input) > 2
+            and {node.input[1], node.input[2]} <= set(known)
+        ):
             scale, zero = known[node.input[1]], known[node.input[2]]
             if scale.size == 1 and str(zero.dtype) in limits:
                 low, high = limits[str(zero.dtype)]
                 step, middle = float(scale.reshape(-1)[0]), float(zero.reshape(-1)[0])
                 found[node.input[0]] = ((low - middle - 0.75) * step, (high - middle + 0.75) * step)
     return found
-

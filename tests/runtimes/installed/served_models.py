@@ -17,8 +17,15 @@ from onnxproof.reference.subject import load
 class ConvNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.body = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 16, 3, groups=2, padding=1),
-                                  nn.BatchNorm2d(16), nn.Hardswish(), nn.MaxPool2d(2))
+        self.body = nn.Sequential(
+            nn.Conv2d(3, 8, 3, stride=2, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Conv2d(8, 16, 3, groups=2, padding=1),
+            nn.BatchNorm2d(16),
+            nn.Hardswish(),
+            nn.MaxPool2d(2),
+        )
         self.head = nn.Linear(16 * 4 * 4, 10)
 
     def forward(self, image: Tensor) -> Tensor:
@@ -38,7 +45,11 @@ class Transformer(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         x = self.embed(ids)
         batch, length, width = x.shape
-        q, k, v = self.qkv(self.first(x)).reshape(batch, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = (
+            self.qkv(self.first(x))
+            .reshape(batch, length, 3, self.heads, width // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         attended = nn.functional.scaled_dot_product_attention(q, k, v)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, length, width))
         return x + self.down(nn.functional.gelu(self.up(self.second(x))))
@@ -62,7 +73,9 @@ class UNet(nn.Module):
     def forward(self, image: Tensor) -> Tensor:
         high = torch.relu(self.down(image))
         low = torch.relu(self.middle(nn.functional.max_pool2d(high, 2)))
-        wide = nn.functional.interpolate(low, scale_factor=2.0, mode="bilinear", align_corners=False)
+        wide = nn.functional.interpolate(
+            low, scale_factor=2.0, mode="bilinear", align_corners=False
+        )
         return self.last(torch.relu(self.up(torch.cat([high, wide], 1))))
 
 
@@ -81,7 +94,11 @@ def export(folder: Path) -> dict[str, Served]:
     batch = {0: "batch"}
     made = {
         "conv": (ConvNet(), (torch.randn(2, 3, 16, 16),), ({0: "batch"},)),
-        "transformer": (Transformer(), (torch.randint(0, 40, (2, 5)),), ({0: "batch", 1: "length"},)),
+        "transformer": (
+            Transformer(),
+            (torch.randint(0, 40, (2, 5)),),
+            ({0: "batch", 1: "length"},),
+        ),
         "lstm": (Recurrent(), (torch.randn(2, 5, 6),), (batch,)),
         "unet": (UNet(), (torch.randn(2, 1, 8, 8),), (batch,)),
     }
@@ -97,8 +114,16 @@ def export(folder: Path) -> dict[str, Served]:
 def quantized(path: Path) -> Path:
     """A conv net in int8, with QuantizeLinear and DequantizeLinear around each step as quantizers write them."""
     rng = np.random.default_rng(3)
-    tensors = {"xs": np.float32(0.02), "xz": np.int8(3), "ws": np.float32(0.01), "wz": np.int8(0), "ys": np.float32(0.05), "yz": np.int8(-5),
-               "w": rng.integers(-100, 100, (4, 3, 3, 3)).astype(np.int8), "b": rng.standard_normal(4).astype(np.float32)}
+    tensors = {
+        "xs": np.float32(0.02),
+        "xz": np.int8(3),
+        "ws": np.float32(0.01),
+        "wz": np.int8(0),
+        "ys": np.float32(0.05),
+        "yz": np.int8(-5),
+        "w": rng.integers(-100, 100, (4, 3, 3, 3)).astype(np.int8),
+        "b": rng.standard_normal(4).astype(np.float32),
+    }
     nodes = [
         helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"], name="quantize_x"),
         helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xd"], name="dequantize_x"),
@@ -108,8 +133,14 @@ def quantized(path: Path) -> Path:
         helper.make_node("QuantizeLinear", ["r", "ys", "yz"], ["rq"], name="quantize_y"),
         helper.make_node("DequantizeLinear", ["rq", "ys", "yz"], ["y"], name="dequantize_y"),
     ]
-    graph = helper.make_graph(nodes, "qdq", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, 6, 6])],
-                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4, 6, 6])],
-                              [numpy_helper.from_array(np.asarray(value), name) for name, value in tensors.items()])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), path)
+    graph = helper.make_graph(
+        nodes,
+        "qdq",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, 6, 6])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4, 6, 6])],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in tensors.items()],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 19)], ir_version=9), path
+    )
     return path

@@ -21,7 +21,13 @@ import numpy as np
 import onnx
 
 from onnxproof.diagnosis.counterfactuals.swapped_operator import other_order
-from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench, attribute, set_attribute
+from onnxproof.diagnosis.counterfactuals.workbench import (
+    Array,
+    Tried,
+    Workbench,
+    attribute,
+    set_attribute,
+)
 from onnxproof.diagnosis.locate.match import relative
 from onnxproof.results import Fix
 
@@ -43,7 +49,12 @@ def test(bench: Workbench) -> Tried | str:
 def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
     import torch
 
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, instead, skipped, with_arguments
+    from onnxproof.diagnosis.counterfactuals.changed_reference import (
+        Variant,
+        instead,
+        skipped,
+        with_arguments,
+    )
 
     shape = entry.sketch.shape
     if not entry.inputs and entry.op != "cat":
@@ -55,30 +66,63 @@ def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
             yield Variant(what=f"with dims={list(order)}", change=with_arguments(dims=list(order)))
     if entry.op in ("cat", "stack"):
         join = getattr(torch, entry.op)
-        yield Variant(what="in the reverse order", change=instead(lambda tensors, *rest: join(list(tensors)[::-1], *rest)), code=_code(bench))
+        yield Variant(
+            what="in the reverse order",
+            change=instead(lambda tensors, *rest: join(list(tensors)[::-1], *rest)),
+            code=_code(bench),
+        )
     if entry.op in ("sub", "div", "matmul", "mm", "bmm", "pow"):
-        yield Variant(what="with its operands exchanged", change=instead(lambda a, b: getattr(torch, entry.op)(torch.as_tensor(b), a)))
+        yield Variant(
+            what="with its operands exchanged",
+            change=instead(lambda a, b: getattr(torch, entry.op)(torch.as_tensor(b), a)),
+        )
 
 
 def _turned_back(bench: Workbench) -> Tried | str:
     swapped = other_order(bench, ("Concat", "Sub", "Div", "Where", "MatMul", "Pow"))
     if swapped is not None:
         node, model, after = swapped
-        code = _code(bench) if node.op_type == "Concat" else "masking" if node.op_type == "Where" else "axis-order"
-        return Tried(proven=True, after=after, model=model, code=code, evidence=f"{_named(node)} ({node.op_type}) is right with its operands exchanged",
-                     fix=Fix(kind="graph", what=f"exchange the operands of {_named(node)}"))
-    for node in [n for n in bench.nodes[:3] if n.op_type == "Transpose" and attribute(n, "perm") is not None]:
+        code = (
+            _code(bench)
+            if node.op_type == "Concat"
+            else "masking"
+            if node.op_type == "Where"
+            else "axis-order"
+        )
+        return Tried(
+            proven=True,
+            after=after,
+            model=model,
+            code=code,
+            evidence=f"{_named(node)} ({node.op_type}) is right with its operands exchanged",
+            fix=Fix(kind="graph", what=f"exchange the operands of {_named(node)}"),
+        )
+    for node in [
+        n for n in bench.nodes[:3] if n.op_type == "Transpose" and attribute(n, "perm") is not None
+    ]:
         for order in itertools.islice(itertools.permutations(attribute(node, "perm")), 1, 120):
             model = bench.with_node(node, partial(set_attribute, name="perm", value=list(order)))
             after = bench.distance(model)
             if bench.cured(after):
-                return Tried(proven=True, after=after, model=model, evidence=f"{_named(node)} is right with perm={list(order)}", fix=Fix(kind="graph", what=f"set `perm` of {_named(node)} to {list(order)}"))
-    return _before_reshape(bench) or _in_place(bench) or "no other order of axes or operands mends a named node"
+                return Tried(
+                    proven=True,
+                    after=after,
+                    model=model,
+                    evidence=f"{_named(node)} is right with perm={list(order)}",
+                    fix=Fix(kind="graph", what=f"set `perm` of {_named(node)} to {list(order)}"),
+                )
+    return (
+        _before_reshape(bench)
+        or _in_place(bench)
+        or "no other order of axes or operands mends a named node"
+    )
 
 
 def _code(bench: Workbench) -> str:
     """What is joined in another order is a matter of the cache, where the model keeps one."""
-    names = {i.name.lower() for i in bench.scene.signature.inputs} | {i.name.lower() for i in bench.model.graph.input}
+    names = {i.name.lower() for i in bench.scene.signature.inputs} | {
+        i.name.lower() for i in bench.model.graph.input
+    }
     return "cache" if any(name.startswith(_PAST) for name in names) else "axis-order"
 
 
@@ -87,12 +131,27 @@ def _before_reshape(bench: Workbench) -> Tried | None:
     for node in [n for n in bench.nodes[:3] if n.op_type in ("Reshape", "Flatten")]:
         value = bench.value(node.input[0])
         rank = value.ndim if value is not None else 0
-        for order in itertools.islice(itertools.permutations(range(rank)), 1, 120) if 2 <= rank <= 5 else ():
-            model = _inserted(bench, node, onnx.helper.make_node("Transpose", [node.input[0]], [f"{node.output[0]}_turned"], perm=list(order)))
+        for order in (
+            itertools.islice(itertools.permutations(range(rank)), 1, 120) if 2 <= rank <= 5 else ()
+        ):
+            model = _inserted(
+                bench,
+                node,
+                onnx.helper.make_node(
+                    "Transpose", [node.input[0]], [f"{node.output[0]}_turned"], perm=list(order)
+                ),
+            )
             after = bench.distance(model)
             if bench.cured(after):
-                return Tried(proven=True, after=after, model=model, evidence=f"{_named(node)} is right when its input is transposed by {list(order)} first",
-                             fix=Fix(kind="graph", what=f"transpose the input of {_named(node)} by {list(order)}"))
+                return Tried(
+                    proven=True,
+                    after=after,
+                    model=model,
+                    evidence=f"{_named(node)} is right when its input is transposed by {list(order)} first",
+                    fix=Fix(
+                        kind="graph", what=f"transpose the input of {_named(node)} by {list(order)}"
+                    ),
+                )
     return None
 
 
@@ -115,7 +174,11 @@ def _in_place(bench: Workbench) -> Tried | None:
             continue  # it is the weights that stand in another order
         entry, found = bench.counterpart(node), values.get(node.output[0])
         true = bench.scene.fetch(entry.place) if entry is not None else None
-        put_back = _put_back(found, true, node.output[0]) if found is not None and true is not None and found.dtype.kind == "f" else None
+        put_back = (
+            _put_back(found, true, node.output[0])
+            if found is not None and true is not None and found.dtype.kind == "f"
+            else None
+        )
         if put_back is None:
             continue
         changes.append(put_back[0])
@@ -123,20 +186,38 @@ def _in_place(bench: Workbench) -> Tried | None:
         model = bench.edited(partial(_all, changes=tuple(changes)))
         after = bench.distance(model)
         if bench.cured(after):
-            return Tried(proven=True, after=after, model=model, evidence="; ".join(told[:4]), fix=Fix(kind="graph", what=f"put the values of {_named(node)} back in order"))
+            return Tried(
+                proven=True,
+                after=after,
+                model=model,
+                evidence="; ".join(told[:4]),
+                fix=Fix(kind="graph", what=f"put the values of {_named(node)} back in order"),
+            )
     return None
 
 
-def _put_back(found: Array, true: Array, output: str) -> tuple[Callable[[onnx.GraphProto], None], str] | None:
+def _put_back(
+    found: Array, true: Array, output: str
+) -> tuple[Callable[[onnx.GraphProto], None], str] | None:
     """The change of the graph that makes one value the other, and what is wrong in words."""
-    for order in itertools.islice(itertools.permutations(range(found.ndim)), 1, 120) if found.ndim <= 5 else ():
+    for order in (
+        itertools.islice(itertools.permutations(range(found.ndim)), 1, 120)
+        if found.ndim <= 5
+        else ()
+    ):
         turned = found.transpose(order)
         if turned.shape == true.shape and relative(turned, true) < _SAME:
-            return partial(_append, output=output, node=onnx.helper.make_node("Transpose", [""], [output], perm=list(order))), f"its axes in another order ({list(order)} puts them back)"
+            return partial(
+                _append,
+                output=output,
+                node=onnx.helper.make_node("Transpose", [""], [output], perm=list(order)),
+            ), f"its axes in another order ({list(order)} puts them back)"
     for axis, count in enumerate(found.shape) if found.shape == true.shape else ():
         slices = _order(found, true, axis) if 1 < count <= _MOST_SLICES else None
         if slices is not None:
-            return partial(_gather, output=output, axis=axis, order=slices), f"its slices along axis {axis} in another order ({slices[:16]} puts them back)"
+            return partial(
+                _gather, output=output, axis=axis, order=slices
+            ), f"its slices along axis {axis} in another order ({slices[:16]} puts them back)"
     return None
 
 
@@ -147,21 +228,36 @@ def _all(graph: onnx.GraphProto, *, changes: Sequence[Callable[[onnx.GraphProto]
 
 def _order(found: Array, true: Array, axis: int) -> list[int] | None:
     """For each of the module's slices the place where the file has it; None where one is nowhere, or all are in place."""
-    left, right = (np.moveaxis(a.astype(np.float64), axis, 0).reshape(a.shape[axis], -1) for a in (found, true))
+    left, right = (
+        np.moveaxis(a.astype(np.float64), axis, 0).reshape(a.shape[axis], -1) for a in (found, true)
+    )
     if not (np.isfinite(left).all() and np.isfinite(right).all()):
         return None
-    far = np.sqrt(np.maximum((left**2).sum(1)[None] + (right**2).sum(1)[:, None] - 2 * right @ left.T, 0))
+    far = np.sqrt(
+        np.maximum((left**2).sum(1)[None] + (right**2).sum(1)[:, None] - 2 * right @ left.T, 0)
+    )
     order = far.argmin(1)
     near = far[np.arange(len(order)), order] <= _SAME * np.sqrt((right**2).sum(1)) + 1e-12
-    return [int(i) for i in order] if near.all() and not np.array_equal(order, np.arange(len(order))) else None
+    return (
+        [int(i) for i in order]
+        if near.all() and not np.array_equal(order, np.arange(len(order)))
+        else None
+    )
 
 
 def _gather(graph: onnx.GraphProto, *, output: str, axis: int, order: list[int]) -> None:
     """Put slices back; a reversal in a way that holds for every length."""
     reverses = order == list(range(len(order)))[::-1]
-    numbers = {"starts": [-1], "ends": [-(2**31)], "axes": [axis], "steps": [-1]} if reverses else {"order": order}
+    numbers = (
+        {"starts": [-1], "ends": [-(2**31)], "axes": [axis], "steps": [-1]}
+        if reverses
+        else {"order": order}
+    )
     names = [f"{output}_{name}" for name in numbers]
-    graph.initializer.extend(onnx.numpy_helper.from_array(np.array(v, np.int64), n) for n, v in zip(names, numbers.values(), strict=True))
+    graph.initializer.extend(
+        onnx.numpy_helper.from_array(np.array(v, np.int64), n)
+        for n, v in zip(names, numbers.values(), strict=True)
+    )
     node = onnx.helper.make_node("Slice" if reverses else "Gather", ["", *names], [output])
     set_attribute(node, "axis", None if reverses else axis)
     _append(graph, output=output, node=node)

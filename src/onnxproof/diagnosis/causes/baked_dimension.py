@@ -27,27 +27,59 @@ def test(bench: Workbench) -> Tried | str:
     for dim in bench.scene.signature.dims:
         if dim.derived:
             continue
-        good = {s[dim.name] for c, s in bench.sizes.items() if dim.name in s and bench.bad_cases.get(c) is False and bench.telling.get(c)}
-        bad = {s[dim.name] for c, s in bench.sizes.items() if dim.name in s and bench.bad_cases.get(c) is True and bench.telling.get(c)}
+        good = {
+            s[dim.name]
+            for c, s in bench.sizes.items()
+            if dim.name in s and bench.bad_cases.get(c) is False and bench.telling.get(c)
+        }
+        bad = {
+            s[dim.name]
+            for c, s in bench.sizes.items()
+            if dim.name in s and bench.bad_cases.get(c) is True and bench.telling.get(c)
+        }
         if len(bad) < 2 or good & bad or dim.example in bad:
             continue
         if good == {dim.example}:
-            cached = all("past" in i.name or "cache" in i.name for i in bench.scene.signature.inputs if dim.name in i.dims)
-            return Tried(proven=True, after=0.0, code="cache" if cached else "", evidence=f"right at {dim.name}={dim.example}, wrong at {_list(bad)}: every case of those sizes")
+            cached = all(
+                "past" in i.name or "cache" in i.name
+                for i in bench.scene.signature.inputs
+                if dim.name in i.dims
+            )
+            return Tried(
+                proven=True,
+                after=0.0,
+                code="cache" if cached else "",
+                evidence=f"right at {dim.name}={dim.example}, wrong at {_list(bad)}: every case of those sizes",
+            )
         if good and (max(good) < min(bad) or max(bad) < min(good)):
-            return Tried(proven=_takes_another_way(bench), after=0.0, code="baked-branch",
-                         evidence=f"right at {dim.name}={_list(good)}, wrong at {_list(bad)}, and the module takes another way there than for its example: a branch on the size was frozen")
+            return Tried(
+                proven=_takes_another_way(bench),
+                after=0.0,
+                code="baked-branch",
+                evidence=f"right at {dim.name}={_list(good)}, wrong at {_list(bad)}, and the module takes another way there than for its example: a branch on the size was frozen",
+            )
     return "no dim separates the cases that agree from those that don't"
 
 
 def _refused(bench: Workbench) -> Tried | str:
     """Sizes that the file refuses and the module takes, where every size that the file takes is another."""
-    told = [(tuple(sorted(sizes.items())), bench.bad_cases[case]) for case, sizes in bench.sizes.items() if case in bench.bad_cases and bench.telling.get(case) and sizes]
-    good, bad = {sizes for sizes, beyond in told if not beyond}, {sizes for sizes, beyond in told if beyond}
+    told = [
+        (tuple(sorted(sizes.items())), bench.bad_cases[case])
+        for case, sizes in bench.sizes.items()
+        if case in bench.bad_cases and bench.telling.get(case) and sizes
+    ]
+    good, bad = (
+        {sizes for sizes, beyond in told if not beyond},
+        {sizes for sizes, beyond in told if beyond},
+    )
     if not bad or good & bad or not good:
         return "the file refuses, and sizes alone don't say when"
     shown = ", ".join("x".join(str(size) for _, size in sizes) for sizes in sorted(bad)[:4])
-    return Tried(proven=True, after=0.0, evidence=f"the file refuses sizes that the module takes ({', '.join(name for name, _ in min(bad))}: {shown}) and takes others: sizes of the example stand in it")
+    return Tried(
+        proven=True,
+        after=0.0,
+        evidence=f"the file refuses sizes that the module takes ({', '.join(name for name, _ in min(bad))}: {shown}) and takes others: sizes of the example stand in it",
+    )
 
 
 def _takes_another_way(bench: Workbench) -> bool:

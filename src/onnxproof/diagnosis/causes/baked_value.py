@@ -34,13 +34,33 @@ def _of_example(bench: Workbench) -> Tried | None:
     frozen = list(changed_reference.numbers_of_example(bench))
     read = [item for item in frozen if item[1] == "_local_scalar_dense"]
     for group in [read, *([item] for item in frozen[:_MOST]), frozen]:
-        after = changed_reference.distance(bench, {call: change for call, _, _, change in group}) if group else float("inf")
+        after = (
+            changed_reference.distance(bench, {call: change for call, _, _, change in group})
+            if group
+            else float("inf")
+        )
         if after <= bench.limit and after < bench.before / 5:
             branch = isinstance(group[0][2], bool)
-            code = "baked-branch" if branch else "baked-value" if group[0][1] == "_local_scalar_dense" else "baked-dimension"
+            code = (
+                "baked-branch"
+                if branch
+                else "baked-value"
+                if group[0][1] == "_local_scalar_dense"
+                else "baked-dimension"
+            )
             entry = next((e for e in bench.scene.entries if e.call == group[0][0]), None)
-            where = f" at {entry.source.file}:{entry.source.line}: `{entry.source.text}`" if entry is not None and entry.source else ""
-            return Tried(proven=True, by_reference=True, after=after, code=code, evidence=f"the module with the example's {'answer' if branch else 'number'} {group[0][2]} in `{group[0][1]}`{where} gives what the candidate gives")
+            where = (
+                f" at {entry.source.file}:{entry.source.line}: `{entry.source.text}`"
+                if entry is not None and entry.source
+                else ""
+            )
+            return Tried(
+                proven=True,
+                by_reference=True,
+                after=after,
+                code=code,
+                evidence=f"the module with the example's {'answer' if branch else 'number'} {group[0][2]} in `{group[0][1]}`{where} gives what the candidate gives",
+            )
     return None
 
 
@@ -53,12 +73,25 @@ def _of_witness(bench: Workbench) -> Tried | str:
                 continue
             for entry in scalars[:40]:
                 true = bench.scene.fetch(entry.place)
-                if true is None or float(np.asarray(true).reshape(-1)[0]) == float(value.reshape(-1)[0]):
+                if true is None or float(np.asarray(true).reshape(-1)[0]) == float(
+                    value.reshape(-1)[0]
+                ):
                     continue
                 number = float(np.asarray(true).reshape(-1)[0])
-                after = bench.distance(bench.with_constant(node, place, np.full(value.shape, number, value.dtype)))
+                after = bench.distance(
+                    bench.with_constant(node, place, np.full(value.shape, number, value.dtype))
+                )
                 if bench.cured(after):
-                    where = f" at {entry.source.file}:{entry.source.line}: `{entry.source.text}`" if entry.source else ""
-                    return Tried(proven=True, after=after, code="" if entry.inputs else "weights", evidence=f"{node.name or node.output[0]} holds {float(value.reshape(-1)[0]):g}; "
-                                 f"for this input the module computes {number:g} ({entry.op}{where})")
+                    where = (
+                        f" at {entry.source.file}:{entry.source.line}: `{entry.source.text}`"
+                        if entry.source
+                        else ""
+                    )
+                    return Tried(
+                        proven=True,
+                        after=after,
+                        code="" if entry.inputs else "weights",
+                        evidence=f"{node.name or node.output[0]} holds {float(value.reshape(-1)[0]):g}; "
+                        f"for this input the module computes {number:g} ({entry.op}{where})",
+                    )
     return "no constant of the named nodes is a value the module computes"

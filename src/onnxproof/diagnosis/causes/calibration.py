@@ -31,8 +31,12 @@ def test(bench: Workbench) -> Tried | str:
     found = study(bench)
     if isinstance(found, str):
         return found
-    return granted(found, found.recalibrated(), what=f"with ranges from the served data ({_words(found)}{_inputs(bench, found)})",
-                   fix="calibrate with inputs as they are served: onnxproof quantize SUBJECT -o MODEL --calibration DATA")
+    return granted(
+        found,
+        found.recalibrated(),
+        what=f"with ranges from the served data ({_words(found)}{_inputs(bench, found)})",
+        fix="calibrate with inputs as they are served: onnxproof quantize SUBJECT -o MODEL --calibration DATA",
+    )
 
 
 def _words(found: Study) -> str:

@@ -22,7 +22,9 @@ from onnxproof.quantization.attribution import Study
 
 TITLE = "channels of very different size share one scale"
 PRICE = -14
-_FIX = "equalize across layers: onnxproof quantize SUBJECT -o MODEL --recipe equalize --recipe smooth"
+_FIX = (
+    "equalize across layers: onnxproof quantize SUBJECT -o MODEL --recipe equalize --recipe smooth"
+)
 
 
 def test(bench: Workbench) -> Tried | str:
@@ -32,12 +34,21 @@ def test(bench: Workbench) -> Tried | str:
         return found
     what, model = f"with a scale for each channel ({_words(found)})", found.by_channel()
     tried = granted(found, model, what=what, fix=_FIX)
-    if isinstance(tried, str) or not tried.proven:  # weights that undo the imbalance suffer from it as well
-        both = granted(found, found.float_weights(model), what=f"{what} and of the weights that read it", fix=_FIX)
+    if (
+        isinstance(tried, str) or not tried.proven
+    ):  # weights that undo the imbalance suffer from it as well
+        both = granted(
+            found,
+            found.float_weights(model),
+            what=f"{what} and of the weights that read it",
+            fix=_FIX,
+        )
         tried = both if isinstance(both, Tried) and both.proven else tried
     if isinstance(tried, str) or not tried.proven:
         return tried
-    return replace(tried, model=requantized(bench, found, "equalize", "smooth", "fit-ranges") or tried.model)
+    return replace(
+        tried, model=requantized(bench, found, "equalize", "smooth", "fit-ranges") or tried.model
+    )
 
 
 def _words(found: Study) -> str:
@@ -51,4 +62,8 @@ def _words(found: Study) -> str:
     if not shares:
         return "no value has channels"
     worst = max(shares, key=lambda name: shares[name])
-    return f"{shares[worst]:.0%} of the channels of `{worst}` have fewer than 16 levels" if np.isfinite(shares[worst]) else ""
+    return (
+        f"{shares[worst]:.0%} of the channels of `{worst}` have fewer than 16 levels"
+        if np.isfinite(shares[worst])
+        else ""
+    )

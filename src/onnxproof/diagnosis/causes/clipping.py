@@ -29,7 +29,19 @@ if TYPE_CHECKING:
 
 TITLE = "a bound was dropped or moved"
 PRICE = 18
-_CLAMPS = ("clamp", "clamp_", "clamp_min", "clamp_max", "clamp_min_", "clamp_max_", "hardtanh", "hardtanh_", "relu6", "clip", "relu")
+_CLAMPS = (
+    "clamp",
+    "clamp_",
+    "clamp_min",
+    "clamp_max",
+    "clamp_min_",
+    "clamp_max_",
+    "hardtanh",
+    "hardtanh_",
+    "relu6",
+    "clip",
+    "relu",
+)
 
 
 def test(bench: Workbench) -> Tried | str:
@@ -45,19 +57,33 @@ def _clipped(bench: Workbench) -> Tried | str:
             model = bench.edited(partial(_clip, node=node, low=low, high=high))
             after = bench.distance(model)
             if bench.cured(after):
-                return Tried(proven=True, after=after, model=model, evidence=f"with a Clip to [{low}, {high}] at {node.name or node.output[0]} the answers are right",
-                             fix=Fix(kind="graph", what=f"clip {node.name or node.output[0]} to [{low}, {high}]"))
+                return Tried(
+                    proven=True,
+                    after=after,
+                    model=model,
+                    evidence=f"with a Clip to [{low}, {high}] at {node.name or node.output[0]} the answers are right",
+                    fix=Fix(
+                        kind="graph", what=f"clip {node.name or node.output[0]} to [{low}, {high}]"
+                    ),
+                )
     return "no bound of the module mends a named node"
 
 
 def _variants(entry: "Entry") -> "Iterator[Variant]":
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, skipped, with_arguments
+    from onnxproof.diagnosis.counterfactuals.changed_reference import (
+        Variant,
+        skipped,
+        with_arguments,
+    )
 
     if entry.op in _CLAMPS:
         yield Variant(what="left out", change=skipped())
         for name in ("min", "max", "min_val", "max_val"):
             if entry.arguments.get(name) is not None:
-                yield Variant(what=f"without its bound {name}={entry.arguments[name]}", change=with_arguments(**{name: None}))
+                yield Variant(
+                    what=f"without its bound {name}={entry.arguments[name]}",
+                    change=with_arguments(**{name: None}),
+                )
 
 
 def _bounds(bench: Workbench) -> list[tuple[float | None, float | None]]:
@@ -70,14 +96,18 @@ def _bounds(bench: Workbench) -> list[tuple[float | None, float | None]]:
     return [(low, high) for low, high in found if low is not None or high is not None]
 
 
-def _clip(graph: onnx.GraphProto, node: onnx.NodeProto, low: float | None, high: float | None) -> None:
+def _clip(
+    graph: onnx.GraphProto, node: onnx.NodeProto, low: float | None, high: float | None
+) -> None:
     """Replace a Clip or Relu by one with these bounds; put one behind any other node."""
     place = [n.output[0] for n in graph.node].index(node.output[0])
     names = []
     for label, bound in (("low", low), ("high", high)):
         names.append(f"{node.output[0]}_{label}" if bound is not None else "")
         if bound is not None:
-            graph.initializer.append(onnx.numpy_helper.from_array(np.array(bound, np.float32), names[-1]))
+            graph.initializer.append(
+                onnx.numpy_helper.from_array(np.array(bound, np.float32), names[-1])
+            )
     if node.op_type in ("Clip", "Relu"):
         graph.node[place].op_type = "Clip"
         del graph.node[place].attribute[:]

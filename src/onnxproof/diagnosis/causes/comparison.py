@@ -28,7 +28,12 @@ _COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
 
 def test(bench: Workbench) -> Tried | str:
     """Each other comparison in the place of the module's own, and of a located one."""
-    return bench.whatif(_variants, cure=lambda: other_operator(bench, [("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal")]))
+    return bench.whatif(
+        _variants,
+        cure=lambda: other_operator(
+            bench, [("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal")]
+        ),
+    )
 
 
 def _variants(entry: "Entry") -> "Iterator[Variant]":
@@ -40,4 +45,9 @@ def _variants(entry: "Entry") -> "Iterator[Variant]":
         if other != entry.op:
             yield Variant(what=f"as `{other}`", change=instead(getattr(torch, other)))
     if entry.op in ("any", "all", "nonzero"):
-        yield Variant(what="of the values cut to integers", change=lambda func, args, kwargs: func(torch.trunc(args[0].double()).to(torch.int64), *args[1:], **kwargs))
+        yield Variant(
+            what="of the values cut to integers",
+            change=lambda func, args, kwargs: func(
+                torch.trunc(args[0].double()).to(torch.int64), *args[1:], **kwargs
+            ),
+        )

@@ -39,19 +39,38 @@ def _variants(entry: "Entry") -> "Iterator[Variant]":
     def through(dtype: torch.dtype, floats: bool = False) -> Any:
         def change(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             wanted = func(*args, **kwargs)
-            small = [a.to(dtype) if isinstance(a, torch.Tensor) and (floats or not (a.is_floating_point() or a.dtype == torch.bool)) else a for a in args]
+            small = [
+                a.to(dtype)
+                if isinstance(a, torch.Tensor)
+                and (floats or not (a.is_floating_point() or a.dtype == torch.bool))
+                else a
+                for a in args
+            ]
             return func(*small, **kwargs).to(wanted.dtype)
 
         return change
 
     for dtype in (torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32, torch.float64):
         if "int" in entry.dtype and str(dtype) != f"torch.{entry.dtype}":
-            yield Variant(what=f"done in {str(dtype).removeprefix('torch.')}", change=through(dtype))
-            yield Variant(what=f"with its result cast to {str(dtype).removeprefix('torch.')}", change=_cast(dtype))
-            yield Variant(what=f"left in {str(dtype).removeprefix('torch.')}", change=lambda func, args, kwargs, d=dtype: func(*args, **kwargs).to(d))  # type: ignore[misc]
+            yield Variant(
+                what=f"done in {str(dtype).removeprefix('torch.')}", change=through(dtype)
+            )
+            yield Variant(
+                what=f"with its result cast to {str(dtype).removeprefix('torch.')}",
+                change=_cast(dtype),
+            )
+            yield Variant(
+                what=f"left in {str(dtype).removeprefix('torch.')}",
+                change=lambda func, args, kwargs, d=dtype: func(*args, **kwargs).to(d),  # type: ignore[misc]
+            )
     if entry.op in ("pow", "div", "mul", "true_divide", "mean"):
-        yield Variant(what="with its operands cut to integers", change=through(torch.int64, floats=True))
-        yield Variant(what="with its result cut to integers", change=lambda func, args, kwargs: torch.trunc(func(*args, **kwargs)))
+        yield Variant(
+            what="with its operands cut to integers", change=through(torch.int64, floats=True)
+        )
+        yield Variant(
+            what="with its result cut to integers",
+            change=lambda func, args, kwargs: torch.trunc(func(*args, **kwargs)),
+        )
 
 
 def _cast(dtype: Any) -> "Change":

@@ -30,7 +30,20 @@ def test(bench: Workbench) -> Tried | str:
         return Tried(proven=False, evidence=bench.where.evidence, after=bench.before)
     apart = bench.alone(bench.guilty) if bench.guilty is not None else None
     if apart is None:
-        return Tried(proven=False, evidence=f"{named.node} ({named.op_type}) could not be run by itself", after=bench.before)
+        return Tried(
+            proven=False,
+            evidence=f"{named.node} ({named.op_type}) could not be run by itself",
+            after=bench.before,
+        )
     if apart <= _SAME:
-        return Tried(proven=True, code="precision", after=0.0, evidence=f"{named.node} ({named.op_type}) does what the standard says with what it is given; the digits were lost before")
-    return Tried(proven=True, evidence=f"{named.node} ({named.op_type}), run by itself, gives other values than the standard for the same inputs", after=0.0)
+        return Tried(
+            proven=True,
+            code="precision",
+            after=0.0,
+            evidence=f"{named.node} ({named.op_type}) does what the standard says with what it is given; the digits were lost before",
+        )
+    return Tried(
+        proven=True,
+        evidence=f"{named.node} ({named.op_type}), run by itself, gives other values than the standard for the same inputs",
+        after=0.0,
+    )

@@ -39,35 +39,92 @@ def test(bench: Workbench) -> Tried | str:
 def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
     import torch
 
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, instead, skipped, with_arguments
+    from onnxproof.diagnosis.counterfactuals.changed_reference import (
+        Variant,
+        instead,
+        skipped,
+        with_arguments,
+    )
 
     entries = bench.scene.entries
-    code = "nan-handling" if any(entries[i].op in ("isnan", "isinf", "isfinite") for i in entry.inputs) else "masking"
+    code = (
+        "nan-handling"
+        if any(entries[i].op in ("isnan", "isinf", "isfinite") for i in entry.inputs)
+        else "masking"
+    )
     if entry.op in ("masked_fill", "masked_fill_"):
         yield from _after_softmax(bench, entry)
         yield Variant(what="left out", change=skipped(), code=code)
-        yield Variant(what="with its mask inverted", change=instead(lambda x, mask, value: x.masked_fill(~mask, value)), code=code)
+        yield Variant(
+            what="with its mask inverted",
+            change=instead(lambda x, mask, value: x.masked_fill(~mask, value)),
+            code=code,
+        )
         for value in _hiding(bench):
-            yield Variant(what=f"filling with {value:g}", change=instead(lambda x, mask, _, v=value: x.masked_fill(mask, v)), code=code)
+            yield Variant(
+                what=f"filling with {value:g}",
+                change=instead(lambda x, mask, _, v=value: x.masked_fill(mask, v)),
+                code=code,
+            )
     if entry.op == "where":
-        yield Variant(what="always taking its first value", change=instead(lambda mask, a, b: torch.broadcast_tensors(mask, torch.as_tensor(a), torch.as_tensor(b))[1].clone()), code=code)
-        yield Variant(what="always taking its second value", change=instead(lambda mask, a, b: torch.broadcast_tensors(mask, torch.as_tensor(a), torch.as_tensor(b))[2].clone()), code=code)
-        yield Variant(what="with its condition inverted", change=instead(lambda mask, a, b: torch.where(~mask, a, b)), code=code)
+        yield Variant(
+            what="always taking its first value",
+            change=instead(
+                lambda mask, a, b: torch.broadcast_tensors(
+                    mask, torch.as_tensor(a), torch.as_tensor(b)
+                )[1].clone()
+            ),
+            code=code,
+        )
+        yield Variant(
+            what="always taking its second value",
+            change=instead(
+                lambda mask, a, b: torch.broadcast_tensors(
+                    mask, torch.as_tensor(a), torch.as_tensor(b)
+                )[2].clone()
+            ),
+            code=code,
+        )
+        yield Variant(
+            what="with its condition inverted",
+            change=instead(lambda mask, a, b: torch.where(~mask, a, b)),
+            code=code,
+        )
         for value in _hiding(bench):
-            yield Variant(what=f"hiding with {value:g}", change=instead(lambda mask, a, b, v=value: torch.where(mask, a, torch.full_like(torch.as_tensor(a), v))), code=code)
+            yield Variant(
+                what=f"hiding with {value:g}",
+                change=instead(
+                    lambda mask, a, b, v=value: torch.where(
+                        mask, a, torch.full_like(torch.as_tensor(a), v)
+                    )
+                ),
+                code=code,
+            )
     if entry.op in ("tril", "triu", "tril_", "triu_"):
         diagonal = entry.arguments.get("diagonal", 0)
         for other in (diagonal - 1, diagonal + 1):
             yield Variant(what=f"with diagonal={other}", change=with_arguments(diagonal=other))
         yield Variant(what="left out", change=skipped())
-    if entry.dtype == "bool" and entry.op in ("logical_and", "logical_or", "__and__", "bitwise_and", "bitwise_or", "__or__", "mul"):
+    if entry.dtype == "bool" and entry.op in (
+        "logical_and",
+        "logical_or",
+        "__and__",
+        "bitwise_and",
+        "bitwise_or",
+        "__or__",
+        "mul",
+    ):
         yield Variant(what="without its second operand", change=skipped())
         yield Variant(what="without its first operand", change=skipped(1))
     if entry.op in ("logical_not", "bitwise_not"):
         yield Variant(what="left out", change=skipped())
     if entry.op == "_safe_softmax":
-        yield Variant(what="as a plain softmax", change=instead(lambda x, dim, *rest: torch.softmax(x, dim)))
-    if entry.op == "mul" and len(entry.inputs) == 2:  # a mask that is multiplied: hidden places become zero
+        yield Variant(
+            what="as a plain softmax", change=instead(lambda x, dim, *rest: torch.softmax(x, dim))
+        )
+    if (
+        entry.op == "mul" and len(entry.inputs) == 2
+    ):  # a mask that is multiplied: hidden places become zero
         for place in (0, 1):
             if _is_flag(bench, entry.inputs[1 - place]):
                 yield Variant(what="without its mask", change=skipped(place))
@@ -77,7 +134,14 @@ def _after_softmax(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
     """The mask put on the weights after the softmax instead of on the scores before it: rows no longer add up to one."""
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
 
-    softmax = next((e for e in bench.scene.entries[entry.place :] if "softmax" in e.op and e.outer is None and e.call > entry.call), None)
+    softmax = next(
+        (
+            e
+            for e in bench.scene.entries[entry.place :]
+            if "softmax" in e.op and e.outer is None and e.call > entry.call
+        ),
+        None,
+    )
     masks: list[Any] = []
 
     def remember(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -88,7 +152,9 @@ def _after_softmax(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
         return func(*args, **kwargs).masked_fill(masks[0], 0.0)
 
     if softmax is not None:
-        yield Variant(what="put after the softmax", change=remember, more=((softmax.call, mask_late),))
+        yield Variant(
+            what="put after the softmax", change=remember, more=((softmax.call, mask_late),)
+        )
 
 
 def _is_flag(bench: Workbench, place: int) -> bool:
@@ -100,7 +166,13 @@ def _hiding(bench: Workbench) -> list[float]:
     """Large negative numbers that the file holds: what it hides places with."""
     from onnxproof.onnxmodel.onnx_file import constants
 
-    values = {float(v) for array in constants(bench.scene.file).values() if array.dtype.kind == "f" for v in array.reshape(-1) if v < -10 or v == 0}
+    values = {
+        float(v)
+        for array in constants(bench.scene.file).values()
+        if array.dtype.kind == "f"
+        for v in array.reshape(-1)
+        if v < -10 or v == 0
+    }
     return sorted(values)[:6]
 
 
@@ -112,24 +184,48 @@ def _by_input(bench: Workbench) -> Tried | str:
     answers = bench.answers()
     for name in masks:
         mask = case.inputs[name]
-        for word, other in (("ignored", _keep(mask)), ("inverted", _invert(mask))) if mask.ndim > 1 or mask.dtype.kind != "i" else [("ignored", _full(mask, case.inputs))]:
+        for word, other in (
+            (("ignored", _keep(mask)), ("inverted", _invert(mask)))
+            if mask.ndim > 1 or mask.dtype.kind != "i"
+            else [("ignored", _full(mask, case.inputs))]
+        ):
             if answers is not None and not np.array_equal(other, mask):
                 found = _run(oracle, {**case.inputs, name: other})
                 if found is not None and bench.scene.apart(answers, found) <= bench.limit:
-                    return Tried(proven=True, after=0.0, evidence=f"the module with `{name}` {word} gives what the candidate gives")
+                    return Tried(
+                        proven=True,
+                        after=0.0,
+                        evidence=f"the module with `{name}` {word} gives what the candidate gives",
+                    )
         filled = _fill_empty_rows(mask)
         if not np.array_equal(filled, mask):
             inputs = {**case.inputs, name: filled}
             truth = _run(oracle, inputs)
-            after = bench.distance(None, inputs=inputs, truth=truth) if truth is not None else float("inf")
+            after = (
+                bench.distance(None, inputs=inputs, truth=truth)
+                if truth is not None
+                else float("inf")
+            )
             if after <= bench.limit:
-                return Tried(proven=True, after=after, evidence=f"only rows of `{name}` that hide everything differ: with one place open in each, the two agree")
+                return Tried(
+                    proven=True,
+                    after=after,
+                    evidence=f"only rows of `{name}` that hide everything differ: with one place open in each, the two agree",
+                )
         if case.group == "masks":
             inputs = {**case.inputs, name: _keep(mask)}
             truth = _run(oracle, inputs)
-            after = bench.distance(None, inputs=inputs, truth=truth) if truth is not None else float("inf")
+            after = (
+                bench.distance(None, inputs=inputs, truth=truth)
+                if truth is not None
+                else float("inf")
+            )
             if after <= bench.limit:
-                return Tried(proven=True, after=after, evidence=f"with `{name}` open everywhere the two agree; with places hidden they don't")
+                return Tried(
+                    proven=True,
+                    after=after,
+                    evidence=f"with `{name}` open everywhere the two agree; with places hidden they don't",
+                )
     return "opening, ignoring or inverting the mask does not explain it"
 
 
@@ -145,14 +241,24 @@ def _is_mask(name: str, array: Any) -> bool:
         return True
     if array.dtype.kind == "i" and array.ndim == 1 and "len" in name.lower():
         return True
-    return "mask" in name.lower() or (array.dtype.kind == "f" and bool(np.isneginf(array.astype(np.float64)).any()))
+    return "mask" in name.lower() or (
+        array.dtype.kind == "f" and bool(np.isneginf(array.astype(np.float64)).any())
+    )
 
 
 def _full(lengths: Any, inputs: Any) -> Any:
     """Every length at the most that the other inputs hold."""
-    longest = [array.shape[1] for array in inputs.values() if array.ndim > 1 and array.shape[0] == lengths.shape[0] and array.shape[1] >= lengths.max(initial=0)]
+    longest = [
+        array.shape[1]
+        for array in inputs.values()
+        if array.ndim > 1
+        and array.shape[0] == lengths.shape[0]
+        and array.shape[1] >= lengths.max(initial=0)
+    ]
     full = np.full_like(lengths, max(longest, default=lengths.max(initial=0)))
-    return full if (full - lengths).max(initial=0) > 1 else lengths  # one step short is also what a wrong comparison does
+    return (
+        full if (full - lengths).max(initial=0) > 1 else lengths
+    )  # one step short is also what a wrong comparison does
 
 
 def _keep(mask: Any) -> Any:
@@ -162,7 +268,9 @@ def _keep(mask: Any) -> Any:
 def _invert(mask: Any) -> Any:
     if mask.dtype.kind == "b":
         return ~mask
-    return np.where(mask == 0, -np.inf, 0).astype(mask.dtype) if mask.dtype.kind == "f" else 1 - mask
+    return (
+        np.where(mask == 0, -np.inf, 0).astype(mask.dtype) if mask.dtype.kind == "f" else 1 - mask
+    )
 
 
 def _fill_empty_rows(mask: Any) -> Any:

@@ -24,7 +24,21 @@ if TYPE_CHECKING:
 
 TITLE = "what the module writes in place is lost in the file"
 PRICE = 40
-_WRITES = frozenset({"copy_", "copy", "index_put", "index_put_", "slice_scatter", "select_scatter", "fill_", "zero_", "index_fill_", "masked_fill_", "scatter_"})
+_WRITES = frozenset(
+    {
+        "copy_",
+        "copy",
+        "index_put",
+        "index_put_",
+        "slice_scatter",
+        "select_scatter",
+        "fill_",
+        "zero_",
+        "index_fill_",
+        "masked_fill_",
+        "scatter_",
+    }
+)
 
 
 def test(bench: Workbench) -> Tried | str:
@@ -36,12 +50,25 @@ def _unwritten(bench: Workbench) -> Tried | None:
     """The module with none of its writes in place, or with those of one line left out."""
     from onnxproof.diagnosis.counterfactuals import changed_reference
 
-    writes = [e for e in bench.scene.entries if e.call >= 0 and (e.op in _WRITES or e.op.endswith("_"))]
-    for line in [None, *dict.fromkeys(e.source for e in writes)] if writes and bench.scene.wide is not None else ():
+    writes = [
+        e for e in bench.scene.entries if e.call >= 0 and (e.op in _WRITES or e.op.endswith("_"))
+    ]
+    for line in (
+        [None, *dict.fromkeys(e.source for e in writes)]
+        if writes and bench.scene.wide is not None
+        else ()
+    ):
         group = [e for e in writes if line is None or e.source == line]
-        after = changed_reference.distance(bench, {e.call: changed_reference.skipped() for e in group})
+        after = changed_reference.distance(
+            bench, {e.call: changed_reference.skipped() for e in group}
+        )
         if after <= bench.limit and after < bench.before / 5:
-            return Tried(proven=True, by_reference=True, after=after, evidence=f"the module with {changed_reference.told(group[0])} left out, and what else it writes in place, gives what the candidate gives")
+            return Tried(
+                proven=True,
+                by_reference=True,
+                after=after,
+                evidence=f"the module with {changed_reference.told(group[0])} left out, and what else it writes in place, gives what the candidate gives",
+            )
     return None
 
 
@@ -50,4 +77,8 @@ def _variants(entry: "Entry") -> "Iterator[Variant]":
 
     code = "mutation" if entry.op in _WRITES or entry.op.endswith("_") else "missing-op"
     for place in range(max(1, min(len(entry.inputs), 2))):
-        yield Variant(what="left out" if place == 0 else "left out (its second operand goes through)", change=skipped(place), code=code)
+        yield Variant(
+            what="left out" if place == 0 else "left out (its second operand goes through)",
+            change=skipped(place),
+            code=code,
+        )

@@ -26,7 +26,14 @@ def test(bench: Workbench) -> Tried | str:
     gap, case = bench.scene.gap, bench.scene.case
     if gap is None or case.domain not in (Domain.NAN, Domain.INF):
         return "the witness holds neither NaN nor infinity"
-    tame = {n: np.where(np.isfinite(a), a, np.asarray(0.5, a.dtype)) if a.dtype.kind == "f" else a for n, a in case.inputs.items()}
+    tame = {
+        n: np.where(np.isfinite(a), a, np.asarray(0.5, a.dtype)) if a.dtype.kind == "f" else a
+        for n, a in case.inputs.items()
+    }
     truth = bench.scene.oracle.truth(tame) or bench.scene.oracle.run(tame)
     after = bench.distance(None, inputs=tame, truth=truth)
-    return Tried(proven=after <= bench.limit, evidence=f"with finite values in place of the odd ones ({case.about}) the two agree", after=after)
+    return Tried(
+        proven=after <= bench.limit,
+        evidence=f"with finite values in place of the odd ones ({case.about}) the two agree",
+        after=after,
+    )

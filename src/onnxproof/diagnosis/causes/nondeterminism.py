@@ -19,7 +19,16 @@ from onnxproof.runtimes.session.execution import Candidate, Clock
 
 TITLE = "the file answers otherwise each time"
 PRICE = 2
-_RANDOM = frozenset({"RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Multinomial", "Bernoulli"})
+_RANDOM = frozenset(
+    {
+        "RandomNormal",
+        "RandomNormalLike",
+        "RandomUniform",
+        "RandomUniformLike",
+        "Multinomial",
+        "Bernoulli",
+    }
+)
 
 
 def test(bench: Workbench) -> Tried | str:
@@ -31,9 +40,21 @@ def test(bench: Workbench) -> Tried | str:
         candidate.close()
     except OnnxproofError:
         return "the candidate can't be asked a second time"
-    apart = max((relative(b, a) for a, b in zip(first, again, strict=True) if a is not None), default=0.0)
+    apart = max(
+        (relative(b, a) for a, b in zip(first, again, strict=True) if a is not None), default=0.0
+    )
     if not apart > bench.limit:
         return "two runs give the same"
-    random = [node.name or node.output[0] for node in bench.model.graph.node if node.op_type in _RANDOM]
-    who = f"{', '.join(random[:3])} draw{'s' * (len(random) == 1)} random numbers" if random else "no node draws random numbers: it is the runtime"
-    return Tried(proven=apart > bench.before / 4, after=0.0, evidence=f"two runs on the same input differ by {apart:.2g} of the outputs' size, the file and the module by {bench.before:.2g}; {who}")
+    random = [
+        node.name or node.output[0] for node in bench.model.graph.node if node.op_type in _RANDOM
+    ]
+    who = (
+        f"{', '.join(random[:3])} draw{'s' * (len(random) == 1)} random numbers"
+        if random
+        else "no node draws random numbers: it is the runtime"
+    )
+    return Tried(
+        proven=apart > bench.before / 4,
+        after=0.0,
+        evidence=f"two runs on the same input differ by {apart:.2g} of the outputs' size, the file and the module by {bench.before:.2g}; {who}",
+    )

@@ -26,8 +26,20 @@ def test(bench: Workbench) -> Tried | str:
         return "the fault shows without optimisation, too"
     if bench.where.optimizer is None:
         after = bench.distance(None, disabled=())
-        return Tried(proven=False, evidence="right without optimisation, wrong with it; no single optimizer could be named", after=after)
+        return Tried(
+            proven=False,
+            evidence="right without optimisation, wrong with it; no single optimizer could be named",
+            after=after,
+        )
     name = bench.where.optimizer
     after = bench.distance(None, disabled=(name,))
-    return Tried(proven=bench.cured(after), evidence=f"without the optimizer {name} the answers are {'right' if bench.cured(after) else 'nearer'}", after=after, options=(name,),
-                 fix=Fix(kind="session", what=f"onnxruntime.InferenceSession(..., disabled_optimizers=[{name!r}])"))
+    return Tried(
+        proven=bench.cured(after),
+        evidence=f"without the optimizer {name} the answers are {'right' if bench.cured(after) else 'nearer'}",
+        after=after,
+        options=(name,),
+        fix=Fix(
+            kind="session",
+            what=f"onnxruntime.InferenceSession(..., disabled_optimizers=[{name!r}])",
+        ),
+    )

@@ -25,7 +25,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx
 
-from onnxproof.diagnosis.counterfactuals.input_preparation import Asked, FirstLayer, Port, Preparation, ports
+from onnxproof.diagnosis.counterfactuals.input_preparation import (
+    Asked,
+    FirstLayer,
+    Port,
+    Preparation,
+    ports,
+)
 from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench, set_attribute
 from onnxproof.preprocessing import affine, norms
 from onnxproof.results import Fix, Stage
@@ -39,16 +45,48 @@ _MOST_TRIALS = 600
 """Runs of the file for one input: the usual norms of images make 240 pairs, each with the channels in either order."""
 _EXPLAINS, _SAME = 1e-4, 1e-5
 """Relative error of the first layer's values up to which a preparation explains them, and up to which there is nothing to explain."""
-_LAYOUTS = {3: ((1, 2, 0), (2, 0, 1)), 4: ((0, 2, 3, 1), (0, 3, 1, 2)), 5: ((0, 2, 3, 4, 1), (0, 4, 1, 2, 3))}
+_LAYOUTS = {
+    3: ((1, 2, 0), (2, 0, 1)),
+    4: ((0, 2, 3, 1), (0, 3, 1, 2)),
+    5: ((0, 2, 3, 4, 1), (0, 4, 1, 2, 3)),
+}
 _RESIZES: dict[str, dict[str, str | float]] = {
     "bilinear": {"mode": "linear", "coordinate_transformation_mode": "half_pixel"},
-    "bilinear with antialiasing": {"mode": "linear", "coordinate_transformation_mode": "half_pixel", "antialias": 1},
-    "bilinear with aligned corners": {"mode": "linear", "coordinate_transformation_mode": "align_corners"},
-    "nearest": {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
-    "nearest to the middle of each pixel": {"mode": "nearest", "coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"},
-    "bicubic": {"mode": "cubic", "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.75},
-    "bicubic with antialiasing": {"mode": "cubic", "coordinate_transformation_mode": "half_pixel", "cubic_coeff_a": -0.5, "antialias": 1},
-    "bicubic with aligned corners": {"mode": "cubic", "coordinate_transformation_mode": "align_corners", "cubic_coeff_a": -0.75},
+    "bilinear with antialiasing": {
+        "mode": "linear",
+        "coordinate_transformation_mode": "half_pixel",
+        "antialias": 1,
+    },
+    "bilinear with aligned corners": {
+        "mode": "linear",
+        "coordinate_transformation_mode": "align_corners",
+    },
+    "nearest": {
+        "mode": "nearest",
+        "coordinate_transformation_mode": "asymmetric",
+        "nearest_mode": "floor",
+    },
+    "nearest to the middle of each pixel": {
+        "mode": "nearest",
+        "coordinate_transformation_mode": "half_pixel",
+        "nearest_mode": "round_prefer_ceil",
+    },
+    "bicubic": {
+        "mode": "cubic",
+        "coordinate_transformation_mode": "half_pixel",
+        "cubic_coeff_a": -0.75,
+    },
+    "bicubic with antialiasing": {
+        "mode": "cubic",
+        "coordinate_transformation_mode": "half_pixel",
+        "cubic_coeff_a": -0.5,
+        "antialias": 1,
+    },
+    "bicubic with aligned corners": {
+        "mode": "cubic",
+        "coordinate_transformation_mode": "align_corners",
+        "cubic_coeff_a": -0.75,
+    },
 }
 _ROUNDS, _TINY = 2, 1e-6
 _OFFSETS = (1, -1, 2, -2, 3, -3, 4, -4)
@@ -63,29 +101,49 @@ def test(bench: Workbench) -> Tried | str:
         first = FirstLayer(bench, port)
         if _same_already(bench, port, first):
             continue
-        tried = _prepared(bench, port, first) or (_cropped(bench, port, first) or _resized(bench, first) if port.kind == "image" else None)
+        tried = _prepared(bench, port, first) or (
+            _cropped(bench, port, first) or _resized(bench, first) if port.kind == "image" else None
+        )
         if tried is not None:
             return tried
-    return "no other preparation of an input makes the answers right" if found else "no input looks like an image, a sound or a text"
+    return (
+        "no other preparation of an input makes the answers right"
+        if found
+        else "no input looks like an image, a sound or a text"
+    )
 
 
 def _prepared(bench: Workbench, port: Port, first: FirstLayer) -> Tried | None:
     asked = Asked(bench, port, most=_MOST_TRIALS)
-    for preparation in {"image": _of_image, "sound": _of_sound, "text": _of_text}[port.kind](bench, port, first):
+    for preparation in {"image": _of_image, "sound": _of_sound, "text": _of_text}[port.kind](
+        bench, port, first
+    ):
         if asked.late:
             return None
         after = asked.mends(preparation)
         if after is not None:
             model = bench.edited(lambda graph: None)
             preparation.insert(model, port)
-            return Tried(proven=True, after=after, model=model, evidence=f"with its input `{port.name}` {preparation}, the file says what the module says",
-                         fix=Fix(kind="graph", what=f"give the file `{port.name}` {preparation}: the mended file does it by itself"))
+            return Tried(
+                proven=True,
+                after=after,
+                model=model,
+                evidence=f"with its input `{port.name}` {preparation}, the file says what the module says",
+                fix=Fix(
+                    kind="graph",
+                    what=f"give the file `{port.name}` {preparation}: the mended file does it by itself",
+                ),
+            )
     return None
 
 
 def _of_text(bench: Workbench, port: Port, first: FirstLayer) -> Iterator[Preparation]:
     for offset in _OFFSETS:
-        yield Preparation(factor=np.ones(1), shift=np.array([float(offset)]), said="ids that are counted from another number")
+        yield Preparation(
+            factor=np.ones(1),
+            shift=np.array([float(offset)]),
+            said="ids that are counted from another number",
+        )
 
 
 def _of_sound(bench: Workbench, port: Port, first: FirstLayer) -> Iterator[Preparation]:
@@ -105,7 +163,13 @@ def _of_image(bench: Workbench, port: Port, first: FirstLayer) -> Iterator[Prepa
     yield from _scaled(bench, port, first, (bare, *reverse), norms.IMAGES) if port.scalable else ()
 
 
-def _scaled(bench: Workbench, port: Port, first: FirstLayer, bases: tuple[Preparation, ...], known: "tuple[Norm, ...]") -> Iterator[Preparation]:
+def _scaled(
+    bench: Workbench,
+    port: Port,
+    first: FirstLayer,
+    bases: tuple[Preparation, ...],
+    known: "tuple[Norm, ...]",
+) -> Iterator[Preparation]:
     """Computed from the first layer with weights where that can be, else every usual one."""
     for base in bases:
         scales = _computed(bench, port, first, base, known)
@@ -118,7 +182,10 @@ def _scaled(bench: Workbench, port: Port, first: FirstLayer, bases: tuple[Prepar
 def _same_already(bench: Workbench, port: Port, first: FirstLayer) -> bool:
     """True when the first layer makes what the module's makes: then nothing is wrong before it."""
     answer = first(np.asarray(bench.scene.case.inputs[port.name]))
-    return answer is not None and any(_far(answer.reshape(-1), target.reshape(-1)) <= _SAME for target in first.targets(answer.size))
+    return answer is not None and any(
+        _far(answer.reshape(-1), target.reshape(-1)) <= _SAME
+        for target in first.targets(answer.size)
+    )
 
 
 def _usual(base: Preparation, known: "tuple[Norm, ...]", channels: int) -> Iterator[Preparation]:
@@ -131,13 +198,19 @@ def _said(own: "Norm", other: "Norm") -> str:
     return f"the module has {own.name}, the file {other.name}"
 
 
-def _computed(bench: Workbench, port: Port, first: FirstLayer, base: Preparation, known: "tuple[Norm, ...]") -> Preparation | str:
+def _computed(
+    bench: Workbench, port: Port, first: FirstLayer, base: Preparation, known: "tuple[Norm, ...]"
+) -> Preparation | str:
     """The factor and the shift of each channel that make the first layer's values the module's; empty where that can't be computed."""
     given = base.apply(np.asarray(bench.scene.case.inputs[port.name]))
     answer, nothing = first(given), first(np.zeros_like(given))
     if answer is None or nothing is None or not bench.scene.entries:
         return ""
-    parts = [first(_only(array, port, channel)) for array in (given, np.ones_like(given)) for channel in range(port.channels)]
+    parts = [
+        first(_only(array, port, channel))
+        for array in (given, np.ones_like(given))
+        for channel in range(port.channels)
+    ]
     columns = np.stack([(part - nothing).reshape(-1) for part in parts if part is not None], 1)
     whole = columns[:, : port.channels].sum(1) + nothing.reshape(-1)
     if not np.isfinite(columns).all() or _far(whole, answer.reshape(-1)) > _EXPLAINS:
@@ -146,30 +219,53 @@ def _computed(bench: Workbench, port: Port, first: FirstLayer, base: Preparation
         found = affine.fitted(columns, target.reshape(-1) - nothing.reshape(-1))
         if found is not None and found[1] <= _EXPLAINS:
             factor, shift = _refined(first, base, given, columns, target, found[0])
-            return _named(base, factor, shift, known, certain=port.kind == "image" and answer.shape[1] > port.channels and not first.normed)
+            return _named(
+                base,
+                factor,
+                shift,
+                known,
+                certain=port.kind == "image"
+                and answer.shape[1] > port.channels
+                and not first.normed,
+            )
     return "no factor and shift explain it"
 
 
-def _refined(first: FirstLayer, base: Preparation, given: Array, columns: Array, target: Array, found: Array) -> tuple[Array, Array]:
+def _refined(
+    first: FirstLayer, base: Preparation, given: Array, columns: Array, target: Array, found: Array
+) -> tuple[Array, Array]:
     """The same once more for what is left: the columns are differences of float32 values, and have lost digits."""
     for _ in range(_ROUNDS):
         factor, shift = np.split(found, 2)
         answer = first(replace(base, order=(), factor=factor, shift=shift).apply(given))
-        left = affine.fitted(columns, (target - answer.reshape(target.shape)).reshape(-1)) if answer is not None else None
+        left = (
+            affine.fitted(columns, (target - answer.reshape(target.shape)).reshape(-1))
+            if answer is not None
+            else None
+        )
         if left is None:
             break
         found = found + left[0]
     return found[: len(found) // 2], found[len(found) // 2 :]
 
 
-def _named(base: Preparation, factor: Array, shift: Array, known: "tuple[Norm, ...]", *, certain: bool) -> Preparation | str:
+def _named(
+    base: Preparation, factor: Array, shift: Array, known: "tuple[Norm, ...]", *, certain: bool
+) -> Preparation | str:
     """The usual preparation that it is; failing that the numbers as they are, unless another fault would look the same."""
     for own, other in norms.pairs(known, len(factor)):
         usual = norms.undoing(own, other, len(factor))
         if norms.alike((factor, shift), usual):
             return replace(base, factor=usual[0], shift=usual[1], said=_said(own, other))
-    factor, shift = np.where(np.abs(factor - 1) < _TINY, 1.0, factor), np.where(np.abs(shift) < _TINY * np.abs(shift).max(), 0.0, shift)
-    return replace(base, factor=factor, shift=shift) if certain else "a lost bias, or another norm, would look the same"
+    factor, shift = (
+        np.where(np.abs(factor - 1) < _TINY, 1.0, factor),
+        np.where(np.abs(shift) < _TINY * np.abs(shift).max(), 0.0, shift),
+    )
+    return (
+        replace(base, factor=factor, shift=shift)
+        if certain
+        else "a lost bias, or another norm, would look the same"
+    )
 
 
 def _only(array: Array, port: Port, channel: int) -> Array:
@@ -188,14 +284,21 @@ def _far(one: Array, other: Array) -> float:
 def _cropped(bench: Workbench, port: Port, first: FirstLayer) -> Tried | None:
     """Another part of the image: the same size, taken from elsewhere."""
     crops = [crop for node in first.slices if (crop := _crop(bench, node)) is not None]
-    for where, share in (("the centre", 0.5), ("the top left", 0.0), ("the bottom right", 1.0)) if crops else ():
+    for where, share in (
+        (("the centre", 0.5), ("the top left", 0.0), ("the bottom right", 1.0)) if crops else ()
+    ):
         for up in (False, True):
             model = bench.edited(partial(_moved, crops=crops, share=share, up=up))
             after = bench.distance(model)
             if bench.cured(after):
                 names = ", ".join(node.name or node.output[0] for node, *_ in crops)
-                return Tried(proven=True, after=after, model=model, evidence=f"{names} cut{'s' * (len(crops) == 1)} another part out of `{port.name}`; from {where} the answers are right",
-                             fix=Fix(kind="graph", what=f"cut the image from {where} in {names}"))
+                return Tried(
+                    proven=True,
+                    after=after,
+                    model=model,
+                    evidence=f"{names} cut{'s' * (len(crops) == 1)} another part out of `{port.name}`; from {where} the answers are right",
+                    fix=Fix(kind="graph", what=f"cut the image from {where} in {names}"),
+                )
     return None
 
 
@@ -207,31 +310,60 @@ def _resized(bench: Workbench, first: FirstLayer) -> Tried | None:
             after = bench.distance(model)
             if bench.cured(after):
                 where = node.name or node.output[0]
-                return Tried(proven=True, after=after, model=model, code="attribute", evidence=f"{where} (Resize) is right when it resizes {name}: {attributes}",
-                             fix=Fix(kind="graph", what=f"let {where} resize {name}"))
+                return Tried(
+                    proven=True,
+                    after=after,
+                    model=model,
+                    code="attribute",
+                    evidence=f"{where} (Resize) is right when it resizes {name}: {attributes}",
+                    fix=Fix(kind="graph", what=f"let {where} resize {name}"),
+                )
     return None
 
 
 def _set(node: onnx.NodeProto, *, attributes: dict[str, str | float]) -> None:
-    for name in ("mode", "coordinate_transformation_mode", "nearest_mode", "cubic_coeff_a", "antialias"):
+    for name in (
+        "mode",
+        "coordinate_transformation_mode",
+        "nearest_mode",
+        "cubic_coeff_a",
+        "antialias",
+    ):
         set_attribute(node, name, attributes.get(name))
 
 
-def _crop(bench: Workbench, node: onnx.NodeProto) -> tuple[onnx.NodeProto, Array, Array, Array] | None:
+def _crop(
+    bench: Workbench, node: onnx.NodeProto
+) -> tuple[onnx.NodeProto, Array, Array, Array] | None:
     """A slice with constant ends and a step of one: node, starts, sizes, and the room there is."""
     constants = {place: value for place, _, value in bench.constants(node)}
     whole, part = bench.value(node.input[0]), bench.value(node.output[0])
-    if not {1, 2, 3} <= set(constants) or whole is None or part is None or (4 in constants and (constants[4] != 1).any()):
+    if (
+        not {1, 2, 3} <= set(constants)
+        or whole is None
+        or part is None
+        or (4 in constants and (constants[4] != 1).any())
+    ):
         return None
     axes = constants[3].reshape(-1)
     sizes, room = (np.array([value.shape[axis] for axis in axes]) for value in (part, whole))
     return (node, constants[1], sizes, room) if (sizes < room).any() else None
 
 
-def _moved(graph: onnx.GraphProto, *, crops: list[tuple[onnx.NodeProto, Array, Array, Array]], share: float, up: bool) -> None:
+def _moved(
+    graph: onnx.GraphProto,
+    *,
+    crops: list[tuple[onnx.NodeProto, Array, Array, Array]],
+    share: float,
+    up: bool,
+) -> None:
     for crop, starts, sizes, room in crops:
         node = next(n for n in graph.node if n.output[0] == crop.output[0])
         begin = np.ceil((room - sizes) * share) if up else np.floor((room - sizes) * share)
         for place, values in ((1, begin), (2, begin + sizes)):
             node.input[place] = f"{node.output[0]}_crop_{place}"
-            graph.initializer.append(onnx.numpy_helper.from_array(values.astype(starts.dtype).reshape(starts.shape), node.input[place]))
+            graph.initializer.append(
+                onnx.numpy_helper.from_array(
+                    values.astype(starts.dtype).reshape(starts.shape), node.input[place]
+                )
+            )

@@ -39,8 +39,14 @@ def test(bench: Workbench) -> Tried | str:
     before, after = _far(bench, backend), _far(bench, f"ort:{_level(backend)}")
     if after > bench.limit or not after < before / 5:
         return f"the CPU alone differs, too; {(elsewhere or placed)[0]}"
-    return Tried(proven=True, before=before, after=after, by_reference=True, code=_CODE if elsewhere else "kernel",
-                 evidence=f"the same file on the CPU alone is right, on `{backend}` it is not; {'; '.join(elsewhere or placed)}")
+    return Tried(
+        proven=True,
+        before=before,
+        after=after,
+        by_reference=True,
+        code=_CODE if elsewhere else "kernel",
+        evidence=f"the same file on the CPU alone is right, on `{backend}` it is not; {'; '.join(elsewhere or placed)}",
+    )
 
 
 def _level(backend: str) -> str:
@@ -64,5 +70,3 @@ def refused(findings: Iterable[Finding]) -> Iterator[Cause]:
     for finding in findings:
         if finding.code == _CODE and finding.counts:
             yield Cause(code=_CODE, title=TITLE, proven=True, evidence=finding.what)
-
-

@@ -38,7 +38,12 @@ def test(bench: Workbench) -> Tried | str:
         return found
     full = full_biases(found.model)
     if full:
-        return granted(found, found.unsaturated(), what=f"with the biases in float that don't fit int32 ({full[0]})", fix="keep these biases in float")
+        return granted(
+            found,
+            found.unsaturated(),
+            what=f"with the biases in float that don't fit int32 ({full[0]})",
+            fix="keep these biases in float",
+        )
     if bench.scene.gap is None or bench.scene.gap.noise_ratio <= Policy().runtime_limit:
         return "no bias is full, and the runtime does what the graph says"
     model = reduced(found.model)
@@ -47,8 +52,13 @@ def test(bench: Workbench) -> Tried | str:
     if gain(before, after) < 3 or not touched:
         return f"seven-bit weights change {before:.1f} dB to {after:.1f} dB"
     worst = max(touched, key=lambda name: touched[name])
-    return Tried(proven=after >= Policy().drift_db, after=10 ** (-after / 20), model=model, fix=Fix(kind="graph", what="seven-bit weights: --target avx2"),
-                 evidence=f"with seven-bit weights {before:.1f} dB become {after:.1f} dB on {bench.scene.backend}; in {worst} {touched[worst]:.1%} of the outputs hold a pair beyond int16")
+    return Tried(
+        proven=after >= Policy().drift_db,
+        after=10 ** (-after / 20),
+        model=model,
+        fix=Fix(kind="graph", what="seven-bit weights: --target avx2"),
+        evidence=f"with seven-bit weights {before:.1f} dB become {after:.1f} dB on {bench.scene.backend}; in {worst} {touched[worst]:.1%} of the outputs hold a pair beyond int16",
+    )
 
 
 def _on(bench: Workbench, found: Study, model: onnx.ModelProto) -> float:
@@ -58,6 +68,9 @@ def _on(bench: Workbench, found: Study, model: onnx.ModelProto) -> float:
         onnx.save(model, path)
         try:
             session = open_session(bench.scene.backend, path)
-            return compare(found.wanted, [[a for a in session.run(batch) if a is not None] for _, batch in found.samples]).sqnr_db
+            return compare(
+                found.wanted,
+                [[a for a in session.run(batch) if a is not None] for _, batch in found.samples],
+            ).sqnr_db
         except OnnxproofError:
             return float("-inf")

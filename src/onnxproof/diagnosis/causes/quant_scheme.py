@@ -26,9 +26,22 @@ def test(bench: Workbench) -> Tried | str:
         return found
     best: Tried | str = "neither asymmetric ranges nor finer weights make the difference"
     for model, what, fix in (
-            (found.asymmetric(), "with all levels where the data is (asymmetric)", "quantize activations asymmetrically: --scheme u8s8"),
-            (found.by_filter(), "with a scale for each filter of the weights", "quantize weights per channel: --scheme u8s8"),
-            (found.float_weights(), "with the float weights", "give the weights more bits: --scheme u8s8, or w8")):
+        (
+            found.asymmetric(),
+            "with all levels where the data is (asymmetric)",
+            "quantize activations asymmetrically: --scheme u8s8",
+        ),
+        (
+            found.by_filter(),
+            "with a scale for each filter of the weights",
+            "quantize weights per channel: --scheme u8s8",
+        ),
+        (
+            found.float_weights(),
+            "with the float weights",
+            "give the weights more bits: --scheme u8s8, or w8",
+        ),
+    ):
         tried = granted(found, model, what=what, fix=fix)
         if isinstance(tried, Tried) and tried.proven:
             return tried

@@ -38,34 +38,76 @@ def test(bench: Workbench) -> Tried | str:
 def _reduced(bench: Workbench) -> Tried | str:
     """Every other reduction in the located scatter nodes."""
     for node in bench.nodes[:3]:
-        for reduction in ("add", "none", "mul", "max", "min") if node.op_type in ("ScatterElements", "ScatterND") else ():
+        for reduction in (
+            ("add", "none", "mul", "max", "min")
+            if node.op_type in ("ScatterElements", "ScatterND")
+            else ()
+        ):
             model = bench.with_node(node, partial(set_attribute, name="reduction", value=reduction))
             after = bench.distance(model)
             if bench.cured(after):
                 name = node.name or node.output[0]
-                return Tried(proven=True, after=after, model=model, evidence=f"with reduction `{reduction}` at {name} the answers are right",
-                             fix=Fix(kind="graph", what=f"set `reduction` of {name} to `{reduction}`"))
+                return Tried(
+                    proven=True,
+                    after=after,
+                    model=model,
+                    evidence=f"with reduction `{reduction}` at {name} the answers are right",
+                    fix=Fix(kind="graph", what=f"set `reduction` of {name} to `{reduction}`"),
+                )
     return "no other reduction of a named node mends it"
 
 
 def _variants(entry: "Entry") -> "Iterator[Variant]":
     import torch
 
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, instead, skipped, with_arguments
+    from onnxproof.diagnosis.counterfactuals.changed_reference import (
+        Variant,
+        instead,
+        skipped,
+        with_arguments,
+    )
 
     if "accumulate" in entry.arguments:
-        yield Variant(what=f"with accumulate={not entry.arguments['accumulate']}", change=with_arguments(accumulate=not entry.arguments["accumulate"]))
+        yield Variant(
+            what=f"with accumulate={not entry.arguments['accumulate']}",
+            change=with_arguments(accumulate=not entry.arguments["accumulate"]),
+        )
     if "include_self" in entry.arguments:
         for keep in (True, False):
             for reduce in _REDUCTIONS:
-                if (reduce, keep) != (entry.arguments.get("reduce"), entry.arguments["include_self"]):
-                    yield Variant(what=f"reduced by `{reduce}`" + ("" if keep else " without the value that was there"),
-                                  change=with_arguments(reduce=reduce, include_self=keep))
+                if (reduce, keep) != (
+                    entry.arguments.get("reduce"),
+                    entry.arguments["include_self"],
+                ):
+                    yield Variant(
+                        what=f"reduced by `{reduce}`"
+                        + ("" if keep else " without the value that was there"),
+                        change=with_arguments(reduce=reduce, include_self=keep),
+                    )
     if entry.op in ("scatter_add", "scatter_reduce", "scatter_add_", "scatter_reduce_"):
-        yield Variant(what="with the last write kept", change=instead(lambda x, dim, index, source, *rest: x.scatter(dim, index, source)))
+        yield Variant(
+            what="with the last write kept",
+            change=instead(lambda x, dim, index, source, *rest: x.scatter(dim, index, source)),
+        )
     if entry.op == "scatter":
-        yield Variant(what="with the writes added", change=instead(lambda x, dim, index, source, *rest: x.scatter_add(dim, index, source)))
+        yield Variant(
+            what="with the writes added",
+            change=instead(lambda x, dim, index, source, *rest: x.scatter_add(dim, index, source)),
+        )
     if entry.op in ("index_add", "index_add_"):
-        yield Variant(what="with the last write kept", change=instead(lambda x, dim, index, source, *rest: torch.index_copy(x, dim, index, source)))
-    if entry.op in ("index_copy", "index_put", "index_put_", "masked_scatter", "index_fill", "slice_scatter", "select_scatter"):
+        yield Variant(
+            what="with the last write kept",
+            change=instead(
+                lambda x, dim, index, source, *rest: torch.index_copy(x, dim, index, source)
+            ),
+        )
+    if entry.op in (
+        "index_copy",
+        "index_put",
+        "index_put_",
+        "masked_scatter",
+        "index_fill",
+        "slice_scatter",
+        "select_scatter",
+    ):
         yield Variant(what="left out", change=skipped(), code="mutation")

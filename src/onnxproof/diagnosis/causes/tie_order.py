@@ -24,4 +24,8 @@ def test(bench: Workbench) -> Tried | str:
     gap = bench.scene.gap
     if gap is None or gap.domain is not Domain.TIES:
         return "no exact ties explain it"
-    return Tried(proven=True, evidence=f"the module with its ties broken by one rule gives the candidate's `{gap.output}` on case `{gap.case}`", after=0.0)
+    return Tried(
+        proven=True,
+        evidence=f"the module with its ties broken by one rule gives the candidate's `{gap.output}` on case `{gap.case}`",
+        after=0.0,
+    )

@@ -41,12 +41,19 @@ def _variants(entry: "Entry") -> "Iterator[Variant]":
 
     if "batch_norm" in entry.op and "training" in entry.arguments:
         other = not entry.arguments["training"]
-        yield Variant(what="by the statistics of the batch" if other else "by the running statistics", change=with_arguments(training=other))
+        yield Variant(
+            what="by the statistics of the batch" if other else "by the running statistics",
+            change=with_arguments(training=other),
+        )
 
 
 def _whole(bench: Workbench) -> Tried | str:
     session = session_of(bench)
-    norms = [m for m in session.module.modules() if isinstance(m, torch.nn.modules.batchnorm._NormBase)] if session is not None and hasattr(session.module, "modules") else []
+    norms = (
+        [m for m in session.module.modules() if isinstance(m, torch.nn.modules.batchnorm._NormBase)]
+        if session is not None and hasattr(session.module, "modules")
+        else []
+    )
     if session is None or not norms:
         return "the module has no layer that behaves otherwise in training"
     training = copy.deepcopy(session.module)
@@ -61,8 +68,16 @@ def _whole(bench: Workbench) -> Tried | str:
     proven = after <= max(bench.limit, 1e-4) and after < bench.before / 5
     if not proven:
         return "in training mode the module gives something else, too"
-    return Tried(proven=True, by_reference=True, evidence="the module with its BatchNorm layers in training mode gives what the candidate gives", after=after,
-                 model=mended if direct else None, fix=Fix(kind="graph", what="set training_mode to 0 on every BatchNormalization") if direct else None)
+    return Tried(
+        proven=True,
+        by_reference=True,
+        evidence="the module with its BatchNorm layers in training mode gives what the candidate gives",
+        after=after,
+        model=mended if direct else None,
+        fix=Fix(kind="graph", what="set training_mode to 0 on every BatchNormalization")
+        if direct
+        else None,
+    )
 
 
 def _in_inference(graph: onnx.GraphProto) -> None:

@@ -24,5 +24,9 @@ def test(bench: Workbench) -> Tried | str:
     found = study(bench)
     if isinstance(found, str):
         return found
-    return granted(found, found.fused(), what="without the roundings between layers and what should be part of them",
-                   fix="fold BatchNorm and activations before quantizing: onnxproof quantize SUBJECT -o MODEL")
+    return granted(
+        found,
+        found.fused(),
+        what="without the roundings between layers and what should be part of them",
+        fix="fold BatchNorm and activations before quantizing: onnxproof quantize SUBJECT -o MODEL",
+    )

@@ -25,8 +25,32 @@ _MOST_CALLS = 10
 _FEW = 64
 _OTHERS, _EXPLAINED = 2, 20
 """Other cases that are asked, and how much nearer the changed module must be on them."""
-VIEWS = frozenset({"view", "_unsafe_view", "reshape", "expand", "unsqueeze", "squeeze", "permute", "transpose", "t", "alias", "detach", "clone", "slice", "select",
-                   "split", "split_with_sizes", "unbind", "_to_copy", "lift_fresh", "contiguous", "_reshape_alias", "real"})
+VIEWS = frozenset(
+    {
+        "view",
+        "_unsafe_view",
+        "reshape",
+        "expand",
+        "unsqueeze",
+        "squeeze",
+        "permute",
+        "transpose",
+        "t",
+        "alias",
+        "detach",
+        "clone",
+        "slice",
+        "select",
+        "split",
+        "split_with_sizes",
+        "unbind",
+        "_to_copy",
+        "lift_fresh",
+        "contiguous",
+        "_reshape_alias",
+        "real",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +103,9 @@ def holds(bench: "Workbench", changes: Mapping[int, Change]) -> bool:
         try:
             before = run_under(bench.scene.wide, case.inputs, plain)
             after = run_under(bench.scene.wide, case.inputs, _Changed(changes))
-        except Exception:  # other sizes may take another way through the module: then it says nothing
+        except (
+            Exception
+        ):  # other sizes may take another way through the module: then it says nothing
             continue
         if found is None or plain.calls != witness.calls:
             continue
@@ -92,17 +118,23 @@ def holds(bench: "Workbench", changes: Mapping[int, Change]) -> bool:
 def suspects(bench: "Workbench", *, views: bool = False) -> list[Entry]:
     """The module's calls at which the file may go astray: the located nodes' own, then those whose inputs are in the file and whose result is not."""
     entries = bench.scene.entries
-    known = {e.place for e in entries if e.place in bench.scene.matched or e.op.startswith("input ")}
+    known = {
+        e.place for e in entries if e.place in bench.scene.matched or e.op.startswith("input ")
+    }
     for e in entries:
         if e.op in VIEWS and e.inputs and all(i in known for i in e.inputs):
             known.add(e.place)
     own = [e for e in map(bench.counterpart, bench.nodes[:2]) if e is not None]
     feeding = [entries[i] for e in own for i in _feeding(entries, e)]
     lines = {e.source for e in own if e.source is not None} | {bench.where.source}
-    beside = [e for e in entries if e.source is not None and e.source in lines and e.place not in known]
+    beside = [
+        e for e in entries if e.source is not None and e.source in lines and e.place not in known
+    ]
     front = [e for e in entries if e.place not in known and all(i in known for i in e.inputs)]
     here = own[0].place if own else 0
-    nearest = sorted([*beside, *front], key=lambda e: abs(e.place - here)) if own else [*front, *beside]
+    nearest = (
+        sorted([*beside, *front], key=lambda e: abs(e.place - here)) if own else [*front, *beside]
+    )
     found = [*own, *feeding, *nearest]
     if views:
         found = [*own, *(e for start in found for e in _behind(entries, start)), *beside]
@@ -138,10 +170,16 @@ def _behind(entries: list[Entry], start: Entry) -> Iterator[Entry]:
 
 def alike(bench: "Workbench", entry: Entry) -> list[Entry]:
     """Every call of the same operator from the same line: a loop or a stack of blocks has the fault in each."""
-    return [e for e in bench.scene.entries if e.outer is None and e.op == entry.op and e.source == entry.source and e.call >= 0]
+    return [
+        e
+        for e in bench.scene.entries
+        if e.outer is None and e.op == entry.op and e.source == entry.source and e.call >= 0
+    ]
 
 
-def search(bench: "Workbench", variants: Callable[[Entry], Iterable[Variant]], *, views: bool = False) -> "tuple[Entry, Variant, float] | None":
+def search(
+    bench: "Workbench", variants: Callable[[Entry], Iterable[Variant]], *, views: bool = False
+) -> "tuple[Entry, Variant, float] | None":
     """The first variant of a suspected call with which the module says what the candidate says."""
     trials, deadline = 0, bench.deadline.within(bench.deadline.left * _SHARE)
     for entry in suspects(bench, views=views):
@@ -178,7 +216,9 @@ class _Numbers(Mode):
         given = {name: value for name, value in bound.items() if _plain(value)}
         op = func._schema.name.split("::")[-1]
         number = result if isinstance(result, bool | int | float) else None
-        if op == "lift_fresh" and result.numel() <= _FEW:  # a tensor written down in Python: `torch.tensor([width, height])`
+        if (
+            op == "lift_fresh" and result.numel() <= _FEW
+        ):  # a tensor written down in Python: `torch.tensor([width, height])`
             number = result.tolist()
         self.calls.append((op, given, number))
         return result
@@ -210,7 +250,9 @@ def numbers_of_example(bench: "Workbench") -> Iterator[tuple[int, str, Any, Chan
         run_under(scene.wide, scene.oracle.example(), there)
     except Exception:  # the module may refuse its own example in float64: then nothing can be said
         return
-    for call, ((op, given, got), (other_op, other, number)) in enumerate(zip(here.calls, there.calls, strict=False)):
+    for call, ((op, given, got), (other_op, other, number)) in enumerate(
+        zip(here.calls, there.calls, strict=False)
+    ):
         if op != other_op:
             return
         if got is not None and got != number:
@@ -222,13 +264,29 @@ def numbers_of_example(bench: "Workbench") -> Iterator[tuple[int, str, Any, Chan
 
 def with_arguments(**changed: Any) -> Change:
     """The same operator with other arguments, by the names of its schema."""
+
     def change(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         names = [a.name for a in func._schema.arguments]
         bound = named_arguments(func, args, kwargs) | changed
-        if "running_mean" in bound and bound["running_mean"] is None and not bound.get("training", True):
-            raise ValueError("a norm without statistics can't use them")  # torch does not ask, and the process would end
-        positional = [bound[name] for name in names if name in bound and not next(a for a in func._schema.arguments if a.name == name).kwarg_only]
-        keywords = {a.name: bound[a.name] for a in func._schema.arguments if a.kwarg_only and a.name in bound}
+        if (
+            "running_mean" in bound
+            and bound["running_mean"] is None
+            and not bound.get("training", True)
+        ):
+            raise ValueError(
+                "a norm without statistics can't use them"
+            )  # torch does not ask, and the process would end
+        positional = [
+            bound[name]
+            for name in names
+            if name in bound
+            and not next(a for a in func._schema.arguments if a.name == name).kwarg_only
+        ]
+        keywords = {
+            a.name: bound[a.name]
+            for a in func._schema.arguments
+            if a.kwarg_only and a.name in bound
+        }
         return func(*positional, **keywords)
 
     return change
@@ -236,12 +294,20 @@ def with_arguments(**changed: Any) -> Change:
 
 def instead(function: Callable[..., Any]) -> Change:
     """Another function of the same positional arguments."""
-    return lambda func, args, kwargs: function(*(v for n, v in named_arguments(func, args, kwargs).items() if n not in ("rounding_mode", "alpha")))
+    return lambda func, args, kwargs: function(
+        *(
+            v
+            for n, v in named_arguments(func, args, kwargs).items()
+            if n not in ("rounding_mode", "alpha")
+        )
+    )
 
 
 def _giving(number: Any) -> Change:
     """The example's number in place of the witness's, as a tensor where it was one."""
-    return lambda func, args, kwargs: args[0].new_tensor(number) if func._schema.name.endswith("lift_fresh") else number
+    return lambda func, args, kwargs: (
+        args[0].new_tensor(number) if func._schema.name.endswith("lift_fresh") else number
+    )
 
 
 def skipped(place: int = 0) -> Change:
@@ -251,4 +317,6 @@ def skipped(place: int = 0) -> Change:
 
 def told(entry: Entry) -> str:
     """A call in words, with its line."""
-    return f"`{entry.op}`" + (f" ({entry.source.file}:{entry.source.line}: `{entry.source.text}`)" if entry.source else "")
+    return f"`{entry.op}`" + (
+        f" ({entry.source.file}:{entry.source.line}: `{entry.source.text}`)" if entry.source else ""
+    )

@@ -72,9 +72,13 @@ class Preparation:
         if self.layout:
             dims = list(kind.type.tensor_type.shape.dim)
             for place, axis in enumerate(self.layout):
-                kind.type.tensor_type.shape.dim[axis].CopyFrom(onnx.TensorShapeProto.Dimension.FromString(dims[place].SerializeToString()))
+                kind.type.tensor_type.shape.dim[axis].CopyFrom(
+                    onnx.TensorShapeProto.Dimension.FromString(dims[place].SerializeToString())
+                )
 
-    def _steps(self, kind: onnx.ValueInfoProto) -> Iterator[tuple[str, Array | None, dict[str, Any]]]:
+    def _steps(
+        self, kind: onnx.ValueInfoProto
+    ) -> Iterator[tuple[str, Array | None, dict[str, Any]]]:
         shape = [1] * len(kind.type.tensor_type.shape.dim)
         if shape and self.factor is not None:
             shape[self.axis] = len(self.factor)
@@ -89,8 +93,16 @@ class Preparation:
             yield "Transpose", None, {"perm": list(self.layout)}
 
     def __str__(self) -> str:
-        words = [f"with its channels in the order {list(self.order)} (RGB and BGR)"] if self.order else []
-        words += [f"times {_few(self.factor)}"] if self.factor is not None and (self.factor != 1).any() else []
+        words = (
+            [f"with its channels in the order {list(self.order)} (RGB and BGR)"]
+            if self.order
+            else []
+        )
+        words += (
+            [f"times {_few(self.factor)}"]
+            if self.factor is not None and (self.factor != 1).any()
+            else []
+        )
         words += [f"plus {_few(self.shift)}"] if self.shift is not None and self.shift.any() else []
         words += [f"with its axes in the order {list(self.layout)}"] if self.layout else []
         return " and ".join(words) + (f" ({self.said})" if self.said else "")
@@ -108,7 +120,9 @@ def _renamed(graph: onnx.GraphProto, old: str, new: str) -> None:
             if name == old:
                 node.input[place] = new
         for attribute in node.attribute:
-            for inner in ([attribute.g] if attribute.HasField("g") else []) + list(attribute.graphs):
+            for inner in ([attribute.g] if attribute.HasField("g") else []) + list(
+                attribute.graphs
+            ):
                 _renamed(inner, old, new)
 
 
@@ -118,10 +132,20 @@ def ports(bench: Workbench) -> Iterator[Port]:
     for info in bench.scene.signature.inputs:
         if info.onnx_name is None or info.name not in bench.scene.case.inputs:
             continue
-        shape, number = bench.scene.case.inputs[info.name].shape, np.dtype(info.dtype).kind if info.dtype != "bfloat16" else "f"
+        shape, number = (
+            bench.scene.case.inputs[info.name].shape,
+            np.dtype(info.dtype).kind if info.dtype != "bfloat16" else "f",
+        )
         axis = _channel_axis(shape)
         if axis is not None and number in "fu":
-            yield Port(name=info.name, onnx_name=info.onnx_name, kind="image", channels=shape[axis], axis=axis, scalable=number == "f")
+            yield Port(
+                name=info.name,
+                onnx_name=info.onnx_name,
+                kind="image",
+                channels=shape[axis],
+                axis=axis,
+                scalable=number == "f",
+            )
         elif number == "f" and len(shape) in (2, 3) and shape[-1] >= _LEAST_SAMPLES:
             yield Port(name=info.name, onnx_name=info.onnx_name, kind="sound")
         elif number == "i" and info.onnx_name in tables:
@@ -141,7 +165,11 @@ def _tables(bench: Workbench) -> set[str]:
     """What rows of a table are looked up with."""
     graph = bench.scene.file.model.graph
     weights = {t.name for t in graph.initializer}
-    return {node.input[1] for node in graph.node if node.op_type == "Gather" and node.input[0] in weights}
+    return {
+        node.input[1]
+        for node in graph.node
+        if node.op_type == "Gather" and node.input[0] in weights
+    }
 
 
 class Asked:
@@ -153,14 +181,22 @@ class Asked:
     @cached_property
     def _candidate(self) -> Candidate:
         scene, (name, option) = self._bench.scene, parse(self._bench.scene.backend)
-        return Candidate(scene.backend, scene.path, scene.signature, Clock(), session=ort.open(scene.path, option if name == "ort" else ""))
+        return Candidate(
+            scene.backend,
+            scene.path,
+            scene.signature,
+            Clock(),
+            session=ort.open(scene.path, option if name == "ort" else ""),
+        )
 
     @property
     def late(self) -> bool:
         """True when the trials for this cause are used up, or the time for all is over."""
         return self._bench.late or self._left <= 0
 
-    def distance(self, preparation: Preparation, case: Case | None = None, truth: list[Array] | None = None) -> float:
+    def distance(
+        self, preparation: Preparation, case: Case | None = None, truth: list[Array] | None = None
+    ) -> float:
         """How far the file is from the truth when its input is prepared so."""
         self._left -= 1
         inputs = (case or self._bench.scene.case).inputs
@@ -179,7 +215,10 @@ class Asked:
         oracle = self._bench.scene.oracle
         for case in self._bench.others[:_OTHERS]:
             truth = oracle.truth(case.inputs) or oracle.run(case.inputs)
-            was, now = self.distance(Preparation(), case, truth), self.distance(preparation, case, truth)
+            was, now = (
+                self.distance(Preparation(), case, truth),
+                self.distance(preparation, case, truth),
+            )
             if now > max(was / _EXPLAINED, self._bench.limit):
                 return None
         return after
@@ -193,7 +232,11 @@ class FirstLayer:
 
     def __init__(self, bench: Workbench, port: Port) -> None:
         self._bench, self._port = bench, port
-        self._feeds = {i.onnx_name: np.asarray(bench.scene.case.inputs[i.name]) for i in bench.scene.signature.inputs if i.onnx_name}
+        self._feeds = {
+            i.onnx_name: np.asarray(bench.scene.case.inputs[i.name])
+            for i in bench.scene.signature.inputs
+            if i.onnx_name
+        }
         self.slices: list[onnx.NodeProto] = []
         """The parts that are taken of the input on the way: crops."""
         self.resizes: list[onnx.NodeProto] = []
@@ -238,7 +281,11 @@ class FirstLayer:
     def __call__(self, array: Array) -> Array | None:
         """The layer's values for this input."""
         try:
-            found = self._session.run({**self._feeds, self._port.onnx_name: array})[0] if self._session is not None else None
+            found = (
+                self._session.run({**self._feeds, self._port.onnx_name: array})[0]
+                if self._session is not None
+                else None
+            )
         except OnnxproofError:
             return None
         return None if found is None else found.astype(np.float64)
@@ -246,9 +293,12 @@ class FirstLayer:
     def targets(self, size: int) -> Iterator[Array]:
         """The module's own values that this may be: of its first layers with weights, or of the norm behind one, which may be folded in."""
         calls = self._CALLS if self._port.kind != "text" else ("embedding", "index", "gather")
-        alike = [e for e in self._bench.scene.entries if e.sketch.count == size and any(word in e.op for word in calls)]
+        alike = [
+            e
+            for e in self._bench.scene.entries
+            if e.sketch.count == size and any(word in e.op for word in calls)
+        ]
         for entry in alike[:3]:
             value = self._bench.scene.fetch(entry.place)
             if value is not None:
                 yield np.asarray(value, np.float64)
-

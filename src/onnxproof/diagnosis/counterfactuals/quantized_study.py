@@ -19,7 +19,9 @@ from onnxproof.results import Fix, NoiseKind, Share
 from onnxproof.runtimes.session.execution import feed
 from onnxproof.system import temporary
 
-_studies: "weakref.WeakKeyDictionary[Workbench, tuple[Study, onnx.ModelProto | None]]" = weakref.WeakKeyDictionary()
+_studies: "weakref.WeakKeyDictionary[Workbench, tuple[Study, onnx.ModelProto | None]]" = (
+    weakref.WeakKeyDictionary()
+)
 _ITEMS = 16
 LEAST_DB = 3.0
 """A counterfactual that recovers less is no cause."""
@@ -46,14 +48,32 @@ def _made(bench: Workbench) -> tuple[Study, onnx.ModelProto | None]:
     items = [bench.scene.case.inputs]
     given = bench.subject.data if bench.subject is not None else None
     if given is not None and not hasattr(given, "__next__"):  # an iterator was used up by the proof
-        items = [arrays for _, (_, arrays) in zip(range(_ITEMS), user_data.stream(given, names), strict=False)] or items
-    fed = [feed({n: np.asarray(a) for n, a in item.items()}, bench.scene.signature) for item in items]
+        items = [
+            arrays
+            for _, (_, arrays) in zip(range(_ITEMS), user_data.stream(given, names), strict=False)
+        ] or items
+    fed = [
+        feed({n: np.asarray(a) for n, a in item.items()}, bench.scene.signature) for item in items
+    ]
     wanted = [bench.scene.oracle.run(item) for item in items]
     order = [output.onnx_name for output in bench.scene.signature.outputs]
     places = [order.index(value.name) for value in bench.model.graph.output if value.name in order]
     plain = _float(bench)
-    floats = {} if plain is None else {t.name: numpy_helper.to_array(t) for t in plain.graph.initializer if t.data_type == onnx.TensorProto.FLOAT and t.dims}
-    return Study(bench.model, [(str(k), batch) for k, batch in enumerate(fed)], [[answer[p] for p in places] for answer in wanted], floats), plain
+    floats = (
+        {}
+        if plain is None
+        else {
+            t.name: numpy_helper.to_array(t)
+            for t in plain.graph.initializer
+            if t.data_type == onnx.TensorProto.FLOAT and t.dims
+        }
+    )
+    return Study(
+        bench.model,
+        [(str(k), batch) for k, batch in enumerate(fed)],
+        [[answer[p] for p in places] for answer in wanted],
+        floats,
+    ), plain
 
 
 def _float(bench: Workbench) -> onnx.ModelProto | None:
@@ -80,8 +100,13 @@ def granted(found: Study, model: onnx.ModelProto | None, *, what: str, fix: str)
     if recovered < LEAST_DB:
         return f"it would recover {recovered:.1f} dB"
     healed = after >= Policy().drift_db
-    return Tried(proven=healed, after=10 ** (-after / 20), model=model if healed else None,
-                 evidence=f"{what}: {found.said:.1f} dB become {after:.1f} dB", fix=Fix(kind="graph", what=fix))
+    return Tried(
+        proven=healed,
+        after=10 ** (-after / 20),
+        model=model if healed else None,
+        evidence=f"{what}: {found.said:.1f} dB become {after:.1f} dB",
+        fix=Fix(kind="graph", what=fix),
+    )
 
 
 def requantized(bench: Workbench, found: Study, *recipes: str) -> onnx.ModelProto | None:
@@ -92,10 +117,20 @@ def requantized(bench: Workbench, found: Study, *recipes: str) -> onnx.ModelProt
     from onnxproof.quantization.workbench import answers, restated
 
     plain = float_graph(bench)
-    if plain is None or {v.name for v in plain.graph.input} - {t.name for t in plain.graph.initializer} != set(found.samples[0][1]):
+    if plain is None or {v.name for v in plain.graph.input} - {
+        t.name for t in plain.graph.initializer
+    } != set(found.samples[0][1]):
         return None
-    made, _ = arrange(Bench(model=plain, stats=restated(plain, found.samples), plan=u8s8.PLAN.with_(calibrator="min-max"), samples=found.samples,
-                            answers=answers(plain, found.samples)), frozenset())
+    made, _ = arrange(
+        Bench(
+            model=plain,
+            stats=restated(plain, found.samples),
+            plan=u8s8.PLAN.with_(calibrator="min-max"),
+            samples=found.samples,
+            answers=answers(plain, found.samples),
+        ),
+        frozenset(),
+    )
     for name in recipes:
         applied = known.load(name).apply(made)
         if not isinstance(applied, str):

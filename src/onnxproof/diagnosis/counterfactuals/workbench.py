@@ -50,9 +50,20 @@ class Tried:
 class Workbench:
     """One scene of a fault, with its location."""
 
-    def __init__(self, scene: Scene, where: Location, *, bad_cases: Mapping[str, bool], sizes: Mapping[str, Mapping[str, int]],
-                 telling: Mapping[str, bool], subject: Subject | None = None, calibration: Any = None, others: Sequence[Case] = (),
-                 findings: Sequence[Finding] = (), deadline: Deadline | None = None) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        where: Location,
+        *,
+        bad_cases: Mapping[str, bool],
+        sizes: Mapping[str, Mapping[str, int]],
+        telling: Mapping[str, bool],
+        subject: Subject | None = None,
+        calibration: Any = None,
+        others: Sequence[Case] = (),
+        findings: Sequence[Finding] = (),
+        deadline: Deadline | None = None,
+    ) -> None:
         self.scene, self.where = scene, where
         self.subject, self.calibration = subject, calibration
         """What is proven, with the user's data, and the data that a quantized candidate was calibrated on, where it is known."""
@@ -104,7 +115,11 @@ class Workbench:
     def around(self) -> list[onnx.NodeProto]:
         """The first named nodes, and what feeds the guiltiest: a step that does nothing looks right and is not."""
         first = self.nodes[:3]
-        feeding = [n for n in self.model.graph.node if first and set(n.output) & set(first[0].input) and n.op_type != "Constant"]
+        feeding = [
+            n
+            for n in self.model.graph.node
+            if first and set(n.output) & set(first[0].input) and n.op_type != "Constant"
+        ]
         return [*first, *[n for n in feeding if n.output[0] not in {f.output[0] for f in first}]]
 
     def value(self, name: str) -> Array | None:
@@ -116,15 +131,27 @@ class Workbench:
         from onnxproof.runtimes.reference import add_outputs
 
         feeds = feed(self.scene.case.inputs, self.scene.signature)
-        weights = {t.name: numpy_helper.to_array(t) for t in self.model.graph.initializer if t.name in names}
+        weights = {
+            t.name: numpy_helper.to_array(t)
+            for t in self.model.graph.initializer
+            if t.name in names
+        }
         inner = [name for name in names if name and name not in feeds and name not in weights]
         model = self.edited(lambda graph: None)
         add_outputs(model, inner)
         try:
-            found = [] if not inner else ort.open(model.SerializeToString(), "disabled", outputs=inner).run(feeds)
+            found = (
+                []
+                if not inner
+                else ort.open(model.SerializeToString(), "disabled", outputs=inner).run(feeds)
+            )
         except OnnxproofError:
             return {}
-        return {name: array for name, array in zip(inner, found, strict=True) if array is not None} | feeds | weights
+        return (
+            {name: array for name, array in zip(inner, found, strict=True) if array is not None}
+            | feeds
+            | weights
+        )
 
     def alone(self, node: onnx.NodeProto) -> float | None:
         """How far the runtime's output of one node is from the standard's for the same inputs, or None where it can't be told."""
@@ -135,9 +162,21 @@ class Workbench:
         made = [name for name in node.output if name in values]
         if not made or len(given) != len([name for name in node.input if name]):
             return None
-        ports = [onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in given.items()]
-        graph = onnx.helper.make_graph([node], "alone", ports, [onnx.helper.make_empty_tensor_value_info(name) for name in made])
-        single = onnx.helper.make_model(graph, opset_imports=list(self.model.opset_import), ir_version=self.model.ir_version)
+        ports = [
+            onnx.helper.make_tensor_value_info(
+                n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape
+            )
+            for n, a in given.items()
+        ]
+        graph = onnx.helper.make_graph(
+            [node],
+            "alone",
+            ports,
+            [onnx.helper.make_empty_tensor_value_info(name) for name in made],
+        )
+        single = onnx.helper.make_model(
+            graph, opset_imports=list(self.model.opset_import), ir_version=self.model.ir_version
+        )
         try:
             right = reference.open(single.SerializeToString()).run(given)
         except OnnxproofError:
@@ -148,10 +187,22 @@ class Workbench:
         """The first node that makes NaN or infinity from finite values, and the largest of those; read without optimisation."""
         values = self.values([name for node in self.model.graph.node for name in node.output])
         for node in self.model.graph.node:
-            made = [values[name] for name in node.output if name in values and values[name].dtype.kind == "f"]
-            read = [values[name].astype(np.float64) for name in node.input if name in values and values[name].dtype.kind in "fiu"]
-            if any(not np.isfinite(array).all() for array in made) and all(np.isfinite(array).all() for array in read):
-                return node, max((float(np.abs(array).max(initial=0)) for array in read), default=0.0)
+            made = [
+                values[name]
+                for name in node.output
+                if name in values and values[name].dtype.kind == "f"
+            ]
+            read = [
+                values[name].astype(np.float64)
+                for name in node.input
+                if name in values and values[name].dtype.kind in "fiu"
+            ]
+            if any(not np.isfinite(array).all() for array in made) and all(
+                np.isfinite(array).all() for array in read
+            ):
+                return node, max(
+                    (float(np.abs(array).max(initial=0)) for array in read), default=0.0
+                )
         return None
 
     @property
@@ -163,39 +214,77 @@ class Workbench:
         """The module's own operation that the node should have been, where it is known."""
         return self.scene.counterparts.get(node.name or node.output[0])
 
-    def whatif(self, variants: "Callable[[Entry], Iterable[Variant]]", *, views: bool = False, cure: "Callable[[], Tried | str] | None" = None) -> Tried | str:
+    def whatif(
+        self,
+        variants: "Callable[[Entry], Iterable[Variant]]",
+        *,
+        views: bool = False,
+        cure: "Callable[[], Tried | str] | None" = None,
+    ) -> Tried | str:
         """Put each variant of a suspected call into the module: proven is the one that then says what the candidate says.
 
         `cure` looks for a change of the file that mends it; alone it is a likeness, with the fault in the module it is the remedy.
         """
         from onnxproof.diagnosis.counterfactuals import changed_reference
 
-        found = changed_reference.search(self, variants, views=views) if self.scene.wide is not None else None
-        mended = cure() if cure is not None else "no such change of the module gives what the candidate gives"
+        found = (
+            changed_reference.search(self, variants, views=views)
+            if self.scene.wide is not None
+            else None
+        )
+        mended = (
+            cure()
+            if cure is not None
+            else "no such change of the module gives what the candidate gives"
+        )
         if found is None:
             return mended
         entry, variant, after = found
         said = f"the module with {changed_reference.told(entry)} {variant.what} gives what the candidate gives"
         if isinstance(mended, Tried):
-            return replace(mended, proven=True, by_reference=True, evidence=f"{said}; {mended.evidence}", code=variant.code or mended.code)
+            return replace(
+                mended,
+                proven=True,
+                by_reference=True,
+                evidence=f"{said}; {mended.evidence}",
+                code=variant.code or mended.code,
+            )
         return Tried(proven=True, by_reference=True, after=after, code=variant.code, evidence=said)
 
     def cured(self, after: float) -> bool:
         """True when the error is gone, not only smaller."""
         return after <= self.limit and after < self.before / 5
 
-    def distance(self, model: onnx.ModelProto | None, *, inputs: Any = None, truth: Any = None, disabled: tuple[str, ...] = ()) -> float:
+    def distance(
+        self,
+        model: onnx.ModelProto | None,
+        *,
+        inputs: Any = None,
+        truth: Any = None,
+        disabled: tuple[str, ...] = (),
+    ) -> float:
         """The relative error of a graph (the candidate itself for None) against the truth of the witness."""
         outputs = self.answers(model, inputs=inputs, disabled=disabled) if not self.late else None
         return self.scene.apart(outputs, truth)
 
-    def answers(self, model: onnx.ModelProto | None = None, *, inputs: Any = None, disabled: tuple[str, ...] = ()) -> list[Array | None] | None:
+    def answers(
+        self,
+        model: onnx.ModelProto | None = None,
+        *,
+        inputs: Any = None,
+        disabled: tuple[str, ...] = (),
+    ) -> list[Array | None] | None:
         """The outputs of a graph on the witness's (or other) inputs, or None where the runtime refuses."""
         source: Any = self.scene.path if model is None else model.SerializeToString()
         try:
-            session = ort.open(source, parse(self.scene.backend)[1] if parse(self.scene.backend)[0] == "ort" else "", disabled_optimizers=disabled)
-            return Candidate(self.scene.backend, self.scene.path, self.scene.signature, Clock(), session=session).run(
-                self.scene.case.inputs if inputs is None else inputs)
+            session = ort.open(
+                source,
+                parse(self.scene.backend)[1] if parse(self.scene.backend)[0] == "ort" else "",
+                disabled_optimizers=disabled,
+            )
+            return Candidate(
+                self.scene.backend, self.scene.path, self.scene.signature, Clock(), session=session
+            ).run(self.scene.case.inputs if inputs is None else inputs)
         except OnnxproofError:
             return None
 
@@ -207,7 +296,9 @@ class Workbench:
         del copied.graph.value_info[:]
         return copied
 
-    def with_node(self, node: onnx.NodeProto, change: Callable[[onnx.NodeProto], None]) -> onnx.ModelProto:
+    def with_node(
+        self, node: onnx.NodeProto, change: Callable[[onnx.NodeProto], None]
+    ) -> onnx.ModelProto:
         """A copy in which one node is changed."""
         place = [n.output[0] for n in self.model.graph.node].index(node.output[0])
         return self.edited(lambda graph: change(graph.node[place]))
@@ -219,7 +310,11 @@ class Workbench:
         for place, name in enumerate(node.input):
             if name in weights:
                 yield place, name, numpy_helper.to_array(weights[name])
-            elif name in made and made[name].attribute and made[name].attribute[0].type == onnx.AttributeProto.TENSOR:
+            elif (
+                name in made
+                and made[name].attribute
+                and made[name].attribute[0].type == onnx.AttributeProto.TENSOR
+            ):
                 yield place, name, numpy_helper.to_array(made[name].attribute[0].t)
 
     def with_constant(self, node: onnx.NodeProto, place: int, value: Array) -> onnx.ModelProto:

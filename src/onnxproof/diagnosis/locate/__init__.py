@@ -41,7 +41,11 @@ def _by_stage(scene: Scene, served: Served) -> Location | None:
     swapped = _signature_fault(scene, served, limit)
     if swapped is not None:
         return swapped
-    if scene.gap is not None and scene.gap.status is Status.DTYPE and served.gap(scene.backend) <= limit:
+    if (
+        scene.gap is not None
+        and scene.gap.status is Status.DTYPE
+        and served.gap(scene.backend) <= limit
+    ):
         return _dtype_fault(scene, scene.gap)
     in_ort = parse(scene.backend)[0] == "ort"
     plain = served.gap("ort:disabled" if in_ort else scene.backend)
@@ -49,7 +53,11 @@ def _by_stage(scene: Scene, served: Served) -> Location | None:
         return optimizers.locate(scene, limit)
     served.close()
     told = ideal(scene)
-    biased = scene.gap is not None and scene.gap.bias is not None and scene.gap.bias > Policy().bias_limit  # then the graph in float64 was found wrong
+    biased = (
+        scene.gap is not None
+        and scene.gap.bias is not None
+        and scene.gap.bias > Policy().bias_limit
+    )  # then the graph in float64 was found wrong
     if told is not None and told.gap <= max(limit / 4, 1e-6) and not biased:
         return runtime.locate(scene, told, limit)
     return _file(scene, told, plain)
@@ -58,11 +66,21 @@ def _by_stage(scene: Scene, served: Served) -> Location | None:
 def _ordering(scene: Scene) -> Location:
     """Equal values in another order: the nodes that order."""
     graph = Graph.of(scene.file)
-    places = [p for p, node in enumerate(graph.nodes) if node.op_type in ("TopK", "ArgMax", "ArgMin", "Unique", "NonMaxSuppression")]
+    places = [
+        p
+        for p, node in enumerate(graph.nodes)
+        if node.op_type in ("TopK", "ArgMax", "ArgMin", "Unique", "NonMaxSuppression")
+    ]
     suspects = [suspect(graph, p, 0.0, "it chooses among equal values") for p in places]
     stage = Stage.EXPORT if scene.oracle.tree is not None else Stage.GRAPH
-    return Location(stage=stage, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), module=suspects[0].module if suspects else None,
-                    source=suspects[0].source if suspects else None, evidence="with ties broken by one rule the two agree")
+    return Location(
+        stage=stage,
+        nodes=tuple(s.node for s in suspects),
+        suspects=tuple(suspects),
+        module=suspects[0].module if suspects else None,
+        source=suspects[0].source if suspects else None,
+        evidence="with ties broken by one rule the two agree",
+    )
 
 
 def _dtype_fault(scene: Scene, gap: Gap) -> Location:
@@ -71,8 +89,14 @@ def _dtype_fault(scene: Scene, gap: Gap) -> Location:
     name = next((o.onnx_name for o in scene.signature.outputs if o.name == gap.output), None)
     place = graph.makers.get(name or "")
     suspects = [suspect(graph, place, 0.0, gap.detail)] if place is not None else []
-    return Location(stage=Stage.EXPORT, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), evidence=f"another dtype: {gap.detail}",
-                    module=suspects[0].module if suspects else None, source=suspects[0].source if suspects else None)
+    return Location(
+        stage=Stage.EXPORT,
+        nodes=tuple(s.node for s in suspects),
+        suspects=tuple(suspects),
+        evidence=f"another dtype: {gap.detail}",
+        module=suspects[0].module if suspects else None,
+        source=suspects[0].source if suspects else None,
+    )
 
 
 def _signature_fault(scene: Scene, served: Served, limit: float) -> Location | None:
@@ -81,12 +105,16 @@ def _signature_fault(scene: Scene, served: Served, limit: float) -> Location | N
 
     if served.gap(scene.backend) <= limit:
         return None
-    found = exchanged.find(scene.signature, lambda signature: served.gap(scene.backend, signature) <= limit)
+    found = exchanged.find(
+        scene.signature, lambda signature: served.gap(scene.backend, signature) <= limit
+    )
     if found is None:
         return None
     scene.exchanged = found
     graph = Graph.of(scene.file)
-    nodes = [graph.name(p) for name in found.names for p in graph.consumers(name)] or [graph.name(graph.makers[n]) for n in found.names if n in graph.makers]
+    nodes = [graph.name(p) for name in found.names for p in graph.consumers(name)] or [
+        graph.name(graph.makers[n]) for n in found.names if n in graph.makers
+    ]
     return Location(stage=Stage.SIGNATURE, nodes=tuple(dict.fromkeys(nodes)), evidence=found.what)
 
 
@@ -95,13 +123,19 @@ def _file(scene: Scene, told: Ideal | None, plain: float) -> Location:
     stage = Stage.EXPORT if scene.oracle.tree is not None else Stage.GRAPH
     told = told or probed(scene)
     if told is None:
-        return Location(stage=stage, evidence="the file differs from the reference; its values could not be followed")
+        return Location(
+            stage=stage,
+            evidence="the file differs from the reference; its values could not be followed",
+        )
     from onnxproof.diagnosis.locate import follow
 
     try:
         return follow.follow(scene, told, stage)
     except OnnxproofError as why:  # the evaluator takes the candidate and refuses the reference
-        return Location(stage=stage, evidence=f"the file differs from the reference, whose values could not be followed: {why.what}")
+        return Location(
+            stage=stage,
+            evidence=f"the file differs from the reference, whose values could not be followed: {why.what}",
+        )
 
 
 __all__ = ["Scene", "locate"]

@@ -24,14 +24,26 @@ class Exchanged:
 
 def find(given: Signature, right: Callable[[Signature], bool]) -> Exchanged | None:
     """Try every exchange of inputs, then of outputs, that keeps shapes and dtypes."""
-    sides: tuple[tuple[str, tuple[Any, ...]], ...] = (("input", given.inputs), ("output", given.outputs))
+    sides: tuple[tuple[str, tuple[Any, ...]], ...] = (
+        ("input", given.inputs),
+        ("output", given.outputs),
+    )
     for kind, ports in sides:
         for trial in itertools.islice(_exchanges(ports), _MOST):
             signature = replace(given, **{f"{kind}s": trial})
             if right(signature):
-                moved = [(a.name, b.onnx_name or "") for a, b in zip(ports, trial, strict=True) if a.onnx_name != b.onnx_name]
-                return Exchanged(what=f"the {kind}s are exchanged: " + ", ".join(f"`{name}` belongs to the file's `{onnx}`" for name, onnx in moved),
-                                 names=tuple(onnx for _, onnx in moved), signature=signature, kind=kind)
+                moved = [
+                    (a.name, b.onnx_name or "")
+                    for a, b in zip(ports, trial, strict=True)
+                    if a.onnx_name != b.onnx_name
+                ]
+                return Exchanged(
+                    what=f"the {kind}s are exchanged: "
+                    + ", ".join(f"`{name}` belongs to the file's `{onnx}`" for name, onnx in moved),
+                    names=tuple(onnx for _, onnx in moved),
+                    signature=signature,
+                    kind=kind,
+                )
     return None
 
 

@@ -18,15 +18,29 @@ _TINY = 1e-12
 
 def steps(graph: Graph, gaps: Mapping[int, float], noise: float) -> tuple[NodeGap, ...]:
     """One entry for each node that was compared, by its place in the graph."""
-    return tuple(NodeGap(node=graph.name(place), op_type=graph.nodes[place].op_type, ratio=gaps[place] / max(noise, _TINY),
-                         module=source_of(graph.nodes[place])[0], source=source_of(graph.nodes[place])[1]) for place in sorted(gaps))
+    return tuple(
+        NodeGap(
+            node=graph.name(place),
+            op_type=graph.nodes[place].op_type,
+            ratio=gaps[place] / max(noise, _TINY),
+            module=source_of(graph.nodes[place])[0],
+            source=source_of(graph.nodes[place])[1],
+        )
+        for place in sorted(gaps)
+    )
 
 
-def of_matched(graph: Graph, matched: Mapping[str, Any], wrong: Mapping[int, float], noise: float) -> tuple[NodeGap, ...]:
+def of_matched(
+    graph: Graph, matched: Mapping[str, Any], wrong: Mapping[int, float], noise: float
+) -> tuple[NodeGap, ...]:
     """From the module's values that were found in the file; a step that the module never made has none, and is left out."""
     gaps = dict(wrong)
     for place, node in enumerate(graph.nodes):
-        found = [matched[name].gap for name in node.output if name in matched and name not in graph.static]
+        found = [
+            matched[name].gap
+            for name in node.output
+            if name in matched and name not in graph.static
+        ]
         if place not in gaps and found and max(found) <= 1e-5:
             gaps[place] = max(found)
     return steps(graph, gaps, noise)
@@ -34,7 +48,15 @@ def of_matched(graph: Graph, matched: Mapping[str, Any], wrong: Mapping[int, flo
 
 def of_values(graph: Graph, gaps: Mapping[str, float], noise: float) -> tuple[NodeGap, ...]:
     """From the gap of each value; what does not depend on the inputs has no noise."""
-    by_place = {place: max(found) for place, node in enumerate(graph.nodes) if (found := [gaps[name] for name in node.output if name in gaps and name not in graph.static])}
+    by_place = {
+        place: max(found)
+        for place, node in enumerate(graph.nodes)
+        if (
+            found := [
+                gaps[name] for name in node.output if name in gaps and name not in graph.static
+            ]
+        )
+    }
     return steps(graph, by_place, noise)
 
 
@@ -46,4 +68,8 @@ def measure(scene: Any) -> Profile | None:
     inner = inner_gaps(scene, told) if told is not None else None
     if inner is None:
         return None
-    return Profile(case=scene.case.name, against=RUNTIME, nodes=of_values(Graph.of(scene.file), inner[0], scene.noise))
+    return Profile(
+        case=scene.case.name,
+        against=RUNTIME,
+        nodes=of_values(Graph.of(scene.file), inner[0], scene.noise),
+    )

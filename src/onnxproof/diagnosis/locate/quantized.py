@@ -32,18 +32,27 @@ def locate(scene: "Scene", by_truth: Callable[["Scene"], Location | None]) -> Lo
     if scene.gap.noise_ratio > Policy().runtime_limit:
         said = _simulated(scene)
         if said is not None:
-            return by_truth(replace(scene, truth=said, dtypes=[answer.dtype for answer in said], gap=None))
+            return by_truth(
+                replace(scene, truth=said, dtypes=[answer.dtype for answer in said], gap=None)
+            )
     return _costly(scene)
 
 
 def _simulated(scene: "Scene") -> list[np.ndarray] | None:
     feeds = feed(scene.case.inputs, scene.signature)
-    for opened in (lambda: standard.open(scene.path, "float64"), lambda: ort.open(scene.path, "disabled")):
+    for opened in (
+        lambda: standard.open(scene.path, "float64"),
+        lambda: ort.open(scene.path, "disabled"),
+    ):
         try:
             session = opened()
             found = dict(zip(session.output_names, session.run(feeds), strict=True))
             answers = [found.get(output.onnx_name or "") for output in scene.signature.outputs]
-            return [answer for answer in answers if answer is not None] if all(a is not None for a in answers) else None
+            return (
+                [answer for answer in answers if answer is not None]
+                if all(a is not None for a in answers)
+                else None
+            )
         except OnnxproofError:
             continue
     return None
@@ -53,26 +62,62 @@ def _costly(scene: "Scene") -> Location:
     """Take one rounding out after the other, and see what the answers gain."""
     model = onnx.load(scene.path)
     names = [output.onnx_name for output in scene.signature.outputs]
-    order = [[value.name for value in model.graph.output].index(name) for name in names if name is not None]
+    order = [
+        [value.name for value in model.graph.output].index(name)
+        for name in names
+        if name is not None
+    ]
     wanted = dict(zip(order, scene.truth, strict=False))
-    study = Study(model, [("witness", feed(scene.case.inputs, scene.signature))], [[wanted[place] for place in sorted(wanted)]])
+    study = Study(
+        model,
+        [("witness", feed(scene.case.inputs, scene.signature))],
+        [[wanted[place] for place in sorted(wanted)]],
+    )
     makers = {node.output[0]: node for node in model.graph.node if node.op_type == "QuantizeLinear"}
-    ranked = sorted(study.rounded, key=lambda pair: -_coarse(study, pair.value, float(pair.scale.reshape(-1)[0])))[:_ASKED]
-    gains = [(gain(study.said, study.level(without_rounding(model, [pair.value]))), pair) for pair in ranked]
+    ranked = sorted(
+        study.rounded,
+        key=lambda pair: -_coarse(study, pair.value, float(pair.scale.reshape(-1)[0])),
+    )[:_ASKED]
+    gains = [
+        (gain(study.said, study.level(without_rounding(model, [pair.value]))), pair)
+        for pair in ranked
+    ]
     found = sorted((g for g in gains if g[0] > _WORTH_DB), key=lambda g: -g[0])[:_MOST]
     if not found:  # several are off at once: the one whose range fits the data least comes first
-        found = sorted(((0.0, pair) for pair in study.rounded if pair.value in study.seen), key=lambda g: -_off(study, g[1]))[:_MOST]
+        found = sorted(
+            ((0.0, pair) for pair in study.rounded if pair.value in study.seen),
+            key=lambda g: -_off(study, g[1]),
+        )[:_MOST]
     suspects = []
     for recovered, pair in found:
         node = makers[pair.quantize]
-        module, source = source_of(next((n for n in model.graph.node if pair.value in n.output), node))
-        suspects.append(Suspect(node=node.name or node.output[0], op_type=node.op_type, ratio=recovered, module=module, source=source,
-                                why=f"without its rounding of `{pair.value}` the answers gain {recovered:.1f} dB" if recovered else
-                                f"no single rounding makes the difference; the range of `{pair.value}` fits the data least"))
+        module, source = source_of(
+            next((n for n in model.graph.node if pair.value in n.output), node)
+        )
+        suspects.append(
+            Suspect(
+                node=node.name or node.output[0],
+                op_type=node.op_type,
+                ratio=recovered,
+                module=module,
+                source=source,
+                why=f"without its rounding of `{pair.value}` the answers gain {recovered:.1f} dB"
+                if recovered
+                else f"no single rounding makes the difference; the range of `{pair.value}` fits the data least",
+            )
+        )
     first = suspects[0] if suspects else None
-    return Location(stage=Stage.GRAPH, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), compared=len(ranked),
-                    module=first.module if first else None, source=first.source if first else None,
-                    evidence=first.why if first else f"{study.said:.1f} dB; no single rounding makes the difference")
+    return Location(
+        stage=Stage.GRAPH,
+        nodes=tuple(s.node for s in suspects),
+        suspects=tuple(suspects),
+        compared=len(ranked),
+        module=first.module if first else None,
+        source=first.source if first else None,
+        evidence=first.why
+        if first
+        else f"{study.said:.1f} dB; no single rounding makes the difference",
+    )
 
 
 def _off(study: Study, pair: Pair) -> float:

@@ -25,10 +25,23 @@ def followed(scene: Scene) -> tuple[list[Entry], Fetch]:
 
     def add(name: str, value: Array, node: onnx.NodeProto | None) -> None:
         module, source = source_of(node) if node is not None else (None, None)
-        inputs = tuple(places[read] for read in captured(node) if read in places) if node is not None else ()
+        inputs = (
+            tuple(places[read] for read in captured(node) if read in places)
+            if node is not None
+            else ()
+        )
         places[name] = len(entries)
-        entries.append(Entry(place=len(entries), op=node.op_type if node is not None else f"input {name}", sketch=sketch(value, shelf), dtype=str(value.dtype),
-                             inputs=inputs, module=module or "", source=source))
+        entries.append(
+            Entry(
+                place=len(entries),
+                op=node.op_type if node is not None else f"input {name}",
+                sketch=sketch(value, shelf),
+                dtype=str(value.dtype),
+                inputs=inputs,
+                module=module or "",
+                source=source,
+            )
+        )
 
     _walked(session, feeds, add)
     return entries, remembering(entries, lambda place: _value(session, feeds, place))
@@ -47,8 +60,13 @@ def _value(session: Any, feeds: dict[str, Array], wanted: int) -> Array | None:
     return kept[0] if kept else None
 
 
-def _walked(session: Any, feeds: dict[str, Array], visit: Callable[[str, Array, onnx.NodeProto | None], None]) -> None:
+def _walked(
+    session: Any,
+    feeds: dict[str, Array],
+    visit: Callable[[str, Array, onnx.NodeProto | None], None],
+) -> None:
     """Visit the inputs and every value in the order in which they are made, inside subgraphs and functions too."""
+
     def look(node: onnx.NodeProto, found: Any) -> Any:
         for name, value in zip(node.output, found, strict=False):
             if name and isinstance(value, np.ndarray | np.generic):

@@ -26,9 +26,17 @@ def locate(scene: Scene, words: str) -> Location:
     named = [m for m in re.findall(r"Name:\s*'([^']*)'", words) if m]
     places = [p for p in range(len(graph.nodes)) if graph.name(p) in named]
     sooner = _sooner(scene, graph, places[0]) if places else []
-    suspects = [suspect(graph, p, 0.0, "what it makes is none of the reference's values") for p in sooner] + [suspect(graph, p, 0.0, "the runtime gives up here") for p in places]
-    return Location(stage=stage, nodes=tuple(s.node for s in suspects), suspects=tuple(suspects), evidence=f"the reference answers and the file refuses: {words[:200]}",
-                    module=suspects[0].module if suspects else None, source=suspects[0].source if suspects else None)
+    suspects = [
+        suspect(graph, p, 0.0, "what it makes is none of the reference's values") for p in sooner
+    ] + [suspect(graph, p, 0.0, "the runtime gives up here") for p in places]
+    return Location(
+        stage=stage,
+        nodes=tuple(s.node for s in suspects),
+        suspects=tuple(suspects),
+        evidence=f"the reference answers and the file refuses: {words[:200]}",
+        module=suspects[0].module if suspects else None,
+        source=suspects[0].source if suspects else None,
+    )
 
 
 def _sooner(scene: Scene, graph: Graph, refusing: int) -> list[int]:

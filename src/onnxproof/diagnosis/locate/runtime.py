@@ -17,19 +17,42 @@ def locate(scene: Scene, told: Ideal, limit: float) -> Location:
     graph = Graph.of(scene.file)
     inner = inner_gaps(scene, told)
     if inner is None:
-        return Location(stage=Stage.RUNTIME, evidence="the runtime differs from the standard; its inner values could not be read")
+        return Location(
+            stage=Stage.RUNTIME,
+            evidence="the runtime differs from the standard; its inner values could not be read",
+        )
     gaps, dtypes = inner
-    scene.profile = Profile(case=scene.case.name, against=profile.RUNTIME, nodes=profile.of_values(graph, gaps, scene.noise))
-    places = [place for place in range(len(graph.nodes)) if _guilty(graph, place, gaps, dtypes, limit)]
+    scene.profile = Profile(
+        case=scene.case.name,
+        against=profile.RUNTIME,
+        nodes=profile.of_values(graph, gaps, scene.noise),
+    )
+    places = [
+        place for place in range(len(graph.nodes)) if _guilty(graph, place, gaps, dtypes, limit)
+    ]
     precision = _loses_digits(scene, limit)
-    named = [suspect(graph, p, max(gaps.get(n, 0.0) for n in graph.nodes[p].output) / max(scene.noise, 1e-12)) for p in places[:_MOST_SUSPECTS]]
+    named = [
+        suspect(
+            graph, p, max(gaps.get(n, 0.0) for n in graph.nodes[p].output) / max(scene.noise, 1e-12)
+        )
+        for p in places[:_MOST_SUSPECTS]
+    ]
     first = named[0] if named else None
-    return Location(stage=Stage.PRECISION if precision else Stage.RUNTIME, nodes=tuple(s.node for s in named), suspects=tuple(named), compared=len(gaps),
-                    module=first.module if first else None, source=first.source if first else None,
-                    evidence="evaluated by the standard, the graph is right in float64 and " + ("wrong in its own types" if precision else "right in its own types; the runtime is not"))
+    return Location(
+        stage=Stage.PRECISION if precision else Stage.RUNTIME,
+        nodes=tuple(s.node for s in named),
+        suspects=tuple(named),
+        compared=len(gaps),
+        module=first.module if first else None,
+        source=first.source if first else None,
+        evidence="evaluated by the standard, the graph is right in float64 and "
+        + ("wrong in its own types" if precision else "right in its own types; the runtime is not"),
+    )
 
 
-def _guilty(graph: Graph, place: int, gaps: dict[str, float], dtypes: dict[str, str], limit: float) -> bool:
+def _guilty(
+    graph: Graph, place: int, gaps: dict[str, float], dtypes: dict[str, str], limit: float
+) -> bool:
     """Wrong by far more than its inputs are and than its dtype explains; a cast counts as soon as it loses anything."""
     node = graph.nodes[place]
     made = max((gaps[n] for n in node.output if n in gaps), default=0.0)

@@ -53,14 +53,23 @@ class Scene:
     profile: Profile | None = None
     """The noise ratio along the graph, as far as it was seen on the way."""
 
-    def apart(self, found: Sequence[Array | None] | None, wanted: Sequence[Array] | None = None) -> float:
+    def apart(
+        self, found: Sequence[Array | None] | None, wanted: Sequence[Array] | None = None
+    ) -> float:
         """How far answers are from the truth, or from others: the largest relative distance over the outputs that count; infinite where there are none."""
         others = self.truth if wanted is None else wanted
         if found is None or len(found) != len(others):
             return float("inf")
         counts = self.steady or (True,) * len(others)
         pairs = [(f, w) for f, w, steady in zip(found, others, counts, strict=True) if steady]
-        if wanted is not None and not any(f is not None and np.isfinite(as_real(f).astype(np.float64, copy=False)).any() for f, _ in pairs):
-            return float("inf")  # whatever gives nothing but NaN would explain an answer that is nothing but NaN
-        both = [(w, f) for f, w in pairs if f is not None] if wanted is not None else []  # nor is a changed module that says nothing but zeros near to any answer
+        if wanted is not None and not any(
+            f is not None and np.isfinite(as_real(f).astype(np.float64, copy=False)).any()
+            for f, _ in pairs
+        ):
+            return float(
+                "inf"
+            )  # whatever gives nothing but NaN would explain an answer that is nothing but NaN
+        both = (
+            [(w, f) for f, w in pairs if f is not None] if wanted is not None else []
+        )  # nor is a changed module that says nothing but zeros near to any answer
         return max((relative(f, w) for f, w in [*pairs, *both]), default=0.0)

@@ -52,7 +52,9 @@ class Served:
         try:
             if backend not in self._sessions:
                 self._sessions[backend] = open_session(backend, self._scene.path)
-            candidate = Candidate(backend, self._scene.path, signature, Clock(), session=self._sessions[backend])
+            candidate = Candidate(
+                backend, self._scene.path, signature, Clock(), session=self._sessions[backend]
+            )
             return self._scene.apart(candidate.run(self._scene.case.inputs))
         except OnnxproofError:
             return float("inf")
@@ -83,7 +85,12 @@ def ideal(scene: Scene) -> Ideal | None:
         return None
     session.limit_s = min(2 * (time.perf_counter() - start) + 10, slow_s(scene))
     give_back()
-    return Ideal(session=session, gap=by_name(scene, session.output_names, outputs), seen=seen, finest=_FINEST if scene.file.half is None else 2 * eps(np.dtype(scene.file.half)))
+    return Ideal(
+        session=session,
+        gap=by_name(scene, session.output_names, outputs),
+        seen=seen,
+        finest=_FINEST if scene.file.half is None else 2 * eps(np.dtype(scene.file.half)),
+    )
 
 
 def slow_s(scene: Scene) -> float:
@@ -102,14 +109,28 @@ def probed(scene: Scene) -> Ideal | None:
         seen, outputs = observe(session, given(scene))
     except OnnxproofError:
         return None
-    return Ideal(session=session, gap=by_name(scene, session.output_names, outputs), seen=seen, finest=max(20 * scene.noise, _ROUNDED),
-                 means="as the runtime computes them, since the standard's evaluator could not")
+    return Ideal(
+        session=session,
+        gap=by_name(scene, session.output_names, outputs),
+        seen=seen,
+        finest=max(20 * scene.noise, _ROUNDED),
+        means="as the runtime computes them, since the standard's evaluator could not",
+    )
 
 
 def given(scene: Scene) -> dict[str, Array]:
     """The file's inputs, for the standard's evaluator: it writes into none, so nothing is copied that has the right dtype."""
-    arrays = ((info, np.asarray(scene.case.inputs[info.name])) for info in scene.signature.inputs if info.onnx_name is not None)
-    return {info.onnx_name or "": array if info.onnx_dtype in (None, "", "unknown", str(array.dtype)) else as_dtype(array, np.dtype(info.onnx_dtype)) for info, array in arrays}
+    arrays = (
+        (info, np.asarray(scene.case.inputs[info.name]))
+        for info in scene.signature.inputs
+        if info.onnx_name is not None
+    )
+    return {
+        info.onnx_name or "": array
+        if info.onnx_dtype in (None, "", "unknown", str(array.dtype))
+        else as_dtype(array, np.dtype(info.onnx_dtype))
+        for info, array in arrays
+    }
 
 
 def by_name(scene: Scene, names: Any, outputs: Any) -> float:
@@ -125,8 +146,16 @@ def inner_gaps(scene: Scene, told: Ideal) -> tuple[dict[str, float], dict[str, s
     gaps: dict[str, float] = {}
     dtypes: dict[str, str] = {}
     try:
-        for name, value in inner_values.values(backend, scene.path, feed(scene.case.inputs, scene.signature), [n for n in told.seen if n in made]).items():
-            gaps[name], dtypes[name] = distance(sketch(np.asarray(value)), told.seen[name]), str(np.asarray(value).dtype)
+        for name, value in inner_values.values(
+            backend,
+            scene.path,
+            feed(scene.case.inputs, scene.signature),
+            [n for n in told.seen if n in made],
+        ).items():
+            gaps[name], dtypes[name] = (
+                distance(sketch(np.asarray(value)), told.seen[name]),
+                str(np.asarray(value).dtype),
+            )
     except OnnxproofError:
         return None
     return (gaps, dtypes) if gaps else None

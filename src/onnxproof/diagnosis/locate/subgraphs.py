@@ -11,7 +11,14 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxproof.diagnosis.locate.match import Counterfactual, Front, counterparts, front, in_place_of, match
+from onnxproof.diagnosis.locate.match import (
+    Counterfactual,
+    Front,
+    counterparts,
+    front,
+    in_place_of,
+    match,
+)
 from onnxproof.numerics.sketch import Shelf, Sketch, sketch
 from onnxproof.onnxmodel.graph import Graph
 from onnxproof.reference.traced_value import Entry, Fetch
@@ -47,14 +54,18 @@ class _Run:
 class _Watch:
     """Sees the values in every subgraph of one node, and may put others in their place."""
 
-    def __init__(self, outer: Any, name: str, replace: Mapping[tuple[str, int, str], Array]) -> None:
+    def __init__(
+        self, outer: Any, name: str, replace: Mapping[tuple[str, int, str], Array]
+    ) -> None:
         self.runs: list[_Run] = []
         self._replace, self._shelf = replace, Shelf()
         self._evaluators = list(_below(outer, name))
 
     def __enter__(self) -> "_Watch":
         for label, evaluator in self._evaluators:
-            evaluator.observer = lambda node, found, label=label, evaluator=evaluator: self._look(label, evaluator, node, found)
+            evaluator.observer = lambda node, found, label=label, evaluator=evaluator: self._look(
+                label, evaluator, node, found
+            )
         return self
 
     def __exit__(self, *details: object) -> None:
@@ -82,14 +93,32 @@ class _Watch:
 class Inside:
     """Looks for the guilty node inside the nodes of the main graph."""
 
-    def __init__(self, session: Any, test: Counterfactual, entries: Sequence[Entry], fetch: Fetch, tolerance: float) -> None:
-        self._session, self._test, self._entries, self._fetch, self._tolerance = session, test, entries, fetch, tolerance
+    def __init__(
+        self,
+        session: Any,
+        test: Counterfactual,
+        entries: Sequence[Entry],
+        fetch: Fetch,
+        tolerance: float,
+    ) -> None:
+        self._session, self._test, self._entries, self._fetch, self._tolerance = (
+            session,
+            test,
+            entries,
+            fetch,
+            tolerance,
+        )
         self.skipped: dict[str, str] = {}
 
-    def find(self, graph: Graph, place: int, cured: Mapping[str, Array], before: float) -> Found | None:
+    def find(
+        self, graph: Graph, place: int, cured: Mapping[str, Array], before: float
+    ) -> Found | None:
         """The guilty node inside a guilty node; None where it has no inside, or nothing in there stands out."""
         if not hasattr(self._session, "node"):
-            if any(attribute.type == onnx.AttributeProto.GRAPH for attribute in graph.nodes[place].attribute):
+            if any(
+                attribute.type == onnx.AttributeProto.GRAPH
+                for attribute in graph.nodes[place].attribute
+            ):
                 self.skipped[graph.name(place)] = "a runtime does not show what is inside"
             return None
         outer = self._session.node(place)
@@ -104,18 +133,41 @@ class Inside:
             if not runs:
                 self.skipped[label] = "not run in this case"
             mine = self._call(place, evaluator, len(runs))
-            found = self._in_runs(outer, name, watch, label, range(len(runs)) if mine is None else (mine,), cured, before)
+            found = self._in_runs(
+                outer,
+                name,
+                watch,
+                label,
+                range(len(runs)) if mine is None else (mine,),
+                cured,
+                before,
+            )
             if found is not None:
                 return found
-        self.skipped[name] = "wrong as a whole; no value inside it is one that the reference makes, so no inner node stands out"
+        self.skipped[name] = (
+            "wrong as a whole; no value inside it is one that the reference makes, so no inner node stands out"
+        )
         return None
 
     def _call(self, place: int, evaluator: Any, runs: int) -> int | None:
         """A function is called by several nodes: which of its runs is that of this node; None for a subgraph, which is this node's own."""
-        callers = [p for p in range(len(self._session.nodes)) if getattr(self._session.node(p), "impl_", None) is evaluator]
+        callers = [
+            p
+            for p in range(len(self._session.nodes))
+            if getattr(self._session.node(p), "impl_", None) is evaluator
+        ]
         return callers.index(place) if len(callers) > 1 and len(callers) == runs else None
 
-    def _in_runs(self, outer: Any, name: str, watch: _Watch, label: str, numbers: Sequence[int], cured: Mapping[str, Array], before: float) -> Found | None:
+    def _in_runs(
+        self,
+        outer: Any,
+        name: str,
+        watch: _Watch,
+        label: str,
+        numbers: Sequence[int],
+        cured: Mapping[str, Array],
+        before: float,
+    ) -> Found | None:
         for number in list(numbers)[:_RUNS]:
             run = watch.of(label)[number]
             graph, found = self._front(run)
@@ -125,32 +177,67 @@ class Inside:
             path = f"{label}/{graph.name(place)}"
             for word, _ in inside(run.evaluator.rt_nodes_[place]):
                 deeper = f"{path}/{word}"
-                further = self._in_runs(outer, name, watch, deeper, range(len(watch.of(deeper))), cured, before)
+                further = self._in_runs(
+                    outer, name, watch, deeper, range(len(watch.of(deeper))), cured, before
+                )
                 if further is not None:
                     return further
-            return Found(path=path, node=graph.nodes[place], entry=entry or found.entries.get(place), gap=found.gaps.get(place, 0.0), confirmed=entry is not None)
+            return Found(
+                path=path,
+                node=graph.nodes[place],
+                entry=entry or found.entries.get(place),
+                gap=found.gaps.get(place, 0.0),
+                confirmed=entry is not None,
+            )
         return None
 
     def _front(self, run: _Run) -> tuple[Graph, Front]:
         evaluator = run.evaluator
-        graph = Graph.of_nodes(evaluator.nodes_, static=evaluator.rt_inits_, inputs=evaluator.input_names, outputs=evaluator.output_names)
+        graph = Graph.of_nodes(
+            evaluator.nodes_,
+            static=evaluator.rt_inits_,
+            inputs=evaluator.input_names,
+            outputs=evaluator.output_names,
+        )
         return graph, front(graph, match(run.seen, self._entries, self._tolerance), self._tolerance)
 
-    def _guilty(self, outer: Any, name: str, label: str, number: int, graph: Graph, found: Front, cured: Mapping[str, Array], before: float) -> tuple[int, Entry | None]:
+    def _guilty(
+        self,
+        outer: Any,
+        name: str,
+        label: str,
+        number: int,
+        graph: Graph,
+        found: Front,
+        cured: Mapping[str, Array],
+        before: float,
+    ) -> tuple[int, Entry | None]:
         """The first of the front that a true value mends; failing that, the first whose value tells anything."""
         for place in found.suspects[: max(1, found.fronts)]:
             entry = self._confirmed(outer, name, label, number, graph, place, found, cured, before)
             if entry is not None:
                 return place, entry
-        return next((place for place in found.suspects if found.sketches[place].telling), found.suspects[0]), None
+        return next(
+            (place for place in found.suspects if found.sketches[place].telling), found.suspects[0]
+        ), None
 
     def _tells(self, run: _Run) -> bool:
         """Whether a value of this run is wrong that could have been right: a flag that the reference never makes says nothing."""
         _, found = self._front(run)
         return any(found.sketches[place].telling for place in found.suspects)
 
-    def _confirmed(self, outer: Any, name: str, label: str, number: int, graph: Graph, place: int, found: Front, cured: Mapping[str, Array],
-                   before: float) -> Entry | None:
+    def _confirmed(
+        self,
+        outer: Any,
+        name: str,
+        label: str,
+        number: int,
+        graph: Graph,
+        place: int,
+        found: Front,
+        cured: Mapping[str, Array],
+        before: float,
+    ) -> Entry | None:
         """The reference's value that mends the answers when it is put in place; in a loop, one that mends its own run."""
         for entry in counterparts(graph, place, found, self._entries)[:_TRIED]:
             value = self._fetch(entry.place)

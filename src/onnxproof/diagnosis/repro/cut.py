@@ -20,7 +20,16 @@ from onnxproof.system import temporary
 
 Array = np.ndarray[Any, Any]
 _LARGEST = 1 << 31
-_RANDOM = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"})
+_RANDOM = frozenset(
+    {
+        "RandomNormal",
+        "RandomUniform",
+        "RandomNormalLike",
+        "RandomUniformLike",
+        "Multinomial",
+        "Bernoulli",
+    }
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,10 +85,20 @@ class Values:
         """Values read without optimisation, from a model that computes nothing else; those that can't be read are left out."""
         wanted = [n for n in dict.fromkeys(names) if n and n not in self._known]
         if wanted:
-            model = self._assemble(self.needed(range(len(self._graph.nodes)), wanted), self._feeds, wanted, typed=False)
+            model = self._assemble(
+                self.needed(range(len(self._graph.nodes)), wanted), self._feeds, wanted, typed=False
+            )
             read = {value.name for value in model.graph.input}
-            found = opened(model, "disabled").run({n: plain(a) for n, a in self._feeds.items() if n in read})
-            self._known.update({n: v for n, v in zip(wanted, found, strict=True) if isinstance(v, np.ndarray) and v.dtype.kind != "O"})
+            found = opened(model, "disabled").run(
+                {n: plain(a) for n, a in self._feeds.items() if n in read}
+            )
+            self._known.update(
+                {
+                    n: v
+                    for n, v in zip(wanted, found, strict=True)
+                    if isinstance(v, np.ndarray) and v.dtype.kind != "O"
+                }
+            )
         return {n: self._known[n] for n in names if n in self._known}
 
     def needed(self, places: Iterable[int], outputs: Sequence[str]) -> list[int]:
@@ -97,19 +116,35 @@ class Values:
         made = dict.fromkeys(o for node in nodes for o in node.output if o)
         read = list(dict.fromkeys(n for node in nodes for n in captured(node) if n not in made))
         extra = self._constants(read)
-        inputs = [n for n in read if n not in self._weights and n not in {o for p in extra for o in self._graph.nodes[p].output}]
+        inputs = [
+            n
+            for n in read
+            if n not in self._weights
+            and n not in {o for p in extra for o in self._graph.nodes[p].output}
+        ]
         given = self.get(inputs)
         if missing := [n for n in inputs if n not in given]:
-            raise OnnxproofError("not-a-tensor", f"`{missing[0]}` is no tensor (a sequence or an optional), so it can't be an input of a sub-model")
+            raise OnnxproofError(
+                "not-a-tensor",
+                f"`{missing[0]}` is no tensor (a sequence or an optional), so it can't be an input of a sub-model",
+            )
         chosen = list(outputs) if outputs is not None else self._leaving(places, made)
         whole = sorted({*places, *extra})
-        return Cut(places=list(places), given={n: plain(a) for n, a in given.items()}, outputs=chosen,
-                   model=self._assemble(whole, given, chosen, typed=self._readable))
+        return Cut(
+            places=list(places),
+            given={n: plain(a) for n, a in given.items()},
+            outputs=chosen,
+            model=self._assemble(whole, given, chosen, typed=self._readable),
+        )
 
     def _leaving(self, places: Sequence[int], made: Iterable[str]) -> list[str]:
         """What others read; a value that nobody reads stays inside, since reading it can make a fault of an optimizer vanish."""
         final = {port.name for port in self._scene.file.outputs}
-        leaving = [name for name in made if name in final or not set(self._graph.consumers(name)) <= set(places)]
+        leaving = [
+            name
+            for name in made
+            if name in final or not set(self._graph.consumers(name)) <= set(places)
+        ]
         return leaving or list(made)
 
     def _constants(self, names: Iterable[str]) -> list[int]:
@@ -121,22 +156,52 @@ class Values:
                 found += [*self._constants(captured(self._graph.nodes[place])), place]
         return list(dict.fromkeys(found))
 
-    def _assemble(self, places: Sequence[int], given: Mapping[str, Array], outputs: Sequence[str], *, typed: bool = True) -> onnx.ModelProto:
-        nodes = [onnx.NodeProto.FromString(self._graph.nodes[p].SerializeToString()) for p in places]
+    def _assemble(
+        self,
+        places: Sequence[int],
+        given: Mapping[str, Array],
+        outputs: Sequence[str],
+        *,
+        typed: bool = True,
+    ) -> onnx.ModelProto:
+        nodes = [
+            onnx.NodeProto.FromString(self._graph.nodes[p].SerializeToString()) for p in places
+        ]
         read = {n for node in nodes for n in captured(node)} | set(outputs)
         source = self._scene.file.model
         graph = onnx.GraphProto(name=f"{source.graph.name or 'model'}_cut", node=nodes)
         graph.initializer.extend(self._loaded(name) for name in self._weights if name in read)
-        graph.input.extend(helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(plain(a).dtype), a.shape) for n, a in given.items() if n in read)
+        graph.input.extend(
+            helper.make_tensor_value_info(
+                n, helper.np_dtype_to_tensor_dtype(plain(a).dtype), a.shape
+            )
+            for n, a in given.items()
+            if n in read
+        )
         kinds = self.get(outputs) if typed else {}
         for name in outputs:
             if name in kinds:
-                graph.output.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(plain(kinds[name]).dtype), [None] * kinds[name].ndim))
+                graph.output.append(
+                    helper.make_tensor_value_info(
+                        name,
+                        helper.np_dtype_to_tensor_dtype(plain(kinds[name]).dtype),
+                        [None] * kinds[name].ndim,
+                    )
+                )
             else:
                 graph.output.append(onnx.ValueInfoProto(name=name))
-        _widen(graph, [n for n, a in given.items() if a.dtype == ml_dtypes.bfloat16], [n for n, a in kinds.items() if a.dtype == ml_dtypes.bfloat16])
-        return onnx.ModelProto(ir_version=source.ir_version, opset_import=source.opset_import, functions=source.functions, producer_name="onnxproof",
-                               graph=graph)
+        _widen(
+            graph,
+            [n for n, a in given.items() if a.dtype == ml_dtypes.bfloat16],
+            [n for n, a in kinds.items() if a.dtype == ml_dtypes.bfloat16],
+        )
+        return onnx.ModelProto(
+            ir_version=source.ir_version,
+            opset_import=source.opset_import,
+            functions=source.functions,
+            producer_name="onnxproof",
+            graph=graph,
+        )
 
     def _loaded(self, name: str) -> onnx.TensorProto:
         tensor = onnx.TensorProto()
@@ -169,7 +234,9 @@ def opened(model: onnx.ModelProto, level: str) -> ort.OrtSession:
 
 def save(model: onnx.ModelProto, path: Path) -> None:
     """In one file, unless a protobuf can't hold it."""
-    onnx.save(model, path, save_as_external_data=model.ByteSize() >= _LARGEST, location="model.onnx.data")
+    onnx.save(
+        model, path, save_as_external_data=model.ByteSize() >= _LARGEST, location="model.onnx.data"
+    )
 
 
 def plain(array: Array) -> Array:
@@ -177,7 +244,9 @@ def plain(array: Array) -> Array:
     if array.dtype == ml_dtypes.bfloat16:
         return array.astype(np.float32)
     if array.dtype.kind not in "fiub":
-        raise OnnxproofError("not-a-tensor", f"values of type {array.dtype} can't be kept in a safetensors file")
+        raise OnnxproofError(
+            "not-a-tensor", f"values of type {array.dtype} can't be kept in a safetensors file"
+        )
     return array
 
 
@@ -185,10 +254,14 @@ def _widen(graph: onnx.GraphProto, inputs: Sequence[str], outputs: Sequence[str]
     """Casts at the border, so that bfloat16 values come in and go out as float32 under their own names."""
     for name in inputs:
         _rename(graph.node, name, f"{name}_bfloat16", made=False)
-        graph.node.insert(0, helper.make_node("Cast", [name], [f"{name}_bfloat16"], to=onnx.TensorProto.BFLOAT16))
+        graph.node.insert(
+            0, helper.make_node("Cast", [name], [f"{name}_bfloat16"], to=onnx.TensorProto.BFLOAT16)
+        )
     for name in outputs:
         _rename(graph.node, name, f"{name}_bfloat16", made=True)
-        graph.node.append(helper.make_node("Cast", [f"{name}_bfloat16"], [name], to=onnx.TensorProto.FLOAT))
+        graph.node.append(
+            helper.make_node("Cast", [f"{name}_bfloat16"], [name], to=onnx.TensorProto.FLOAT)
+        )
 
 
 def _rename(nodes: Iterable[onnx.NodeProto], old: str, new: str, *, made: bool) -> None:

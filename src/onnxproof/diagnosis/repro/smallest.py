@@ -33,9 +33,17 @@ class Search:
         self._graph = Graph.of(scene.file)
         self._refused = scene.gap is not None and scene.gap.status is Status.REFUSED
         self._values = Values(scene, self._graph, readable=not self._refused)
-        by_stage: dict[Stage, Truth] = {Stage.OPTIMIZER: self._unoptimised, Stage.RUNTIME: self._by_standard, Stage.PRECISION: self._by_standard}
+        by_stage: dict[Stage, Truth] = {
+            Stage.OPTIMIZER: self._unoptimised,
+            Stage.RUNTIME: self._by_standard,
+            Stage.PRECISION: self._by_standard,
+        }
         self._truth = by_stage.get(where.stage, self._by_module)
-        self._outputs = {o.onnx_name: t for o, t in zip(scene.signature.outputs, scene.truth, strict=True) if o.onnx_name}
+        self._outputs = {
+            o.onnx_name: t
+            for o, t in zip(scene.signature.outputs, scene.truth, strict=True)
+            if o.onnx_name
+        }
         self._limit = max(20 * scene.noise, 1e-6)
         self._cured: dict[str, Array] | None = None
         self._double: Any = None
@@ -44,15 +52,21 @@ class Search:
         """The first cut that shows it, then with every node left out that is not needed."""
         own = parse(self._scene.backend)[1]
         others = () if self._where.stage is Stage.OPTIMIZER else ("all", "disabled")
-        levels = dict.fromkeys((own if own in ("basic", "extended", "disabled") else "all", *others))
+        levels = dict.fromkeys(
+            (own if own in ("basic", "extended", "disabled") else "all", *others)
+        )
         for places in self._regions():
             for level in levels:
                 cut = self._try(places, level)
                 if cut is not None:
                     return self._shrunk(cut)
-        raise OnnxproofError("no-repro", "no part of the model, nor all of it, shows the fault on onnxruntime alone", where=str(self._scene.path),
-                             notes=[f"the fault was seen on {self._scene.backend}, case `{self._scene.case.name}`"],
-                             help="send the whole model with the proof's replay line")
+        raise OnnxproofError(
+            "no-repro",
+            "no part of the model, nor all of it, shows the fault on onnxruntime alone",
+            where=str(self._scene.path),
+            notes=[f"the fault was seen on {self._scene.backend}, case `{self._scene.case.name}`"],
+            help="send the whole model with the proof's replay line",
+        )
 
     def _regions(self) -> Iterator[list[int]]:
         """From the guilty node alone to the whole model."""
@@ -63,7 +77,9 @@ class Search:
             return
         region: set[int] = set(seeds)
         if not region:
-            yield from ([place] for place in whole[:_TRIALS] if self._where.stage is Stage.OPTIMIZER)
+            yield from (
+                [place] for place in whole[:_TRIALS] if self._where.stage is Stage.OPTIMIZER
+            )
         for turn in range(_ROUNDS if region else 0):
             yield sorted(region)
             grown = region | (self._consumers(region) if turn % 2 == 0 else self._producers(region))
@@ -76,22 +92,43 @@ class Search:
 
     def _seeds(self) -> list[int]:
         """The guilty node; all that the optimizer took."""
-        main = [name for name in self._where.nodes if name in {self._graph.name(place) for place in range(len(self._graph.nodes))}]
-        names = main if self._where.stage is Stage.OPTIMIZER else main[:1]  # a node inside another goes with that one
-        return [place for place in range(len(self._graph.nodes)) if self._graph.name(place) in names]
+        main = [
+            name
+            for name in self._where.nodes
+            if name in {self._graph.name(place) for place in range(len(self._graph.nodes))}
+        ]
+        names = (
+            main if self._where.stage is Stage.OPTIMIZER else main[:1]
+        )  # a node inside another goes with that one
+        return [
+            place for place in range(len(self._graph.nodes)) if self._graph.name(place) in names
+        ]
 
     def _consumers(self, region: set[int]) -> set[int]:
-        return {p for place in region for o in self._graph.nodes[place].output if o for p in self._graph.consumers(o)}
+        return {
+            p
+            for place in region
+            for o in self._graph.nodes[place].output
+            if o
+            for p in self._graph.consumers(o)
+        }
 
     def _producers(self, region: set[int]) -> set[int]:
-        makers = (self._graph.makers.get(name) for place in region for name in captured(self._graph.nodes[place]))
+        makers = (
+            self._graph.makers.get(name)
+            for place in region
+            for name in captured(self._graph.nodes[place])
+        )
         return {p for p in makers if p is not None and not self._values.constant(p)}
 
     def _to_the_end(self, seeds: Sequence[int]) -> list[int]:
         """The seeds and all that follows from them."""
         region = set(seeds)
         for place in range(min(seeds, default=0), len(self._graph.nodes) if seeds else 0):
-            if any(self._graph.makers.get(name) in region for name in captured(self._graph.nodes[place])):
+            if any(
+                self._graph.makers.get(name) in region
+                for name in captured(self._graph.nodes[place])
+            ):
                 region.add(place)
         return sorted(region)
 
@@ -107,12 +144,18 @@ class Search:
         if cut.words and not self._refused:
             return None
         scores = {name: error(cut.found.get(name), t) for name, t in truth.items()}
-        wrong = sorted((n for n, score in scores.items() if self._shows(n, score, truth[n])), key=lambda n: -scores[n])[:_OUTPUTS]
+        wrong = sorted(
+            (n for n, score in scores.items() if self._shows(n, score, truth[n])),
+            key=lambda n: -scores[n],
+        )[:_OUTPUTS]
         if not wrong:
             return None
         lean = self._values.cut(self._values.needed(places, wrong), wrong)
         lean.level, lean.words = level, cut.words
-        lean.truth, lean.found = {n: truth[n] for n in wrong}, {n: cut.found[n] for n in wrong if n in cut.found}
+        lean.truth, lean.found = (
+            {n: truth[n] for n in wrong},
+            {n: cut.found[n] for n in wrong if n in cut.found},
+        )
         lean.limits = {n: self._threshold(scores[n], truth[n]) for n in wrong}
         return lean if set(lean.places) == set(places) else self._checked(lean)
 
@@ -124,7 +167,10 @@ class Search:
             return None
         if bool(words) != bool(cut.words):
             return None
-        same = all(self._alike(error(found.get(n), t), error(cut.found.get(n), t)) for n, t in cut.truth.items())
+        same = all(
+            self._alike(error(found.get(n), t), error(cut.found.get(n), t))
+            for n, t in cut.truth.items()
+        )
         cut.found = found
         return cut if same else None
 
@@ -150,7 +196,9 @@ class Search:
     def _shrunk(self, cut: Cut) -> Cut:
         """Leave out one node after the other, as long as the rest shows it as well."""
         own_truth = self._where.stage in (Stage.OPTIMIZER, Stage.RUNTIME, Stage.PRECISION)
-        kept = set() if own_truth else set(self._seeds()) or set(cut.places)  # behind a guilty node everything is wrong: it must stay
+        kept = (
+            set() if own_truth else set(self._seeds()) or set(cut.places)
+        )  # behind a guilty node everything is wrong: it must stay
         tried = 0
         for place in list(cut.places) if self._where.stage is not Stage.SIGNATURE else ():
             if len(cut.places) == 1 or tried >= _TRIALS or place not in cut.places or place in kept:
@@ -169,23 +217,41 @@ class Search:
         session = standard.open(cut.model.SerializeToString(), "float64")
         kinds = self._values.get(cut.outputs)
         found = dict(zip(session.output_names, session.run(cut.given), strict=True))
-        return {n: as_dtype(np.asarray(v), kinds[n].dtype) for n, v in found.items() if v is not None and n in kinds}
+        return {
+            n: as_dtype(np.asarray(v), kinds[n].dtype)
+            for n, v in found.items()
+            if v is not None and n in kinds
+        }
 
     def _by_module(self, cut: Cut) -> Mapping[str, Array]:
         """What the module says: for outputs of the model and for nodes whose counterpart is known; behind those, by evaluating on in float64."""
         kinds = {} if self._refused else self._values.get(cut.outputs)
-        if self._scene.gap is not None and self._scene.gap.status is Status.DTYPE and self._where.suspects:
-            by_name = {o.onnx_name: dtype for o, dtype in zip(self._scene.signature.outputs, self._scene.dtypes, strict=True)}
+        if (
+            self._scene.gap is not None
+            and self._scene.gap.status is Status.DTYPE
+            and self._where.suspects
+        ):
+            by_name = {
+                o.onnx_name: dtype
+                for o, dtype in zip(self._scene.signature.outputs, self._scene.dtypes, strict=True)
+            }
             return {n: kinds[n].astype(by_name[n]) for n in cut.outputs if n in by_name}
         truths = {n: self._final(n, kinds.get(n)) for n in cut.outputs if n in self._outputs}
         rest = [n for n in cut.outputs if n not in truths and n in kinds]
         behind = self._behind(rest) if rest else {}
-        return truths | {n: as_dtype(v.reshape(kinds[n].shape) if v.size == kinds[n].size else v, kinds[n].dtype) for n, v in behind.items()}
+        return truths | {
+            n: as_dtype(v.reshape(kinds[n].shape) if v.size == kinds[n].size else v, kinds[n].dtype)
+            for n, v in behind.items()
+        }
 
     def _final(self, name: str, like: Array | None) -> Array:
         """The truth of an output of the model, rounded to the type in which the file gives it."""
         truth = self._outputs[name]
-        own = next(dtype for o, dtype in zip(self._scene.signature.outputs, self._scene.dtypes, strict=True) if o.onnx_name == name)
+        own = next(
+            dtype
+            for o, dtype in zip(self._scene.signature.outputs, self._scene.dtypes, strict=True)
+            if o.onnx_name == name
+        )
         return as_dtype(truth, own if like is None else like.dtype)
 
     def _behind(self, names: Sequence[str]) -> dict[str, Array]:
@@ -198,8 +264,17 @@ class Search:
         kept: dict[str, Array] = {}
 
         def look(node: onnx.NodeProto, found: Any) -> Any:
-            values = [cured[n].reshape(np.shape(v)) if n in cured and np.size(v) == cured[n].size else v for n, v in zip(node.output, found, strict=False)]
-            kept.update({n: np.array(v) for n, v in zip(node.output, values, strict=False) if n in names and isinstance(v, np.ndarray | np.generic)})
+            values = [
+                cured[n].reshape(np.shape(v)) if n in cured and np.size(v) == cured[n].size else v
+                for n, v in zip(node.output, found, strict=False)
+            ]
+            kept.update(
+                {
+                    n: np.array(v)
+                    for n, v in zip(node.output, values, strict=False)
+                    if n in names and isinstance(v, np.ndarray | np.generic)
+                }
+            )
             return tuple(values)
 
         self._double.observe(look)
@@ -216,8 +291,17 @@ class Search:
             guilty = [s.node for place, s in enumerate(self._where.suspects) if place == 0 or s.why]
             for place in range(len(self._graph.nodes)):
                 entry = self._scene.counterparts.get(self._graph.name(place))
-                true = self._scene.fetch(entry.place) if entry is not None and self._graph.name(place) in guilty else None
+                true = (
+                    self._scene.fetch(entry.place)
+                    if entry is not None and self._graph.name(place) in guilty
+                    else None
+                )
                 if true is not None:
                     made = self._values.get([n for n in self._graph.nodes[place].output if n])
-                    self._cured.update({name: np.asarray(true) for name in [n for n, v in made.items() if v.size == np.size(true)][:1]})
+                    self._cured.update(
+                        {
+                            name: np.asarray(true)
+                            for name in [n for n, v in made.items() if v.size == np.size(true)][:1]
+                        }
+                    )
         return self._cured

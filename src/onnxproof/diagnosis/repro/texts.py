@@ -69,39 +69,81 @@ for (name, truth), value in zip(truths.items(), found):
     print("  should be", truth.ravel()[:6], "and is", np.asarray(value).ravel()[:6])
 sys.exit(int(wrong))
 '''
-_LEVELS = {"disabled": "ORT_DISABLE_ALL", "basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED"}
+_LEVELS = {
+    "disabled": "ORT_DISABLE_ALL",
+    "basic": "ORT_ENABLE_BASIC",
+    "extended": "ORT_ENABLE_EXTENDED",
+}
 
 
 def script(cut: Cut) -> str:
     """The script that runs the cut-out part and says whether it is still wrong."""
-    return _SCRIPT.replace("@LIMITS@", ascii(cut.limits)).replace("@LEVEL@", _LEVELS.get(cut.level, "ORT_ENABLE_ALL"))
+    return _SCRIPT.replace("@LIMITS@", ascii(cut.limits)).replace(
+        "@LEVEL@", _LEVELS.get(cut.level, "ORT_ENABLE_ALL")
+    )
 
 
 def report(proof: Proof, nodes: Sequence[onnx.NodeProto], cut: Cut) -> str:
     """A text to paste into a bug report."""
     where = proof.location
     assert where is not None
-    names = ", ".join(f"{code(n.name or n.output[0])} ({markdown(n.op_type)})" for n in nodes[:6]) + (f" and {len(nodes) - 6} more" if len(nodes) > 6 else "")
+    names = ", ".join(
+        f"{code(n.name or n.output[0])} ({markdown(n.op_type)})" for n in nodes[:6]
+    ) + (f" and {len(nodes) - 6} more" if len(nodes) > 6 else "")
     head = f"{nodes[0].op_type if len(nodes) == 1 else where.nodes[0] if where.nodes else 'model'}: wrong values"
     lines = [f"# {markdown(head)} (stage {where.stage.value})", "", prose(proof.sentence()), ""]
-    lines += [f"The smallest part that shows it has {len(nodes)} of the model's nodes: {names}.", ""]
+    lines += [
+        f"The smallest part that shows it has {len(nodes)} of the model's nodes: {names}.",
+        "",
+    ]
     lines += [f"Optimizer: {code(where.optimizer)}.", ""] if where.optimizer else []
-    lines += [f"Python: {code(f'{where.source.file}:{where.source.line}')}: {code(where.source.text.strip())}", ""] if where.source else []
+    lines += (
+        [
+            f"Python: {code(f'{where.source.file}:{where.source.line}')}: {code(where.source.text.strip())}",
+            "",
+        ]
+        if where.source
+        else []
+    )
     lines += [f"Evidence: {prose(where.evidence)}.", ""] if where.evidence else []
-    lines += ["| output | relative error | counts as wrong beyond | should be | is |", "| --- | --- | --- | --- | --- |"]
+    lines += [
+        "| output | relative error | counts as wrong beyond | should be | is |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for name, truth in cut.truth.items():
         found = cut.found.get(name)
         seen = markdown(_few(found) if found is not None else cut.words)
-        lines.append(f"| {code(name)} | {error(found, truth):.3g} | {cut.limits[name]:g} | {_few(truth)} | {seen} |")
+        lines.append(
+            f"| {code(name)} | {error(found, truth):.3g} | {cut.limits[name]:g} | {_few(truth)} | {seen} |"
+        )
     lines += [""]
     for cause in proof.causes[:1]:
-        lines += [f"Cause ({'proven' if cause.proven else 'likely'}): {prose(f'{cause.code}: {cause.title}. {cause.evidence}')}."]
+        lines += [
+            f"Cause ({'proven' if cause.proven else 'likely'}): {prose(f'{cause.code}: {cause.title}. {cause.evidence}')}."
+        ]
         lines += [f"Remedy: {prose(cause.fix.what)}."] if cause.fix is not None else []
-    lines += ["", "## See it", "", "```", "pip install numpy onnxruntime", "python repro.py    # exits with 1 while the fault exists", "```", ""]
+    lines += [
+        "",
+        "## See it",
+        "",
+        "```",
+        "pip install numpy onnxruntime",
+        "python repro.py    # exits with 1 while the fault exists",
+        "```",
+        "",
+    ]
     lines += ["## Versions", ""]
-    lines += [f"- {markdown(f'{name} {version}')}" for name, version in proof.environment.items() if name != "time"]
-    return "\n".join([*lines, f"- SHA-256 of the whole model: {proof.hashes.get('candidate', 'unknown')}", ""])
+    lines += [
+        f"- {markdown(f'{name} {version}')}"
+        for name, version in proof.environment.items()
+        if name != "time"
+    ]
+    return "\n".join(
+        [*lines, f"- SHA-256 of the whole model: {proof.hashes.get('candidate', 'unknown')}", ""]
+    )
 
 
 def _few(array: Array) -> str:
-    return f"{array.dtype}{list(array.shape)} " + " ".join(f"{v:.7g}" if array.dtype.kind == "f" else str(v) for v in array.reshape(-1)[:4])
+    return f"{array.dtype}{list(array.shape)} " + " ".join(
+        f"{v:.7g}" if array.dtype.kind == "f" else str(v) for v in array.reshape(-1)[:4]
+    )

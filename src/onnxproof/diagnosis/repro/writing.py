@@ -26,10 +26,17 @@ def write_repro(proof: Proof, scene: Scene | None, folder: str | Path) -> Path:
     scene = scene or proof.scene
     where = proof.location
     if scene is None:
-        raise UsageError("no-scene", "a stored proof holds no tensors, so nothing can be cut out of the model",
-                         help="verify again: `onnxproof explain SUBJECT MODEL --repro DIR`")
+        raise UsageError(
+            "no-scene",
+            "a stored proof holds no tensors, so nothing can be cut out of the model",
+            help="verify again: `onnxproof explain SUBJECT MODEL --repro DIR`",
+        )
     if where is None:
-        raise UsageError("nothing-to-reproduce", "no fault was located, so there is nothing to reproduce", where=proof.candidate)
+        raise UsageError(
+            "nothing-to-reproduce",
+            "no fault was located, so there is nothing to reproduce",
+            where=proof.candidate,
+        )
     cut = Search(scene, where).smallest()
     folder = Path(folder)
     nodes = [scene.file.model.graph.node[place] for place in cut.places]

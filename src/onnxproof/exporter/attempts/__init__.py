@@ -37,4 +37,6 @@ def ways(job: Job, failure: Failure) -> Iterator[Way]:
 def named(name: str) -> Way:
     """One of them."""
     module = importlib.import_module(f"{__name__}.{name}")
-    return Way(name=name, about=module.ABOUT, run=cast("Callable[[Job, Failure], Made]", module.run))
+    return Way(
+        name=name, about=module.ABOUT, run=cast("Callable[[Job, Failure], Made]", module.run)
+    )

@@ -14,4 +14,6 @@ KINDS = ("data-dependent",)
 def run(job: Job, failure: Failure) -> Made:
     """The standard way while the method around the failing line is replaced by its rewritten form."""
     with without_branch(job.found.module, failure.file, failure.line):
-        return standard(replace(job, example=Example(job.found)))  # an example of its own: the old one would put the method back
+        return standard(
+            replace(job, example=Example(job.found))
+        )  # an example of its own: the old one would put the method back

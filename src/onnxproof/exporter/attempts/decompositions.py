@@ -17,7 +17,10 @@ def applies(job: Job) -> bool:
 
 def run(job: Job, failure: Failure) -> Made:
     """The standard way's program with torch's whole table of decompositions; not where that table lacks the operator, since nothing would change."""
-    if failure.operator and not any(str(known).startswith(failure.operator) for known in torch.export.default_decompositions().keys()):  # noqa: SIM118 - a table, not a dict
+    if failure.operator and not any(
+        str(known).startswith(failure.operator)
+        for known in torch.export.default_decompositions().keys()  # noqa: SIM118 a table, not a dict
+    ):
         raise ExportError("no-decomposition", f"torch has no decomposition of `{failure.operator}`")
     assert job.drawn is not None
     return finish(job, job.drawn, prepare=lambda program: program.run_decompositions())

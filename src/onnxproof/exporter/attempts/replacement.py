@@ -19,7 +19,21 @@ def run(job: Job, failure: Failure) -> Made:
     assert job.drawn is not None
     early, late = replacements.split(job.drawn.captured.program)
     own = replacements.translations()
-    if not early and not late and failure.operator not in [replacements.name_of(target) for target in own]:
-        raise ExportError("no-replacement", f"no replacement of `{failure.operator}` is known" if failure.operator else "no operator of it has a replacement")
+    if (
+        not early
+        and not late
+        and failure.operator not in [replacements.name_of(target) for target in own]
+    ):
+        raise ExportError(
+            "no-replacement",
+            f"no replacement of `{failure.operator}` is known"
+            if failure.operator
+            else "no operator of it has a replacement",
+        )
     with replacements.registered(late):
-        return finish(job, job.drawn, prepare=(lambda program: program.run_decompositions(early)) if early else None, table=own)
+        return finish(
+            job,
+            job.drawn,
+            prepare=(lambda program: program.run_decompositions(early)) if early else None,
+            table=own,
+        )

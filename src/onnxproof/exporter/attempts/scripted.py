@@ -8,7 +8,9 @@ from onnxproof.exporter.attempts.traced import legacy
 from onnxproof.exporter.failures import Failure
 from onnxproof.exporter.job import Job, Made
 
-ABOUT = "compiled by TorchScript, which keeps loops and branches, and exported by the older exporter"
+ABOUT = (
+    "compiled by TorchScript, which keeps loops and branches, and exported by the older exporter"
+)
 KINDS = ("data-dependent", "dims", "operator", "torchscript", "other")
 
 

@@ -29,7 +29,11 @@ def run(job: Job, failure: Failure) -> Made:
 
 def legacy(job: Job, module: Any) -> Made:
     """The older exporter's file; dims that the eager module can vary are left open."""
-    places = [place for place in job.wishes.opened(job.example) if job.example.accepts({place: job.example.size(place) + 1}) or place[1] == 0]
+    places = [
+        place
+        for place in job.wishes.opened(job.example)
+        if job.example.accepts({place: job.example.size(place) + 1}) or place[1] == 0
+    ]
     names = Names(job.example, job.wishes.names).of({place: [place] for place in places})
     batch = {place: "batch" for place in places if place[1] == 0 and place not in job.wishes.names}
     axes: dict[str, dict[int, str]] = {}
@@ -39,8 +43,17 @@ def legacy(job: Job, module: Any) -> Made:
     folder = temporary.Folder()
     args, kwargs = job.example.arguments({})
     with _silent(), Keeper(job.found.module), torch.no_grad():
-        torch.onnx.export(module, args, str(folder.path / "model.onnx"), kwargs=kwargs, dynamo=False, input_names=inputs, dynamic_axes=axes,
-                          output_names=list(job.output_names) or None, opset_version=min(job.opset or _OPSET, _OPSET))
+        torch.onnx.export(
+            module,
+            args,
+            str(folder.path / "model.onnx"),
+            kwargs=kwargs,
+            dynamo=False,
+            input_names=inputs,
+            dynamic_axes=axes,
+            output_names=list(job.output_names) or None,
+            opset_version=min(job.opset or _OPSET, _OPSET),
+        )
     return Made(folder=folder, dims=Dims(rows=_rows(folder.path / "model.onnx", job), names={}))
 
 
@@ -60,12 +73,20 @@ def _silent() -> Iterator[None]:
 
 def _rows(path: Path, job: Job) -> tuple[ExportedDim, ...]:
     """What the file says about its inputs."""
-    dims = {port.name: [d.dim_param or d.dim_value for d in port.type.tensor_type.shape.dim] for port in onnx.load(path, load_external_data=False).graph.input}
+    dims = {
+        port.name: [d.dim_param or d.dim_value for d in port.type.tensor_type.shape.dim]
+        for port in onnx.load(path, load_external_data=False).graph.input
+    }
     rows = []
     for name, axis in job.example.places():
         said = dims.get(name.replace(".", "_"), [])
         dim = said[axis] if axis < len(said) else 0
-        row = ExportedDim(input=name, axis=axis, size=job.example.size((name, axis)), name=dim if isinstance(dim, str) else "",
-                          reason="" if isinstance(dim, str) else "traced: the older exporter gives no reasons")
+        row = ExportedDim(
+            input=name,
+            axis=axis,
+            size=job.example.size((name, axis)),
+            name=dim if isinstance(dim, str) else "",
+            reason="" if isinstance(dim, str) else "traced: the older exporter gives no reasons",
+        )
         rows.append(row)
     return tuple(rows)

@@ -22,7 +22,9 @@ def generators() -> dict[str, Generator]:
     """Every generator by name, the most telling first."""
     names = [info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")]
     names.sort(key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
-    found: dict[str, Generator] = {name: importlib.import_module(f"{__name__}.{name}").generate for name in names}
+    found: dict[str, Generator] = {
+        name: importlib.import_module(f"{__name__}.{name}").generate for name in names
+    }
     for point in registry.points(ENTRY_POINTS):
         found[point.name] = point.load()
     return found

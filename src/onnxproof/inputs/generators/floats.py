@@ -98,5 +98,10 @@ def generate(space: Space) -> Iterator[Case]:
                 continue
             label = group[0].name if len(group) == 1 else "all"
             name = f"float-{label}-{kind}"
-            arrays = {slot.name: make(space.shape(slot.info, sizes), space.rng(name + slot.name)) for slot in group}
-            yield space.case(name, "floats", f"{label}: {kind}", sizes, replace=arrays, exact=kind in _EXACT)
+            arrays = {
+                slot.name: make(space.shape(slot.info, sizes), space.rng(name + slot.name))
+                for slot in group
+            }
+            yield space.case(
+                name, "floats", f"{label}: {kind}", sizes, replace=arrays, exact=kind in _EXACT
+            )

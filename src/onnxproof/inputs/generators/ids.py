@@ -7,7 +7,18 @@ import numpy as np
 from onnxproof.inputs.space import Array, Role, Slot, Space, upper
 from onnxproof.results import Case
 
-_KINDS = ("first", "last", "beyond the example", "whole range", "repeated", "duplicates", "ascending", "descending", "low", "negative")
+_KINDS = (
+    "first",
+    "last",
+    "beyond the example",
+    "whole range",
+    "repeated",
+    "duplicates",
+    "ascending",
+    "descending",
+    "low",
+    "negative",
+)
 _MOST_COLUMNS = 16
 
 
@@ -18,11 +29,23 @@ def generate(space: Space) -> Iterator[Case]:
     for kind in _KINDS:
         for slot in slots:
             name = f"ids-{slot.name}-{kind}"
-            array = _ids(kind, slot, space.shape(slot.info, sizes), upper(slot, sizes), space.rng(name))
-            yield space.case(name, "ids", f"{slot.name}: {kind}", sizes, replace={slot.name: array}, exact=kind in ("duplicates", "repeated"))
+            array = _ids(
+                kind, slot, space.shape(slot.info, sizes), upper(slot, sizes), space.rng(name)
+            )
+            yield space.case(
+                name,
+                "ids",
+                f"{slot.name}: {kind}",
+                sizes,
+                replace={slot.name: array},
+                exact=kind in ("duplicates", "repeated"),
+            )
         if len(slots) > 1:
             name = f"ids-{kind}"
-            arrays = {s.name: _ids(kind, s, space.shape(s.info, sizes), upper(s, sizes), space.rng(name)) for s in slots}
+            arrays = {
+                s.name: _ids(kind, s, space.shape(s.info, sizes), upper(s, sizes), space.rng(name))
+                for s in slots
+            }
             yield space.case(name, "ids", f"all ids: {kind}", sizes, replace=arrays)
     yield from _columns(space, slots)
     yield from _telling(space, slots)
@@ -36,15 +59,28 @@ def _columns(space: Space, slots: list[Slot]) -> Iterator[Case]:
     sizes = space.roomy()
     for slot in slots:
         shape = space.shape(slot.info, sizes)
-        if len(slot.tables) < 2 or len(shape) < 2 or not isinstance(slot.info.dims[-1], int) or shape[-1] > _MOST_COLUMNS:
+        if (
+            len(slot.tables) < 2
+            or len(shape) < 2
+            or not isinstance(slot.info.dims[-1], int)
+            or shape[-1] > _MOST_COLUMNS
+        ):
             continue
         for column in range(shape[-1]):
             for rows in slot.tables:
                 name = f"ids-{slot.name}[{column}]-of-{rows}"
                 ids = space.values(name, sizes)[slot.name]
                 count = ids[..., column].size
-                ids[..., column] = (rows - 1 - np.arange(count) * max(1, rows // count) % rows).reshape(ids[..., column].shape)
-                yield space.case(name, "ids", f"{slot.name}: column {column} through a table of {rows} rows", sizes, replace={slot.name: ids})
+                ids[..., column] = (
+                    rows - 1 - np.arange(count) * max(1, rows // count) % rows
+                ).reshape(ids[..., column].shape)
+                yield space.case(
+                    name,
+                    "ids",
+                    f"{slot.name}: column {column} through a table of {rows} rows",
+                    sizes,
+                    replace={slot.name: ids},
+                )
 
 
 def _telling(space: Space, slots: list[Slot]) -> Iterator[Case]:
@@ -56,15 +92,31 @@ def _telling(space: Space, slots: list[Slot]) -> Iterator[Case]:
         if not slot.telling or not count:
             continue
         rows = np.resize(np.array(slot.telling), count).reshape(shape)
-        yield space.case(f"ids-{slot.name}-other rows", "ids", f"{slot.name}: rows that the file's table has otherwise", sizes, replace={slot.name: rows})
-        for column in range(shape[-1]) if len(slot.tables) > 1 and shape[-1] <= _MOST_COLUMNS else ():
+        yield space.case(
+            f"ids-{slot.name}-other rows",
+            "ids",
+            f"{slot.name}: rows that the file's table has otherwise",
+            sizes,
+            replace={slot.name: rows},
+        )
+        for column in (
+            range(shape[-1]) if len(slot.tables) > 1 and shape[-1] <= _MOST_COLUMNS else ()
+        ):
             name = f"ids-{slot.name}[{column}]-other rows"
             ids = space.values(name, sizes)[slot.name]
             ids[..., column] = rows[..., column]
-            yield space.case(name, "ids", f"{slot.name}: rows that the file's table has otherwise, in column {column}", sizes, replace={slot.name: ids})
+            yield space.case(
+                name,
+                "ids",
+                f"{slot.name}: rows that the file's table has otherwise, in column {column}",
+                sizes,
+                replace={slot.name: ids},
+            )
 
 
-def _ids(kind: str, slot: Slot, shape: tuple[int, ...], high: int, rng: np.random.Generator) -> Array:
+def _ids(
+    kind: str, slot: Slot, shape: tuple[int, ...], high: int, rng: np.random.Generator
+) -> Array:
     count = int(np.prod(shape, dtype=np.int64))
     seen = int(slot.example.max(initial=0))
     if kind == "first":
@@ -80,7 +132,11 @@ def _ids(kind: str, slot: Slot, shape: tuple[int, ...], high: int, rng: np.rando
     if kind == "duplicates":
         return rng.integers(0, min(3, max(high, 1)), shape)
     if kind in ("ascending", "descending"):
-        order = np.sort(rng.integers(0, max(high, 1), shape), axis=-1) if shape else rng.integers(0, max(high, 1), shape)
+        order = (
+            np.sort(rng.integers(0, max(high, 1), shape), axis=-1)
+            if shape
+            else rng.integers(0, max(high, 1), shape)
+        )
         return order if kind == "ascending" or not shape else order[..., ::-1]
     if kind == "low":
         return rng.integers(0, min(8, max(high, 1)), shape)

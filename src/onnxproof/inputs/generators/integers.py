@@ -7,7 +7,18 @@ import numpy as np
 from onnxproof.inputs.space import Array, Role, Space
 from onnxproof.results import Case
 
-_KINDS = ("zero", "small", "negative", "mixed signs", "hundreds", "one", "beyond 2**31", "beyond 2**24", "beyond 2**53", "ends of the type")
+_KINDS = (
+    "zero",
+    "small",
+    "negative",
+    "mixed signs",
+    "hundreds",
+    "one",
+    "beyond 2**31",
+    "beyond 2**24",
+    "beyond 2**53",
+    "ends of the type",
+)
 
 
 def generate(space: Space) -> Iterator[Case]:
@@ -21,13 +32,32 @@ def generate(space: Space) -> Iterator[Case]:
             name = f"integer-{slot.name}-{kind}"
             array = _integers(kind, slot.dtype, space.shape(slot.info, sizes), space.rng(name))
             if array is not None:
-                yield space.case(name, "integers", f"{slot.name}: {kind}", sizes, replace={slot.name: array}, exact=True)
+                yield space.case(
+                    name,
+                    "integers",
+                    f"{slot.name}: {kind}",
+                    sizes,
+                    replace={slot.name: array},
+                    exact=True,
+                )
 
 
-def _integers(kind: str, dtype: np.dtype, shape: tuple[int, ...], rng: np.random.Generator) -> Array | None:
+def _integers(
+    kind: str, dtype: np.dtype, shape: tuple[int, ...], rng: np.random.Generator
+) -> Array | None:
     ends = np.iinfo(dtype)
-    low, high = {"zero": (0, 0), "small": (-4, 4), "negative": (-100, -1), "mixed signs": (-1000, 1000), "hundreds": (100, 999), "one": (1, 1),
-                 "beyond 2**31": (2**33, 2**40), "beyond 2**24": (2**24, 2**30), "beyond 2**53": (2**53, 2**55), "ends of the type": (ends.max - 3, ends.max)}[kind]
+    low, high = {
+        "zero": (0, 0),
+        "small": (-4, 4),
+        "negative": (-100, -1),
+        "mixed signs": (-1000, 1000),
+        "hundreds": (100, 999),
+        "one": (1, 1),
+        "beyond 2**31": (2**33, 2**40),
+        "beyond 2**24": (2**24, 2**30),
+        "beyond 2**53": (2**53, 2**55),
+        "ends of the type": (ends.max - 3, ends.max),
+    }[kind]
     if kind == "ends of the type" and dtype.itemsize > 2:
         return None
     low, high = max(low, ends.min), min(high, ends.max)

@@ -16,14 +16,32 @@ def generate(space: Space) -> Iterator[Case]:
         for slot in slots:
             name = f"mask-{slot.name}-{label}"
             array = _values(slot, _pattern(label, space.shape(slot.info, sizes), space.rng(name)))
-            yield space.case(name, "masks", f"{slot.name}: {label}", sizes, replace={slot.name: array})
+            yield space.case(
+                name, "masks", f"{slot.name}: {label}", sizes, replace={slot.name: array}
+            )
         if len(slots) > 1:
             name = f"masks-{label}"
-            arrays = {slot.name: _values(slot, _pattern(label, space.shape(slot.info, sizes), space.rng(name))) for slot in slots}
+            arrays = {
+                slot.name: _values(
+                    slot, _pattern(label, space.shape(slot.info, sizes), space.rng(name))
+                )
+                for slot in slots
+            }
             yield space.case(name, "masks", f"every mask: {label}", sizes, replace=arrays)
 
 
-_PATTERNS = ("all true", "all false", "one row false", "left-padded", "right-padded", "ragged", "one true", "first true", "last true", "lower triangle")
+_PATTERNS = (
+    "all true",
+    "all false",
+    "one row false",
+    "left-padded",
+    "right-padded",
+    "ragged",
+    "one true",
+    "first true",
+    "last true",
+    "lower triangle",
+)
 _HIDE_ALL = ("all false", "one row false")
 """Patterns in which a row has nothing to see."""
 

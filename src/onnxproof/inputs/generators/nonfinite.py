@@ -8,8 +8,17 @@ from onnxproof.inputs.space import Array, Role, Space
 from onnxproof.results import Case, Domain
 
 _KINDS = {
-    "one NaN": Domain.NAN, "a NaN row": Domain.NAN, "one inf": Domain.INF, "one -inf": Domain.INF, "a -inf row": Domain.INF, "an inf row": Domain.INF,
-    "NaN, inf and -inf": Domain.NAN, "all NaN": Domain.NAN, "-inf but one a row": Domain.INF, "NaN first": Domain.NAN, "NaN last": Domain.NAN,
+    "one NaN": Domain.NAN,
+    "a NaN row": Domain.NAN,
+    "one inf": Domain.INF,
+    "one -inf": Domain.INF,
+    "a -inf row": Domain.INF,
+    "an inf row": Domain.INF,
+    "NaN, inf and -inf": Domain.NAN,
+    "all NaN": Domain.NAN,
+    "-inf but one a row": Domain.INF,
+    "NaN first": Domain.NAN,
+    "NaN last": Domain.NAN,
     "inf before NaN": Domain.NAN,
 }
 
@@ -19,12 +28,22 @@ def generate(space: Space) -> Iterator[Case]:
     sizes = space.roomy()
     for kind, domain in _KINDS.items():
         if domain in space.domains:
-            for slot in [s for s in space.of_role(Role.FLOAT) if s.dtype.kind != "c" and not s.additive][:4]:
+            for slot in [
+                s for s in space.of_role(Role.FLOAT) if s.dtype.kind != "c" and not s.additive
+            ][:4]:
                 name = f"nonfinite-{slot.name}-{kind}"
                 values = space.values(name, sizes)[slot.name].astype(np.float64)
                 if kind == "-inf but one a row" and values.shape[-1:] in ((), (1,)):
                     continue  # nothing is left to be infinite
-                yield space.case(name, "nonfinite", f"{slot.name}: {kind}", sizes, replace={slot.name: _spoil(kind, values)}, domain=domain, exact=True)
+                yield space.case(
+                    name,
+                    "nonfinite",
+                    f"{slot.name}: {kind}",
+                    sizes,
+                    replace={slot.name: _spoil(kind, values)},
+                    domain=domain,
+                    exact=True,
+                )
 
 
 def _spoil(kind: str, array: Array) -> Array:
@@ -49,7 +68,9 @@ def _spoil(kind: str, array: Array) -> Array:
     elif kind == "all NaN":
         flat[:] = np.nan
     elif kind == "NaN, inf and -inf":
-        for place, value in zip((0, flat.size // 3, 2 * flat.size // 3), (np.nan, -np.inf, np.inf), strict=True):
+        for place, value in zip(
+            (0, flat.size // 3, 2 * flat.size // 3), (np.nan, -np.inf, np.inf), strict=True
+        ):
             flat[place] = value
     elif kind == "-inf but one a row":
         rows[:, 1:] = -np.inf

@@ -18,23 +18,44 @@ def generate(space: Space) -> Iterator[Case]:
     for label, size in together.items():
         sizes = space.sizes(**{d.name: size or max(2 * d.example + 1, 9) for d in dims})
         if space.fits(sizes):
-            yield space.case(f"all-{label}", "shapes", "every open dim " + (f"at {size}" if size else "large"), sizes, ordinary=size != 0)
+            yield space.case(
+                f"all-{label}",
+                "shapes",
+                "every open dim " + (f"at {size}" if size else "large"),
+                sizes,
+                ordinary=size != 0,
+            )
     for row in range(max(len(_sizes(space, dim)) for dim in dims)):
         for dim in dims:
             options = _sizes(space, dim)
             if row < len(options):
                 sizes = space.sizes(**{dim.name: options[row]})
                 if space.fits(sizes):
-                    yield space.case(f"{dim.name}={options[row]}", "shapes", f"{dim.name}={options[row]}", sizes)
+                    yield space.case(
+                        f"{dim.name}={options[row]}", "shapes", f"{dim.name}={options[row]}", sizes
+                    )
     if Domain.EMPTY in space.domains:
         for dim in dims:
             if dim.minimum == 0:
-                yield space.case(f"{dim.name}=0", "shapes", f"{dim.name}=0", space.sizes(**{dim.name: 0}), domain=Domain.EMPTY)
+                yield space.case(
+                    f"{dim.name}=0",
+                    "shapes",
+                    f"{dim.name}=0",
+                    space.sizes(**{dim.name: 0}),
+                    domain=Domain.EMPTY,
+                )
 
 
 def _sizes(space: Space, dim: DimInfo) -> list[int]:
     leading = {info.dims[0] for info in space.signature.inputs if info.dims}
     bound = dim.recorded[1]
     near = [bound, bound + 1] if bound is not None else []
-    wanted = [*near, dim.example - 1, dim.example + 1, *(_BATCH if dim.name in leading else _OTHER), 2 * dim.example, 4 * dim.example + 1]
+    wanted = [
+        *near,
+        dim.example - 1,
+        dim.example + 1,
+        *(_BATCH if dim.name in leading else _OTHER),
+        2 * dim.example,
+        4 * dim.example + 1,
+    ]
     return [size for size in dict.fromkeys(wanted) if size >= 1 and size != dim.example]

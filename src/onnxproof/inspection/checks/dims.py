@@ -9,25 +9,64 @@ from onnxproof.onnxmodel.onnx_file import Port
 def check(view: View) -> Iterator[Check]:
     """What the inputs say about their sizes."""
     named = {port.name: port.dims for port in view.file.inputs}
-    pretending = [f"{name}[{axis}] called {dim}" for name, dims in named.items() for axis, dim in enumerate(dims or ()) if isinstance(dim, str) and dim.isdigit()]
+    pretending = [
+        f"{name}[{axis}] called {dim}"
+        for name, dims in named.items()
+        for axis, dim in enumerate(dims or ())
+        if isinstance(dim, str) and dim.isdigit()
+    ]
     if pretending:
-        yield Check(name="dims", rating=Rating.BAD, what=f"torch fixed these dims while tracing, and the file says they are open: {few(pretending)}",
-                    help="any other size runs and answers wrongly: export again with `onnxproof export`, which tells what fixed them")
+        yield Check(
+            name="dims",
+            rating=Rating.BAD,
+            what=f"torch fixed these dims while tracing, and the file says they are open: {few(pretending)}",
+            help="any other size runs and answers wrongly: export again with `onnxproof export`, which tells what fixed them",
+        )
         return
     tensors = [port for port in view.file.inputs if not port.dtype.endswith("_type")]
     unranked = [port.name for port in tensors if port.dims is None]
-    negative = [f"{port.name}[{axis}]" for port in tensors for axis, dim in enumerate(port.dims or ()) if isinstance(dim, int) and dim < 0]
-    nothing = [f"{port.name}[{axis}]" for port in tensors for axis, dim in enumerate(port.dims or ()) if dim == 0]
+    negative = [
+        f"{port.name}[{axis}]"
+        for port in tensors
+        for axis, dim in enumerate(port.dims or ())
+        if isinstance(dim, int) and dim < 0
+    ]
+    nothing = [
+        f"{port.name}[{axis}]"
+        for port in tensors
+        for axis, dim in enumerate(port.dims or ())
+        if dim == 0
+    ]
     fixed = [port.name for port in tensors if _one_batch_size(port, tensors)]
     shown = ", ".join(_shown(port) for port in view.file.inputs)
     if nothing:
-        yield Check(name="dims", rating=Rating.ODD, what=f"{few(nothing)} is 0, so there is nothing in it: {shown}", help="a size of 0 was written down while exporting; export again")
+        yield Check(
+            name="dims",
+            rating=Rating.ODD,
+            what=f"{few(nothing)} is 0, so there is nothing in it: {shown}",
+            help="a size of 0 was written down while exporting; export again",
+        )
     elif negative:
-        yield Check(name="dims", rating=Rating.ODD, what=f"{few(negative)} is negative: {shown}", help="some runtimes take it for an open dim, others refuse it: give the dim a name")
+        yield Check(
+            name="dims",
+            rating=Rating.ODD,
+            what=f"{few(negative)} is negative: {shown}",
+            help="some runtimes take it for an open dim, others refuse it: give the dim a name",
+        )
     elif unranked:
-        yield Check(name="dims", rating=Rating.ODD, what=f"{few(unranked)} has no rank", help="runtimes can't plan memory: run onnx.shape_inference, or export again")
+        yield Check(
+            name="dims",
+            rating=Rating.ODD,
+            what=f"{few(unranked)} has no rank",
+            help="runtimes can't plan memory: run onnx.shape_inference, or export again",
+        )
     elif fixed:
-        yield Check(name="dims", rating=Rating.ODD, what=f"the first dim of {few(fixed)} is fixed: {shown}", help="it takes one batch size only; `onnxproof export` leaves it open")
+        yield Check(
+            name="dims",
+            rating=Rating.ODD,
+            what=f"the first dim of {few(fixed)} is fixed: {shown}",
+            help="it takes one batch size only; `onnxproof export` leaves it open",
+        )
     else:
         yield Check(name="dims", rating=Rating.GOOD, what=shown or "the model takes no input")
 
@@ -35,7 +74,9 @@ def check(view: View) -> Iterator[Check]:
 def _shown(port: Port) -> str:
     if port.dtype.endswith("_type"):
         return f"{port.name} ({port.dtype.removesuffix('_type')})"
-    return f"{port.name}[{', '.join(str(dim) if dim is not None else '?' for dim in port.dims or ())}]"
+    return (
+        f"{port.name}[{', '.join(str(dim) if dim is not None else '?' for dim in port.dims or ())}]"
+    )
 
 
 def _one_batch_size(port: Port, ports: Sequence[Port]) -> bool:

@@ -20,7 +20,11 @@ def check(view: View) -> Iterator[Check]:
         return
     left = _left(view.file.path)
     if left is None:
-        yield Check(name="quantization", rating=Rating.BAD, what=f"{len(before)} DequantizeLinear nodes, and ONNX Runtime can't open the file")
+        yield Check(
+            name="quantization",
+            rating=Rating.BAD,
+            what=f"{len(before)} DequantizeLinear nodes, and ONNX Runtime can't open the file",
+        )
         return
     feeding = _consumers(left)
     what = f"{len(before)} DequantizeLinear nodes in the file, {len(feeding)} left once ONNX Runtime has fused what it can"
@@ -28,8 +32,12 @@ def check(view: View) -> Iterator[Check]:
         yield Check(name="quantization", rating=Rating.GOOD, what=what)
     else:
         kinds = sorted(set(feeding))
-        yield Check(name="quantization", rating=Rating.ODD, what=f"{what}; they feed {few(kinds, 6)}",
-                    help="those run in float with a conversion on each side, slower than without quantization: leave them out, or quantize both their sides")
+        yield Check(
+            name="quantization",
+            rating=Rating.ODD,
+            what=f"{what}; they feed {few(kinds, 6)}",
+            help="those run in float with a conversion on each side, slower than without quantization: leave them out, or quantize both their sides",
+        )
 
 
 def _left(path: Path) -> onnx.ModelProto | None:
@@ -47,7 +55,12 @@ def _left(path: Path) -> onnx.ModelProto | None:
 
 
 def _consumers(model: onnx.ModelProto) -> list[str]:
-    made = {name for node in model.graph.node if node.op_type == "DequantizeLinear" for name in node.output}
+    made = {
+        name
+        for node in model.graph.node
+        if node.op_type == "DequantizeLinear"
+        for name in node.output
+    }
     readers = [node.op_type for node in model.graph.node for name in node.input if name in made]
     ends = ["the output" for port in model.graph.output if port.name in made]
     return [*readers, *ends]

@@ -33,10 +33,15 @@ def cut(data: Any, ports: Sequence[Port], *, size: int = SIZE) -> Iterator[Batch
             yield label, fed
             continue
         for start in range(0, rows - (rows % step if fixed else 0), step):
-            yield f"{label}[{start}:{min(start + step, rows)}]", {name: a[start : start + step] for name, a in fed.items()}
+            yield (
+                f"{label}[{start}:{min(start + step, rows)}]",
+                {name: a[start : start + step] for name, a in fed.items()},
+            )
 
 
-def divided(stream: Iterator[Batch], ports: Sequence[Port], parts: int) -> tuple[Iterator[Batch], int | None]:
+def divided(
+    stream: Iterator[Batch], ports: Sequence[Port], parts: int
+) -> tuple[Iterator[Batch], int | None]:
     """The stream, and how many batches it has where they are fewer than `parts`: each is divided by rows before, so that some of them can be held out."""
     first = list(itertools.islice(stream, parts))
     if len(first) == parts or not first:
@@ -54,7 +59,10 @@ def _rows(labelled: Batch, pieces: int) -> Iterator[Batch]:
         yield labelled
         return
     for start in range(min(pieces, count)):
-        yield f"{label}[{start}::{pieces}]", {name: array[start::pieces] for name, array in batch.items()}
+        yield (
+            f"{label}[{start}::{pieces}]",
+            {name: array[start::pieces] for name, array in batch.items()},
+        )
 
 
 def perturbed(batches: Sequence[Batch], seed: int = 0) -> list[Batch]:
@@ -64,9 +72,18 @@ def perturbed(batches: Sequence[Batch], seed: int = 0) -> list[Batch]:
     def moved(array: Array, gain: float) -> Array:
         if array.dtype.kind != "f" or not array.ndim:
             return array
-        return (array * gain + rng.standard_normal(array.shape) * _NOISE * float(array.std())).astype(array.dtype)
+        return (
+            array * gain + rng.standard_normal(array.shape) * _NOISE * float(array.std())
+        ).astype(array.dtype)
 
-    return [(f"{label} times {gain:g}, with noise", {name: moved(array, gain) for name, array in batch.items()}) for label, batch in batches for gain in _GAINS]
+    return [
+        (
+            f"{label} times {gain:g}, with noise",
+            {name: moved(array, gain) for name, array in batch.items()},
+        )
+        for label, batch in batches
+        for gain in _GAINS
+    ]
 
 
 def samples(batch: Mapping[str, Array]) -> int:
@@ -74,7 +91,9 @@ def samples(batch: Mapping[str, Array]) -> int:
     return next((a.shape[0] for a in batch.values() if a.ndim), 1)
 
 
-def collect(data: Any, ports: Sequence[Port], *, most: int = 4096, megabytes: float = 512.0) -> list[Batch]:
+def collect(
+    data: Any, ports: Sequence[Port], *, most: int = 4096, megabytes: float = 512.0
+) -> list[Batch]:
     """The first batches, held in memory: at most so many samples and bytes."""
     found: list[Batch] = []
     held, count = 0.0, 0
@@ -90,7 +109,11 @@ def digest(previous: str, batch: Mapping[str, Array]) -> str:
     """A running hash over the batches so far."""
     made = hashlib.sha256(previous.encode())
     for name in sorted(batch):
-        made.update(name.encode() + str((batch[name].dtype, batch[name].shape)).encode() + np.ascontiguousarray(batch[name]).tobytes())
+        made.update(
+            name.encode()
+            + str((batch[name].dtype, batch[name].shape)).encode()
+            + np.ascontiguousarray(batch[name]).tobytes()
+        )
     return made.hexdigest()
 
 
@@ -98,7 +121,11 @@ def peeked(stream: Iterator[Batch], *, what: str) -> Iterator[Batch]:
     """The stream, if anything is in it."""
     first = next(stream, None)
     if first is None:
-        raise InputError("no-calibration-data", f"the {what} data is empty", help="give a few hundred inputs like those the model will be served")
+        raise InputError(
+            "no-calibration-data",
+            f"the {what} data is empty",
+            help="give a few hundred inputs like those the model will be served",
+        )
     return itertools.chain([first], stream)
 
 
@@ -113,14 +140,29 @@ def _typed(array: Array, port: Port, label: str) -> Array:
     wanted = np.dtype(port.dtype)
     if array.dtype == wanted:
         found = array
-    elif array.dtype.kind in "fiub" and (wanted.kind == "f" or array.dtype.kind == wanted.kind or (array.dtype.kind in "iu" and wanted.kind in "iu")):
+    elif array.dtype.kind in "fiub" and (
+        wanted.kind == "f"
+        or array.dtype.kind == wanted.kind
+        or (array.dtype.kind in "iu" and wanted.kind in "iu")
+    ):
         found = array.astype(wanted)
     else:
-        raise InputError("data-dtype", f"`{label}` has {array.dtype} for the input `{port.name}`, which takes {wanted}")
+        raise InputError(
+            "data-dtype",
+            f"`{label}` has {array.dtype} for the input `{port.name}`, which takes {wanted}",
+        )
     dims = port.dims
     if dims is not None and found.ndim == len(dims) - 1:
         found = found[None]  # one sample without its batch axis
-    if dims is not None and (found.ndim != len(dims) or any(isinstance(d, int) and axis and d != found.shape[axis] for axis, d in enumerate(dims))):
-        raise InputError("data-shape", f"`{label}` has shape {list(found.shape)} for the input `{port.name}`, which takes {list(dims)}",
-                         help="the data must be what the model is served: after resizing and normalisation, with the batch first")
+    if dims is not None and (
+        found.ndim != len(dims)
+        or any(
+            isinstance(d, int) and axis and d != found.shape[axis] for axis, d in enumerate(dims)
+        )
+    ):
+        raise InputError(
+            "data-shape",
+            f"`{label}` has shape {list(found.shape)} for the input `{port.name}`, which takes {list(dims)}",
+            help="the data must be what the model is served: after resizing and normalisation, with the batch first",
+        )
     return found

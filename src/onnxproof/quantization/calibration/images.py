@@ -33,29 +33,47 @@ def are_images(data: Any) -> bool:
     path = Path(data)
     if not path.is_dir():
         return path.suffix.lower() in SUFFIXES
-    return bool(_files(path)) and not any(child.suffix.lower() in ARRAY_SUFFIXES for child in path.iterdir())
+    return bool(_files(path)) and not any(
+        child.suffix.lower() in ARRAY_SUFFIXES for child in path.iterdir()
+    )
 
 
-def read(data: str | Path, ports: Sequence[Port], preprocess: Preprocess | None = None, example: Mapping[str, Array] | None = None
-         ) -> tuple[Iterator[dict[str, Array]], list[Finding]]:
+def read(
+    data: str | Path,
+    ports: Sequence[Port],
+    preprocess: Preprocess | None = None,
+    example: Mapping[str, Array] | None = None,
+) -> tuple[Iterator[dict[str, Array]], list[Finding]]:
     """Batches by the graph's input names, and a finding where the scale of the pixels was guessed."""
     try:
         import PIL.Image  # noqa: F401 - whether it is there decides
     except ImportError as why:
-        raise InputError("pillow-missing", f"`{data}` holds images, and reading them needs Pillow", help="pip install 'onnxproof[images]'") from why
+        raise InputError(
+            "pillow-missing",
+            f"`{data}` holds images, and reading them needs Pillow",
+            help="pip install 'onnxproof[images]'",
+        ) from why
     files = _files(Path(data)) if Path(data).is_dir() else [Path(data)]
     if not files or not Path(data).exists():
-        raise InputError("no-data", f"`{data}` holds no image", help=f"images end in {', '.join(SUFFIXES)}")
+        raise InputError(
+            "no-data", f"`{data}` holds no image", help=f"images end in {', '.join(SUFFIXES)}"
+        )
     if preprocess is not None:
         return _stacked(_named(preprocess, file, ports) for file in files), []
     if len(ports) != 1:
-        raise InputError("images-need-preprocessing", f"the model takes {len(ports)} inputs ({', '.join(port.name for port in ports)}), and an image is one", help=_HELP)
+        raise InputError(
+            "images-need-preprocessing",
+            f"the model takes {len(ports)} inputs ({', '.join(port.name for port in ports)}), and an image is one",
+            help=_HELP,
+        )
     scale, findings = _scale(ports[0], None if example is None else example.get(ports[0].name))
     return _stacked({ports[0].name: _pixels(file, ports[0], scale)} for file in files), findings
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    return sorted(
+        path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file()
+    )
 
 
 def _open(file: Path) -> Any:
@@ -67,7 +85,9 @@ def _open(file: Path) -> Any:
         image.load()
         return image
     except Exception as why:  # damaged files raise half a dozen classes
-        raise InputError("bad-data", f"`{file.name}` can't be read as an image: {why}", where=str(file)) from why
+        raise InputError(
+            "bad-data", f"`{file.name}` can't be read as an image: {why}", where=str(file)
+        ) from why
 
 
 def _named(preprocess: Preprocess, file: Path, ports: Sequence[Port]) -> dict[str, Array]:
@@ -76,11 +96,21 @@ def _named(preprocess: Preprocess, file: Path, ports: Sequence[Port]) -> dict[st
     try:
         made = preprocess(image)
     except Exception as why:  # the user's own code: whatever it raises is told in its words
-        raise InputError("preprocess-raised", f"the preprocessing raised {type(why).__name__}: {why}", where=str(file),
-                         notes=[f"the image is {image.mode}, {image.width} x {image.height}"], help="it is called with an image as Pillow opens it") from why
+        raise InputError(
+            "preprocess-raised",
+            f"the preprocessing raised {type(why).__name__}: {why}",
+            where=str(file),
+            notes=[f"the image is {image.mode}, {image.width} x {image.height}"],
+            help="it is called with an image as Pillow opens it",
+        ) from why
     item = made if isinstance(made, Mapping | tuple | list) else (made,)
     _, arrays = next(user_data.stream([item], [port.name for port in ports]))
-    return {port.name: arrays[port.name][None] if port.dims is not None and arrays[port.name].ndim == len(port.dims) - 1 else arrays[port.name] for port in ports}
+    return {
+        port.name: arrays[port.name][None]
+        if port.dims is not None and arrays[port.name].ndim == len(port.dims) - 1
+        else arrays[port.name]
+        for port in ports
+    }
 
 
 def _scale(port: Port, example: Array | None) -> tuple[float, list[Finding]]:
@@ -88,12 +118,26 @@ def _scale(port: Port, example: Array | None) -> tuple[float, list[Finding]]:
     if np.dtype(port.dtype).kind in "iu":
         return 1.0, []
     if example is None or not example.size:
-        raise InputError("images-need-preprocessing", f"the model takes floats as `{port.name}`, and a file of pixels does not say how they are normalised", help=_HELP)
+        raise InputError(
+            "images-need-preprocessing",
+            f"the model takes floats as `{port.name}`, and a file of pixels does not say how they are normalised",
+            help=_HELP,
+        )
     low, high = float(example.min()), float(example.max())
     if low < 0 or high > 255 or high == low:
-        raise InputError("images-need-preprocessing", f"the example of `{port.name}` reaches from {low:.3g} to {high:.3g}: its pixels were normalised, and nobody says how", help=_HELP)
+        raise InputError(
+            "images-need-preprocessing",
+            f"the example of `{port.name}` reaches from {low:.3g} to {high:.3g}: its pixels were normalised, and nobody says how",
+            help=_HELP,
+        )
     scale, words = (255.0, "divided by 255") if high <= 1 else (1.0, "left as 0 to 255")
-    return scale, [Finding(code="pixels-guessed", what=f"pixels are {words}, since the example of `{port.name}` reaches from {low:.3g} to {high:.3g}", help=_HELP)]
+    return scale, [
+        Finding(
+            code="pixels-guessed",
+            what=f"pixels are {words}, since the example of `{port.name}` reaches from {low:.3g} to {high:.3g}",
+            help=_HELP,
+        )
+    ]
 
 
 def _pixels(file: Path, port: Port, scale: float) -> Array:
@@ -106,8 +150,12 @@ def _pixels(file: Path, port: Port, scale: float) -> Array:
     image = image.transpose(2, 0, 1) if axis == 1 else image
     wanted = dims[1:]
     if any(isinstance(d, int) and d != size for d, size in zip(wanted, image.shape, strict=True)):
-        raise InputError("image-size", f"`{file.name}` is {list(image.shape)}, and `{port.name}` takes {list(wanted)}", where=str(file),
-                         help=f"resizing is part of the preprocessing; {_HELP}")
+        raise InputError(
+            "image-size",
+            f"`{file.name}` is {list(image.shape)}, and `{port.name}` takes {list(wanted)}",
+            where=str(file),
+            help=f"resizing is part of the preprocessing; {_HELP}",
+        )
     return (image / np.float32(scale) if scale != 1 else image).astype(port.dtype)[None]
 
 
@@ -120,11 +168,16 @@ def _channel_axis(port: Port) -> int | None:
                 return axis
     elif len(dims) == 3:
         return None
-    raise UsageError("images-do-not-fit", f"images don't fit the input `{port.name}`, which takes {list(dims)}", help=_HELP)
+    raise UsageError(
+        "images-do-not-fit",
+        f"images don't fit the input `{port.name}`, which takes {list(dims)}",
+        help=_HELP,
+    )
 
 
 def _stacked(items: Iterator[dict[str, Array]]) -> Iterator[dict[str, Array]]:
     """Neighbours of one shape as one batch: the runtime is quicker over several."""
+
     def shapes(item: dict[str, Array]) -> list[tuple[int, ...]]:
         return [array.shape[1:] for array in item.values()]
 

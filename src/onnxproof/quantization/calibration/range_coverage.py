@@ -45,25 +45,50 @@ class _Seen:
         low, high = (end.reshape(shape) for end in self.pair.limits)
         slack = _SLACK * self.pair.scale.reshape(shape)
         self.low, self.high = min(self.low, float(array.min())), max(self.high, float(array.max()))
-        self.outside, self.total = self.outside + int(((array < low - slack) | (array > high + slack)).sum()), self.total + array.size
+        self.outside, self.total = (
+            self.outside + int(((array < low - slack) | (array > high + slack)).sum()),
+            self.total + array.size,
+        )
 
     def told(self) -> CalibrationRange:
         """The range beside what was seen."""
-        low, high = (float(pick(end)) for pick, end in zip((np.min, np.max), self.pair.limits, strict=True))
-        used = max(min(high, self.high) - max(low, self.low), 0.0) / (high - low) if high > low else 1.0
-        return CalibrationRange(tensor=self.pair.value, low=self.low, high=self.high, chosen_low=low, chosen_high=high, clipped=self.outside / self.total,
-                                unused=1 - used, values=self.total)
+        low, high = (
+            float(pick(end)) for pick, end in zip((np.min, np.max), self.pair.limits, strict=True)
+        )
+        used = (
+            max(min(high, self.high) - max(low, self.low), 0.0) / (high - low)
+            if high > low
+            else 1.0
+        )
+        return CalibrationRange(
+            tensor=self.pair.value,
+            low=self.low,
+            high=self.high,
+            chosen_low=low,
+            chosen_high=high,
+            clipped=self.outside / self.total,
+            unused=1 - used,
+            values=self.total,
+        )
 
 
-def coverage(quantized: onnx.ModelProto, samples: Sequence[Batch], plain: onnx.ModelProto) -> tuple[CalibrationRange, ...]:
+def coverage(
+    quantized: onnx.ModelProto, samples: Sequence[Batch], plain: onnx.ModelProto
+) -> tuple[CalibrationRange, ...]:
     """Every range of the graph against the values of its float graph on these samples, what clips most first.
 
     The float graph's values, since a ReLU or a clamp may be part of the rounding: what that cuts off is meant.
     """
     ports = {port.name for port in plain.graph.input}
     known = ports | {name for node in plain.graph.node for name in node.output}
-    seen = {pair.value: (next(name for name in (pair.value, *pair.results) if name in known), _Seen(pair))
-            for pair in pairs(quantized) if known & {pair.value, *pair.results}}
+    seen = {
+        pair.value: (
+            next(name for name in (pair.value, *pair.results) if name in known),
+            _Seen(pair),
+        )
+        for pair in pairs(quantized)
+        if known & {pair.value, *pair.results}
+    }
     inner = list(dict.fromkeys(name for name, _ in seen.values() if name not in ports))
     watched = copied(plain)
     add_outputs(watched, inner)
@@ -72,22 +97,57 @@ def coverage(quantized: onnx.ModelProto, samples: Sequence[Batch], plain: onnx.M
         found = {**batch, **(dict(zip(inner, session.run(batch), strict=True)) if inner else {})}
         for name, each in seen.values():
             each.look(np.asarray(found[name], np.float64))
-    return tuple(sorted((each.told() for _, each in seen.values() if each.total), key=lambda r: (-r.clipped, -r.unused)))
+    return tuple(
+        sorted(
+            (each.told() for _, each in seen.values() if each.total),
+            key=lambda r: (-r.clipped, -r.unused),
+        )
+    )
 
 
-def examine(ranges: Sequence[CalibrationRange], chosen_by: Sequence[CalibrationRange] | None) -> list[Finding]:
+def examine(
+    ranges: Sequence[CalibrationRange], chosen_by: Sequence[CalibrationRange] | None
+) -> list[Finding]:
     """The worst of them in words; nothing where every range fits. `chosen_by` is the same on the data that chose them, None where that is all there is."""
-    where = "samples that no range was chosen by" if chosen_by is not None else "the calibration data itself"
+    where = (
+        "samples that no range was chosen by"
+        if chosen_by is not None
+        else "the calibration data itself"
+    )
     meant = {r.tensor: r.clipped for r in chosen_by or ()}
-    clips = [r for r in ranges if chosen_by is not None and r.clipped > max(CLIPPED, _MORE * meant.get(r.tensor, 0.0)) and r.clipped * r.values >= _COUNTED]
+    clips = [
+        r
+        for r in ranges
+        if chosen_by is not None
+        and r.clipped > max(CLIPPED, _MORE * meant.get(r.tensor, 0.0))
+        and r.clipped * r.values >= _COUNTED
+    ]
     wide = sorted((r for r in ranges if r.unused > UNUSED), key=lambda r: -r.unused)
     found = []
     if clips:
-        found.append(Finding(code="range-clips", what=f"the range of `{clips[0].tensor}` clips {clips[0].clipped:.2%} of its values on {where}"
-                             + (f"; {len(clips)} of {len(ranges)} ranges clip more than {CLIPPED:.1%}" if len(clips) > 1 else ""),
-                             help="calibrate with more data, or with data like that which is served"))
+        found.append(
+            Finding(
+                code="range-clips",
+                what=f"the range of `{clips[0].tensor}` clips {clips[0].clipped:.2%} of its values on {where}"
+                + (
+                    f"; {len(clips)} of {len(ranges)} ranges clip more than {CLIPPED:.1%}"
+                    if len(clips) > 1
+                    else ""
+                ),
+                help="calibrate with more data, or with data like that which is served",
+            )
+        )
     if wide:
-        found.append(Finding(code="range-unused", what=f"{wide[0].unused:.0%} of the range of `{wide[0].tensor}` is unused on {where}"
-                             + (f"; {len(wide)} of {len(ranges)} ranges leave more than half" if len(wide) > 1 else ""),
-                             help="a few outliers of the calibration data stretch it: look at them, or try `--calibrator percentile`"))
+        found.append(
+            Finding(
+                code="range-unused",
+                what=f"{wide[0].unused:.0%} of the range of `{wide[0].tensor}` is unused on {where}"
+                + (
+                    f"; {len(wide)} of {len(ranges)} ranges leave more than half"
+                    if len(wide) > 1
+                    else ""
+                ),
+                help="a few outliers of the calibration data stretch it: look at them, or try `--calibrator percentile`",
+            )
+        )
     return found

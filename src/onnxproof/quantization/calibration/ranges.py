@@ -46,14 +46,23 @@ def entropy(stats: Statistics, levels: int, symmetric: bool) -> Range:
     return _search(stats, symmetric, lambda low, high: _divergence(stats, low, high, levels))
 
 
-CALIBRATORS: Mapping[str, Calibrator] = {"min-max": min_max, "mse": squared_error, "percentile": percentile, "entropy": entropy}
+CALIBRATORS: Mapping[str, Calibrator] = {
+    "min-max": min_max,
+    "mse": squared_error,
+    "percentile": percentile,
+    "entropy": entropy,
+}
 
 
 def calibrator(name: str) -> Calibrator:
     """The calibrator of that name; `percentile:99.9` says which."""
     key, _, detail = name.partition(":")
     if key not in CALIBRATORS:
-        raise UsageError("unknown-calibrator", f"there is no calibrator `{name}`", notes=[f"known are {', '.join(CALIBRATORS)} and auto"])
+        raise UsageError(
+            "unknown-calibrator",
+            f"there is no calibrator `{name}`",
+            notes=[f"known are {', '.join(CALIBRATORS)} and auto"],
+        )
     if key != "percentile" or not detail:
         return CALIBRATORS[key]
     try:
@@ -61,7 +70,9 @@ def calibrator(name: str) -> Calibrator:
     except ValueError:
         share = -1.0
     if not 0.5 < share <= 1.0:
-        raise UsageError("bad-percentile", f"`{name}` is no percentile", help="say for example percentile:99.99")
+        raise UsageError(
+            "bad-percentile", f"`{name}` is no percentile", help="say for example percentile:99.99"
+        )
     return lambda stats, levels, symmetric: percentile(stats, levels, symmetric, share)
 
 
@@ -107,14 +118,20 @@ def _divergence(stats: Statistics, low: float, high: float, levels: int) -> floa
     """KL of the clipped distribution against its quantized form; empty bins stay empty."""
     h = stats.histogram
     inside = (h.centres >= low) & (h.centres <= high)
-    counts = np.where(_zero(stats), 0, h.counts)  # the spike that ReLU makes at zero would decide alone
+    counts = np.where(
+        _zero(stats), 0, h.counts
+    )  # the spike that ReLU makes at zero would decide alone
     p = counts[inside].astype(np.float64)
     if p.size < 2 or not p.sum():
         return float("inf")
     kept = p.copy()
     p[0] += counts[h.centres < low].sum()
     p[-1] += counts[h.centres > high].sum()
-    groups = np.minimum((np.arange(p.size) * levels) // p.size, levels - 1) if p.size > levels else np.arange(p.size)
+    groups = (
+        np.minimum((np.arange(p.size) * levels) // p.size, levels - 1)
+        if p.size > levels
+        else np.arange(p.size)
+    )
     sums, filled = np.bincount(groups, kept), np.bincount(groups, (kept > 0).astype(np.float64))
     q = np.where(kept > 0, (sums / np.maximum(filled, 1))[groups], 0.0)
     p, q = p / p.sum(), q / max(q.sum(), 1e-300)

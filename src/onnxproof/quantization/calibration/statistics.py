@@ -52,14 +52,25 @@ class Histogram:
         """Let the grid reach from `low` to `high`: wider bins where they must be, a shifted window where that is enough."""
         if not self.counts.size:
             reach = max(high - low, abs(high) * 1e-6, 1e-30)
-            self.width, self.counts = max(2.0 ** math.ceil(math.log2(reach / (BINS // 2))), least), np.zeros(BINS, np.int64)
+            self.width, self.counts = (
+                max(2.0 ** math.ceil(math.log2(reach / (BINS // 2))), least),
+                np.zeros(BINS, np.int64),
+            )
             self.first = math.floor((low + high) / 2 / self.width) - BINS // 2
         used = np.flatnonzero(self.counts)
         bottom = min(low, (self.first + int(used[0])) * self.width) if used.size else low
         top = max(high, (self.first + int(used[-1]) + 0.5) * self.width) if used.size else high
-        while math.floor(top / self.width) - math.floor(bottom / self.width) >= BINS or self.width < least:
+        while (
+            math.floor(top / self.width) - math.floor(bottom / self.width) >= BINS
+            or self.width < least
+        ):
             self._regrid(self.width * 2, math.floor(self.first / 2))
-        if not self.first <= math.floor(bottom / self.width) <= math.floor(top / self.width) < self.first + BINS:
+        if (
+            not self.first
+            <= math.floor(bottom / self.width)
+            <= math.floor(top / self.width)
+            < self.first + BINS
+        ):
             middle = (math.floor(bottom / self.width) + math.floor(top / self.width)) // 2
             self._regrid(self.width, middle - BINS // 2)
 
@@ -77,12 +88,18 @@ _OCTAVES = 1 << (32 - _SHIFT)
 _BITS = np.arange(_OCTAVES, dtype=np.uint32)
 with np.errstate(invalid="ignore", over="ignore"):
     _EDGES = np.ascontiguousarray(_BITS << _SHIFT).view(np.float32).astype(np.float64)
-    _CENTRES = np.ascontiguousarray((_BITS << _SHIFT) + (1 << (_SHIFT - 1))).view(np.float32).astype(np.float64)
+    _CENTRES = (
+        np.ascontiguousarray((_BITS << _SHIFT) + (1 << (_SHIFT - 1)))
+        .view(np.float32)
+        .astype(np.float64)
+    )
 """A float32's sign, exponent and first five bits of mantissa are the place of its bin: nothing has to be computed."""
 
 
 def _octaves(values: Array) -> Array:
-    return np.bincount(np.ascontiguousarray(values, np.float32).view(np.uint32) >> _SHIFT, minlength=_OCTAVES)
+    return np.bincount(
+        np.ascontiguousarray(values, np.float32).view(np.uint32) >> _SHIFT, minlength=_OCTAVES
+    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -120,15 +137,31 @@ class Statistics:
         if self.axis is not None and lows.size > 1:
             self._channels(lows.astype(np.float64), highs.astype(np.float64))
         picked = picked.astype(np.float64)
-        self.low, self.high, self.count = min(self.low, low), max(self.high, high), self.count + picked.size * stride
-        self.total, self.squares, self.sampled = self.total + float(picked.sum()), self.squares + float((picked * picked).sum()), self.sampled + picked.size
+        self.low, self.high, self.count = (
+            min(self.low, low),
+            max(self.high, high),
+            self.count + picked.size * stride,
+        )
+        self.total, self.squares, self.sampled = (
+            self.total + float(picked.sum()),
+            self.squares + float((picked * picked).sum()),
+            self.sampled + picked.size,
+        )
         self.histogram.add(picked, stride, low, high)
         self.octaves += _octaves(picked) * stride
 
     def merge(self, other: "Statistics") -> None:
         """Take the statistics of other batches of the same tensor."""
-        self.low, self.high, self.count = min(self.low, other.low), max(self.high, other.high), self.count + other.count
-        self.total, self.squares, self.sampled = self.total + other.total, self.squares + other.squares, self.sampled + other.sampled
+        self.low, self.high, self.count = (
+            min(self.low, other.low),
+            max(self.high, other.high),
+            self.count + other.count,
+        )
+        self.total, self.squares, self.sampled = (
+            self.total + other.total,
+            self.squares + other.squares,
+            self.sampled + other.sampled,
+        )
         self._channels(other.channel_low, other.channel_high)
         self.histogram.merge(other.histogram)
         self.octaves = self.octaves + other.octaves
@@ -169,6 +202,9 @@ class Statistics:
         if self.channel_low is None or self.channel_high is None:
             self.channel_low, self.channel_high = lows.copy(), highs.copy()
         elif self.channel_low.shape == lows.shape:
-            self.channel_low, self.channel_high = np.minimum(self.channel_low, lows), np.maximum(self.channel_high, highs)
+            self.channel_low, self.channel_high = (
+                np.minimum(self.channel_low, lows),
+                np.maximum(self.channel_high, highs),
+            )
         else:  # a dim that varies is no channel
             self.axis = self.channel_low = self.channel_high = None

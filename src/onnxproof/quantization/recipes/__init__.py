@@ -12,11 +12,19 @@ from onnxproof.errors import UsageError
 
 def names() -> list[str]:
     """Every recipe."""
-    return [info.name.replace("_", "-") for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")]
+    return [
+        info.name.replace("_", "-")
+        for info in pkgutil.iter_modules(__path__)
+        if not info.name.startswith("_")
+    ]
 
 
 def load(name: str) -> ModuleType:
     """The recipe of that name."""
     if name not in names():
-        raise UsageError("unknown-recipe", f"there is no recipe `{name}`", notes=[f"known are {', '.join(names())}"])
+        raise UsageError(
+            "unknown-recipe",
+            f"there is no recipe `{name}`",
+            notes=[f"known are {', '.join(names())}"],
+        )
     return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")

@@ -30,21 +30,38 @@ def apply(bench: Bench) -> Applied | str:
         if not found.better(score, _GAIN_DB):
             break
         best, score, kept = trial, found, kept + 1
-    return Applied(quantized=best, what=f"corrected {kept} times") if kept else "corrected biases give no better answers"
+    return (
+        Applied(quantized=best, what=f"corrected {kept} times")
+        if kept
+        else "corrected biases give no better answers"
+    )
 
 
 def _corrected(bench: Bench, quantized: onnx.ModelProto) -> onnx.ModelProto:
     made = copied(quantized)
     index, plain = Index(made), {node.name: node for node in bench.model.graph.node}
-    places = [(node, plain[node.name]) for node in made.graph.node if node.op_type in ("Conv", "Gemm") and node.name in plain and len(node.input) > 2]
-    wanted, found = _means(bench, bench.model, [p for _, p in places]), _means(bench, made, [n for n, _ in places])
+    places = [
+        (node, plain[node.name])
+        for node in made.graph.node
+        if node.op_type in ("Conv", "Gemm") and node.name in plain and len(node.input) > 2
+    ]
+    wanted, found = (
+        _means(bench, bench.model, [p for _, p in places]),
+        _means(bench, made, [n for n, _ in places]),
+    )
     for node, _ in places:
         shift = wanted[node.name] - found[node.name]
         dequantize = index.makers.get(node.input[2])
-        if dequantize is not None and dequantize.op_type == "DequantizeLinear" and dequantize.input[0] in index.weights:
+        if (
+            dequantize is not None
+            and dequantize.op_type == "DequantizeLinear"
+            and dequantize.input[0] in index.weights
+        ):
             scale = index.array(dequantize.input[1]).astype(np.float64)
             integers = index.array(dequantize.input[0]).astype(np.float64) + np.rint(shift / scale)
-            index.store(dequantize.input[0], np.clip(integers, -(2**31), 2**31 - 1).astype(np.int32))
+            index.store(
+                dequantize.input[0], np.clip(integers, -(2**31), 2**31 - 1).astype(np.int32)
+            )
         elif node.input[2] in index.weights:
             index.store(node.input[2], (index.array(node.input[2]) + shift).astype(np.float32))
     return made

@@ -28,7 +28,13 @@ def apply(bench: Bench) -> Applied | str:
             low, high = best[value]
             seen = bench.stats[value]
             for share in _SHARES:
-                trial = {**best, value: (max(low * share, min(seen.low, 0.0)), min(high * share, max(seen.high, 0.0)))}
+                trial = {
+                    **best,
+                    value: (
+                        max(low * share, min(seen.low, 0.0)),
+                        min(high * share, max(seen.high, 0.0)),
+                    ),
+                }
                 if trial[value] == best[value]:
                     continue
                 found = bench.judged(bench.insert(ranges=trial))

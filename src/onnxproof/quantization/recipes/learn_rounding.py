@@ -28,7 +28,11 @@ def apply(bench: Bench) -> Applied | str:
     """Round layer after layer."""
     best, score, kept = bench.quantized, bench.score, 0
     plain = {node.name: node for node in bench.model.graph.node}
-    names = [node.name for node in bench.quantized.graph.node if node.op_type in ("Conv", "Gemm", "MatMul") and node.name in plain]
+    names = [
+        node.name
+        for node in bench.quantized.graph.node
+        if node.op_type in ("Conv", "Gemm", "MatMul") and node.name in plain
+    ]
     for name in names:
         if bench.late:
             break
@@ -39,25 +43,47 @@ def apply(bench: Bench) -> Applied | str:
         found = bench.judged(trial)
         if found.better(score, _GAIN_DB):
             best, score, kept = trial, found, kept + 1
-    return Applied(quantized=best, what=f"{kept} of {len(names)} layers rounded anew") if kept else "no layer's answers gain from another rounding"
+    return (
+        Applied(quantized=best, what=f"{kept} of {len(names)} layers rounded anew")
+        if kept
+        else "no layer's answers gain from another rounding"
+    )
 
 
-def _rounded(bench: Bench, quantized: onnx.ModelProto, name: str, plain: onnx.NodeProto) -> onnx.ModelProto | None:
+def _rounded(
+    bench: Bench, quantized: onnx.ModelProto, name: str, plain: onnx.NodeProto
+) -> onnx.ModelProto | None:
     made = copied(quantized)
     index, floats = Index(made), Index(bench.model)
     node = next(n for n in made.graph.node if n.name == name)
     dequantize, weight = index.makers.get(node.input[1]), floats.weight_of(plain)
-    if dequantize is None or dequantize.op_type != "DequantizeLinear" or weight is None or dequantize.input[0] not in index.weights:
+    if (
+        dequantize is None
+        or dequantize.op_type != "DequantizeLinear"
+        or weight is None
+        or dequantize.input[0] not in index.weights
+    ):
         return None
     moments = _moments(bench, made, node)
     if moments is None:
         return None
-    integers, scale = index.array(dequantize.input[0]), index.array(dequantize.input[1]).astype(np.float64)
+    integers, scale = (
+        index.array(dequantize.input[0]),
+        index.array(dequantize.input[1]).astype(np.float64),
+    )
     rows, back = _matrix(node, floats.array(weight).astype(np.float64))
     if str(integers.dtype) not in _LIMITS or rows.shape[1] != moments.shape[-1]:
         return None
-    step = scale.reshape(-1, 1) if scale.size > 1 else np.full((rows.shape[0], 1), float(scale.reshape(-1)[0]))
-    zero = index.array(dequantize.input[2]).astype(np.float64).reshape(-1)[0] if len(dequantize.input) > 2 else 0.0
+    step = (
+        scale.reshape(-1, 1)
+        if scale.size > 1
+        else np.full((rows.shape[0], 1), float(scale.reshape(-1)[0]))
+    )
+    zero = (
+        index.array(dequantize.input[2]).astype(np.float64).reshape(-1)[0]
+        if len(dequantize.input) > 2
+        else 0.0
+    )
     low, high = _LIMITS[str(integers.dtype)]
     found = _solve(rows / step, moments, low - zero, high - zero) + zero
     index.store(dequantize.input[0], back(found).astype(integers.dtype))
@@ -103,16 +129,25 @@ def _patches(node: onnx.NodeProto, x: Array, model: onnx.ModelProto) -> Array | 
     if int(attribute(node, "group", 1)) != 1 or len(kernel) != 2 or any(d != 1 for d in dilations):
         return None
     padded = np.pad(x, ((0, 0), (0, 0), (pads[0], pads[2]), (pads[1], pads[3])))
-    windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, (2, 3))[:, :, :: strides[0], :: strides[1]]
+    windows = np.lib.stride_tricks.sliding_window_view(padded, kernel, (2, 3))[
+        :, :, :: strides[0], :: strides[1]
+    ]
     return windows.transpose(0, 2, 3, 1, 4, 5).reshape(-1, x.shape[1] * kernel[0] * kernel[1])
 
 
-def _window(node: onnx.NodeProto, model: onnx.ModelProto) -> tuple[tuple[int, ...], list[int], list[int], list[int]]:
+def _window(
+    node: onnx.NodeProto, model: onnx.ModelProto
+) -> tuple[tuple[int, ...], list[int], list[int], list[int]]:
     index = Index(model)
     maker = index.makers[node.input[1]]
     kernel = tuple(attribute(node, "kernel_shape", None) or index.weights[maker.input[0]].dims[2:])
     rank = len(kernel)
-    return kernel, list(attribute(node, "strides", [1] * rank)), list(attribute(node, "pads", [0] * 2 * rank)), list(attribute(node, "dilations", [1] * rank))
+    return (
+        kernel,
+        list(attribute(node, "strides", [1] * rank)),
+        list(attribute(node, "pads", [0] * 2 * rank)),
+        list(attribute(node, "dilations", [1] * rank)),
+    )
 
 
 def _matrix(node: onnx.NodeProto, weight: Array) -> tuple[Array, Any]:

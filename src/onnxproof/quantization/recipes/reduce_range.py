@@ -17,5 +17,8 @@ def apply(bench: Bench) -> Applied | str:
     if not found:
         return "no pair of products leaves 16 bits on this data"
     worst = max(found, key=lambda name: found[name])
-    return Applied(quantized=reduced(bench.quantized, list(found)), required=True,
-                   what=f"{len(found)} layers; without it {found[worst]:.1%} of the outputs of {worst} would be touched")
+    return Applied(
+        quantized=reduced(bench.quantized, list(found)),
+        required=True,
+        what=f"{len(found)} layers; without it {found[worst]:.1%} of the outputs of {worst} would be touched",
+    )

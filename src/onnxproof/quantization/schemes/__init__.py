@@ -18,5 +18,9 @@ def names() -> list[str]:
 def load(name: str) -> ModuleType:
     """The scheme of that name."""
     if name not in names():
-        raise UsageError("unknown-scheme", f"there is no scheme `{name}`", notes=[f"known are {', '.join(names())}"])
+        raise UsageError(
+            "unknown-scheme",
+            f"there is no scheme `{name}`",
+            notes=[f"known are {', '.join(names())}"],
+        )
     return importlib.import_module(f"{__name__}.{name}")

@@ -22,8 +22,23 @@ def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.Model
     for tensor in made.graph.initializer:
         if tensor.data_type == onnx.TensorProto.FLOAT and int(np.prod(tensor.dims)) >= _WORTH:
             narrow, name = numpy_helper.to_array(tensor).astype(ml_dtypes.bfloat16), tensor.name
-            tensor.CopyFrom(onnx.TensorProto(name=f"{name}_bf16", data_type=onnx.TensorProto.BFLOAT16, dims=narrow.shape, raw_data=narrow.tobytes()))
-            casts.append(onnx.helper.make_node("Cast", [f"{name}_bf16"], [name], name=f"{name}_widened", to=onnx.TensorProto.FLOAT))
+            tensor.CopyFrom(
+                onnx.TensorProto(
+                    name=f"{name}_bf16",
+                    data_type=onnx.TensorProto.BFLOAT16,
+                    dims=narrow.shape,
+                    raw_data=narrow.tobytes(),
+                )
+            )
+            casts.append(
+                onnx.helper.make_node(
+                    "Cast",
+                    [f"{name}_bf16"],
+                    [name],
+                    name=f"{name}_widened",
+                    to=onnx.TensorProto.FLOAT,
+                )
+            )
     nodes = list(made.graph.node)
     del made.graph.node[:]
     made.graph.node.extend([*casts, *nodes])

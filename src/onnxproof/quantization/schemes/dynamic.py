@@ -13,7 +13,13 @@ from onnxproof.quantization.float_graph import copied
 from onnxproof.system import temporary
 
 ABOUT = "dynamic: int8 weights, activations by the batch"
-_INTEGER = {"MatMulInteger", "ConvInteger", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "QLinearMatMul"}
+_INTEGER = {
+    "MatMulInteger",
+    "ConvInteger",
+    "DynamicQuantizeLSTM",
+    "DynamicQuantizeMatMul",
+    "QLinearMatMul",
+}
 
 
 def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.ModelProto:
@@ -27,10 +33,18 @@ def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.Model
         level = log.level
         log.setLevel(logging.ERROR)
         try:
-            quantize_dynamic(source, target, weight_type=QuantType.QInt8, per_channel=True, extra_options={"MatMulConstBOnly": True})
+            quantize_dynamic(
+                source,
+                target,
+                weight_type=QuantType.QInt8,
+                per_channel=True,
+                extra_options={"MatMulConstBOnly": True},
+            )
         finally:
             log.setLevel(level)
         made = onnx.load(target)
     if not {node.op_type for node in made.graph.node} & _INTEGER:
-        raise UsageError("nothing-to-quantize", "the dynamic quantizer found nothing to quantize in this model")
+        raise UsageError(
+            "nothing-to-quantize", "the dynamic quantizer found nothing to quantize in this model"
+        )
     return made

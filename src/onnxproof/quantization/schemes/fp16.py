@@ -17,5 +17,7 @@ def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.Model
     """By ONNX Runtime's converter, with the nodes that the data rules out kept back."""
     wide = {name for name, seen in stats.items() if max(abs(seen.low), abs(seen.high)) > _LARGEST}
     kept = [node.name for node in model.graph.node if wide & {*node.input, *node.output}]
-    made: onnx.ModelProto = convert_float_to_float16(copied(model), keep_io_types=True, node_block_list=kept)
+    made: onnx.ModelProto = convert_float_to_float16(
+        copied(model), keep_io_types=True, node_block_list=kept
+    )
     return made

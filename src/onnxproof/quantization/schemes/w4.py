@@ -21,11 +21,17 @@ def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.Model
     """By ONNX Runtime's MatMulNBits."""
     made = _products(model)
     logging.getLogger("onnxruntime.quantization.matmul_nbits_quantizer").setLevel(logging.ERROR)
-    quantizer = MatMulNBitsQuantizer(made, bits=4, block_size=32, is_symmetric=True, accuracy_level=4)
+    quantizer = MatMulNBitsQuantizer(
+        made, bits=4, block_size=32, is_symmetric=True, accuracy_level=4
+    )
     quantizer.process()
     found: onnx.ModelProto = quantizer.model.model
     if not any(node.op_type == "MatMulNBits" for node in found.graph.node):
-        raise UsageError("nothing-to-quantize", "no MatMul or Gemm with constant weights is in this model", help="4-bit weights serve matrix products only")
+        raise UsageError(
+            "nothing-to-quantize",
+            "no MatMul or Gemm with constant weights is in this model",
+            help="4-bit weights serve matrix products only",
+        )
     return found
 
 
@@ -36,16 +42,26 @@ def _products(model: onnx.ModelProto) -> onnx.ModelProto:
     nodes: list[onnx.NodeProto] = []
     for node in made.graph.node:
         weight = index.weight_of(node) if node.op_type == "Gemm" else None
-        plain = not attribute(node, "transA", 0) and attribute(node, "alpha", 1.0) == 1.0 and attribute(node, "beta", 1.0) == 1.0
+        plain = (
+            not attribute(node, "transA", 0)
+            and attribute(node, "alpha", 1.0) == 1.0
+            and attribute(node, "beta", 1.0) == 1.0
+        )
         if weight is None or not plain or len(index.readers[weight]) != 1:
             nodes.append(node)
             continue
         if attribute(node, "transB", 0):
             index.store(weight, np.ascontiguousarray(index.array(weight).T))
         product = node.output[0] if len(node.input) < 3 else f"{node.output[0]}_product"
-        nodes.append(onnx.helper.make_node("MatMul", [node.input[0], weight], [product], name=node.name))
+        nodes.append(
+            onnx.helper.make_node("MatMul", [node.input[0], weight], [product], name=node.name)
+        )
         if len(node.input) > 2:
-            nodes.append(onnx.helper.make_node("Add", [product, node.input[2]], [node.output[0]], name=f"{node.name}_bias"))
+            nodes.append(
+                onnx.helper.make_node(
+                    "Add", [product, node.input[2]], [node.output[0]], name=f"{node.name}_bias"
+                )
+            )
     del made.graph.node[:]
     made.graph.node.extend(nodes)
     return made

@@ -14,6 +14,8 @@ ABOUT = "int8 weights only, per channel"
 
 def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.ModelProto:
     """Quantize as ever, then take the rounding of activations out."""
-    values = dict.fromkeys(Index(model).float_values(), (-1.0, 1.0))  # no range is used: only weights stay rounded
+    values = dict.fromkeys(
+        Index(model).float_values(), (-1.0, 1.0)
+    )  # no range is used: only weights stay rounded
     made = insert(model, values, Plan(nodes=choose(model, HEAVY))).model
     return without_rounding(made, [pair.value for pair in pairs(made)])

@@ -19,17 +19,104 @@ _DEVICE = re.compile(r"[a-z]{1,16}")
 _VERSION = re.compile(r"[\w.+<>=\-]{0,80}")
 _PAYLOAD = re.compile(r"(weight|tensor)_[0-9]{1,9}")
 _OPERATOR = re.compile(r"torch\.ops\.(\w+)\.(\w+)(\.\w+)?")
-_NAMESPACES = frozenset({"aten", "prims", "quantized", "quantized_decomposed", "_quantized", "onnx", "torchao", "torchvision", "torchaudio", "rngprims", "export"})
-TOUCH_FILES = re.compile(r"from_file|(save|load|sox_)\w*|(read|write|decode|encode)_\w+|\w*video\w*|_print", re.IGNORECASE)
+_NAMESPACES = frozenset(
+    {
+        "aten",
+        "prims",
+        "quantized",
+        "quantized_decomposed",
+        "_quantized",
+        "onnx",
+        "torchao",
+        "torchvision",
+        "torchaudio",
+        "rngprims",
+        "export",
+    }
+)
+TOUCH_FILES = re.compile(
+    r"from_file|(save|load|sox_)\w*|(read|write|decode|encode)_\w+|\w*video\w*|_print",
+    re.IGNORECASE,
+)
 """Operators of the known namespaces that open files or print: `aten::from_file` writes, torchvision and torchaudio read and write."""
-_HIGHER = frozenset({"cond", "while_loop", "scan", "associative_scan", "map_impl", "map", "wrap_with_set_grad_enabled", "wrap_with_autocast", "invoke_subgraph",
-                     "flex_attention", "out_dtype", "auto_functionalized", "auto_functionalized_v2", "strict_mode", "with_effects", "wrap", "checkpoint",
-                     "hints_wrapper"})
-_OF_OPERATOR = frozenset({"getitem", "add", "sub", "mul", "floordiv", "truediv", "mod", "pow", "neg", "pos", "abs", "eq", "ne", "lt", "le", "gt", "ge", "and_",
-                          "or_", "xor", "not_", "lshift", "rshift", "inv", "invert", "index"})
-_OF_MATH = frozenset({"ceil", "floor", "trunc", "sqrt", "log", "log2", "log10", "exp", "sin", "cos", "tan", "sinh", "cosh", "tanh", "asin", "acos", "atan", "prod",
-                      "isqrt"})
-_BITWISE = frozenset(f"__{place}{name}__" for place in ("", "i") for name in ("and", "or", "xor", "lshift", "rshift"))
+_HIGHER = frozenset(
+    {
+        "cond",
+        "while_loop",
+        "scan",
+        "associative_scan",
+        "map_impl",
+        "map",
+        "wrap_with_set_grad_enabled",
+        "wrap_with_autocast",
+        "invoke_subgraph",
+        "flex_attention",
+        "out_dtype",
+        "auto_functionalized",
+        "auto_functionalized_v2",
+        "strict_mode",
+        "with_effects",
+        "wrap",
+        "checkpoint",
+        "hints_wrapper",
+    }
+)
+_OF_OPERATOR = frozenset(
+    {
+        "getitem",
+        "add",
+        "sub",
+        "mul",
+        "floordiv",
+        "truediv",
+        "mod",
+        "pow",
+        "neg",
+        "pos",
+        "abs",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "and_",
+        "or_",
+        "xor",
+        "not_",
+        "lshift",
+        "rshift",
+        "inv",
+        "invert",
+        "index",
+    }
+)
+_OF_MATH = frozenset(
+    {
+        "ceil",
+        "floor",
+        "trunc",
+        "sqrt",
+        "log",
+        "log2",
+        "log10",
+        "exp",
+        "sin",
+        "cos",
+        "tan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asin",
+        "acos",
+        "atan",
+        "prod",
+        "isqrt",
+    }
+)
+_BITWISE = frozenset(
+    f"__{place}{name}__" for place in ("", "i") for name in ("and", "or", "xor", "lshift", "rshift")
+)
 _SYMBOLIC = re.compile(r"torch\.(_sym_\w+|sym_\w+)")
 _TYPE = re.compile(r"\w+(\.\w+)*")
 """torch looks the type up among those that were registered in this process; `defaultdict` alone would import what it names."""
@@ -58,9 +145,17 @@ def plain_operator(target: str) -> bool:
         namespace, name = found[1], found[2]
         if namespace == "higher_order":
             return name in _HIGHER
-        return namespace in _NAMESPACES and not TOUCH_FILES.fullmatch(name) and (not name.startswith("__") or name in _BITWISE)
+        return (
+            namespace in _NAMESPACES
+            and not TOUCH_FILES.fullmatch(name)
+            and (not name.startswith("__") or name in _BITWISE)
+        )
     module, _, name = target.partition(".")
-    return (module == "_operator" and name in _OF_OPERATOR) or (module == "math" and name in _OF_MATH) or bool(_SYMBOLIC.fullmatch(target))
+    return (
+        (module == "_operator" and name in _OF_OPERATOR)
+        or (module == "math" and name in _OF_MATH)
+        or bool(_SYMBOLIC.fullmatch(target))
+    )
 
 
 def _matches(pattern: re.Pattern[str], what: str) -> Callable[[str], str]:
@@ -83,7 +178,9 @@ def _odd_trees(tree: dict[str, Any], depth: int) -> Iterator[str]:
     if depth > _DEEPEST:
         yield "is nested too deeply"
         return
-    if kind is not None and (not isinstance(kind, str) or not _TYPE.fullmatch(kind) or kind == "collections.defaultdict"):
+    if kind is not None and (
+        not isinstance(kind, str) or not _TYPE.fullmatch(kind) or kind == "collections.defaultdict"
+    ):
         yield f"has a container of the type `{kind}`"
     if not _plain_keys(_decoded(context)):
         yield "has keys that are no plain words"
@@ -104,29 +201,56 @@ def _plain_keys(context: Any) -> bool:
         return all(_plain_keys(item) for item in context)
     if isinstance(context, str):
         return bool(_QUIET.fullmatch(context))
-    return context is None or isinstance(context, bool | int | float)  # a dict would name an enum, or a factory
+    return context is None or isinstance(
+        context, bool | int | float
+    )  # a dict would name an enum, or a factory
 
 
 _NAME = _matches(_IDENTIFIER, "a name")
 _FQN = _matches(_PATH, "the path of a parameter")
 _RULES: dict[str, Callable[[str], str]] = {
     "name": lambda text: _NAME(text) if text else "",
-    "as_name": _NAME, "user_input_name": _NAME, "forward_arg_names": _NAME, "field_names": _NAME, "verifiers": _NAME,
-    "parameter_name": _FQN, "buffer_name": _FQN, "tensor_constant_name": _FQN, "fqn": _FQN,
-    "target": lambda text: "" if plain_operator(text) else "is no operator that is known to compute alone",
-    "as_operator": lambda text: "" if plain_operator(text) else "is no operator that is known to compute alone",
+    "as_name": _NAME,
+    "user_input_name": _NAME,
+    "forward_arg_names": _NAME,
+    "field_names": _NAME,
+    "verifiers": _NAME,
+    "parameter_name": _FQN,
+    "buffer_name": _FQN,
+    "tensor_constant_name": _FQN,
+    "fqn": _FQN,
+    "target": lambda text: (
+        "" if plain_operator(text) else "is no operator that is known to compute alone"
+    ),
+    "as_operator": lambda text: (
+        "" if plain_operator(text) else "is no operator that is known to compute alone"
+    ),
     "expr_str": lambda text: "" if plain_size(text) else "is more than arithmetic on sizes",
     "guards_code": lambda text: "" if plain_guard(text) else "is more than a comparison of sizes",
-    "in_spec": _tree, "out_spec": _tree,
-    "as_string": _matches(_QUIET, "plain text"), "as_strings": _matches(_QUIET, "plain text"),
-    "type": _matches(_DEVICE, "a device"), "torch_version": _matches(_VERSION, "a version"), "path_name": _matches(_PAYLOAD, "a tensor of the archive"),
-    "as_float": lambda text: "" if text in _NOT_FINITE else "is no number", "as_floats": lambda text: "" if text in _NOT_FINITE else "is no number",
-    "real": lambda text: "" if text in _NOT_FINITE else "is no number", "imag": lambda text: "" if text in _NOT_FINITE else "is no number",
+    "in_spec": _tree,
+    "out_spec": _tree,
+    "as_string": _matches(_QUIET, "plain text"),
+    "as_strings": _matches(_QUIET, "plain text"),
+    "type": _matches(_DEVICE, "a device"),
+    "torch_version": _matches(_VERSION, "a version"),
+    "path_name": _matches(_PAYLOAD, "a tensor of the archive"),
+    "as_float": lambda text: "" if text in _NOT_FINITE else "is no number",
+    "as_floats": lambda text: "" if text in _NOT_FINITE else "is no number",
+    "real": lambda text: "" if text in _NOT_FINITE else "is no number",
+    "imag": lambda text: "" if text in _NOT_FINITE else "is no number",
 }
 _OPERATORS = ("target", "as_operator")
-_KEYS: dict[str, Callable[[str], str]] = {"tensor_values": _NAME, "sym_int_values": _NAME, "sym_bool_values": _NAME, "sym_float_values": _NAME, "opset_version": _NAME,
-                                          "config": _FQN, "range_constraints": _matches(SYMBOL, "a symbol"), "treespec_namedtuple_fields": _FQN,
-                                          "as_string_to_argument": _matches(_QUIET, "plain text")}
+_KEYS: dict[str, Callable[[str], str]] = {
+    "tensor_values": _NAME,
+    "sym_int_values": _NAME,
+    "sym_bool_values": _NAME,
+    "sym_float_values": _NAME,
+    "opset_version": _NAME,
+    "config": _FQN,
+    "range_constraints": _matches(SYMBOL, "a symbol"),
+    "treespec_namedtuple_fields": _FQN,
+    "as_string_to_argument": _matches(_QUIET, "plain text"),
+}
 """Fields whose keys are not fields but names; all other keys are identifiers."""
 _OBJECTS = frozenset({"as_custom_obj", "custom_obj", "class_fqn", "custom_obj_values"})
 
@@ -140,10 +264,21 @@ def plain(value: Any, field: str = "", place: str = "", *, inside: str = "", dep
     if depth > _DEEPEST:
         raise Unknown(place, "...", "it is nested too deeply", code="archive-refused")
     if isinstance(value, dict):
-        return {key: plain(item, key if field not in _KEYS else "", f"{place}.{key}", inside=inside or _context(key), depth=depth + 1)
-                for key, item in _entries(value, field, place)}
+        return {
+            key: plain(
+                item,
+                key if field not in _KEYS else "",
+                f"{place}.{key}",
+                inside=inside or _context(key),
+                depth=depth + 1,
+            )
+            for key, item in _entries(value, field, place)
+        }
     if isinstance(value, list):
-        return [plain(item, field, f"{place}[{index}]", inside=inside, depth=depth + 1) for index, item in enumerate(value)]
+        return [
+            plain(item, field, f"{place}[{index}]", inside=inside, depth=depth + 1)
+            for index, item in enumerate(value)
+        ]
     if isinstance(value, str):
         _check_text(value, field, place, inside)
     elif isinstance(value, int) and abs(value) >= _LARGEST:
@@ -160,7 +295,11 @@ def _context(key: str) -> str:
 def _entries(value: dict[str, Any], field: str, place: str) -> Iterator[tuple[str, Any]]:
     """The entries of a JSON object: known keys alone, without what only annotates."""
     if field == "metadata":
-        yield from ((key, item) for key, item in value.items() if key in _KEPT_METADATA and isinstance(item, str))
+        yield from (
+            (key, item)
+            for key, item in value.items()
+            if key in _KEPT_METADATA and isinstance(item, str)
+        )
         return
     rule = _KEYS.get(field, _NAME)
     for key, item in value.items():
@@ -180,4 +319,9 @@ def _check_text(text: str, field: str, place: str, inside: str) -> None:
     rule = _RULES.get(field)
     why = "is a text in an unknown field" if rule is None else rule(text)
     if why:
-        raise Unknown(place, text, f"it {why}", code="operator-refused" if field in _OPERATORS else "code-refused")
+        raise Unknown(
+            place,
+            text,
+            f"it {why}",
+            code="operator-refused" if field in _OPERATORS else "code-refused",
+        )

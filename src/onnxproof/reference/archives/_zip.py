@@ -26,8 +26,16 @@ class Archive:
         self.path, self._damaged = regular(path, SubjectError), damaged
         try:
             self._zip = zipfile.ZipFile(path)
-        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, RecursionError) as why:
-            raise self.refused("it is no zip archive, or a damaged one", str(why), code=self._damaged) from why
+        except (
+            zipfile.BadZipFile,
+            ValueError,
+            NotImplementedError,
+            OSError,
+            RecursionError,
+        ) as why:
+            raise self.refused(
+                "it is no zip archive, or a damaged one", str(why), code=self._damaged
+            ) from why
         try:
             self._entries = self._checked()
         except BaseException:
@@ -55,20 +63,43 @@ class Archive:
         try:
             with self._zip.open(entry) as stream:
                 content = stream.read(entry.file_size + 1)
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImplementedError) as why:
-            raise self.refused(f"its member `{name}` is damaged", str(why), code=self._damaged) from why
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            OSError,
+            ValueError,
+            NotImplementedError,
+        ) as why:
+            raise self.refused(
+                f"its member `{name}` is damaged", str(why), code=self._damaged
+            ) from why
         if len(content) != entry.file_size:
-            raise self.refused(f"its member `{name}` has {len(content):,} bytes and says {entry.file_size:,}", code=self._damaged)
+            raise self.refused(
+                f"its member `{name}` has {len(content):,} bytes and says {entry.file_size:,}",
+                code=self._damaged,
+            )
         return content
 
-    def refused(self, what: str, note: str = "", *, code: str = "archive-refused", help: str = "") -> SubjectError:
+    def refused(
+        self, what: str, note: str = "", *, code: str = "archive-refused", help: str = ""
+    ) -> SubjectError:
         """The error that names this archive."""
-        return SubjectError(code, f"`{self.path.name}` is refused: {what}", where=str(self.path), notes=[note[:300]] if note else [], help=help)
+        return SubjectError(
+            code,
+            f"`{self.path.name}` is refused: {what}",
+            where=str(self.path),
+            notes=[note[:300]] if note else [],
+            help=help,
+        )
 
     def _checked(self) -> Mapping[str, zipfile.ZipInfo]:
         entries = self._zip.infolist()
         if len(entries) > _MOST_MEMBERS:
-            raise self.refused(f"it has {len(entries):,} members, and at most {_MOST_MEMBERS:,} are read", code="archive-too-large")
+            raise self.refused(
+                f"it has {len(entries):,} members, and at most {_MOST_MEMBERS:,} are read",
+                code="archive-too-large",
+            )
         folders = {entry.filename.split("/", 1)[0] for entry in entries}
         if len(folders) > 1:
             raise self.refused("its members are not in one folder", ", ".join(sorted(folders)[:6]))
@@ -79,7 +110,10 @@ class Archive:
             name = entry.filename.partition("/")[2]
             self._check_entry(entry, name)
             if name in found:
-                raise self.refused(f"two of its members are named `{name}`", "one reader takes the first, and another the last")
+                raise self.refused(
+                    f"two of its members are named `{name}`",
+                    "one reader takes the first, and another the last",
+                )
             found[name] = entry
         self._check_sizes(found)
         return found
@@ -87,7 +121,11 @@ class Archive:
     def _check_entry(self, entry: zipfile.ZipInfo, name: str) -> None:
         """One member by itself: a plain name, a regular file, a known way of packing."""
         words = name.split("/")
-        if not name or any(word in ("", ".", "..") for word in words) or not all(c.isprintable() and c != "\\" for c in name):
+        if (
+            not name
+            or any(word in ("", ".", "..") for word in words)
+            or not all(c.isprintable() and c != "\\" for c in name)
+        ):
             raise self.refused(f"its member `{entry.filename}` has no plain name")
         if entry.orig_filename != entry.filename:
             raise self.refused(f"its member `{entry.filename}` has a second name")
@@ -102,19 +140,33 @@ class Archive:
         own = self.path.stat().st_size
         stored = sum(entry.compress_size for entry in found.values())
         if stored > own:
-            raise self.refused(f"its members say that they take {stored:,} bytes of a file of {own:,}", "members that overlap unpack to more than there is")
+            raise self.refused(
+                f"its members say that they take {stored:,} bytes of a file of {own:,}",
+                "members that overlap unpack to more than there is",
+            )
         for name, entry in found.items():
             packed = entry.compress_type == zipfile.ZIP_DEFLATED
             if not packed and entry.file_size != entry.compress_size:
                 raise self.refused(f"its member `{name}` says two sizes")
             if packed and entry.file_size > max(_SMALL, _BOMB * entry.compress_size):
-                raise self.refused(f"its member `{name}` would unpack from {entry.compress_size:,} to {entry.file_size:,} bytes", code="archive-too-large")
+                raise self.refused(
+                    f"its member `{name}` would unpack from {entry.compress_size:,} to {entry.file_size:,} bytes",
+                    code="archive-too-large",
+                )
         total, most = sum(entry.file_size for entry in found.values()), room()
         if total > most:
-            raise self.refused(f"it unpacks to {total:,} bytes, and {most:,} fit into memory", code="archive-too-large")
+            raise self.refused(
+                f"it unpacks to {total:,} bytes, and {most:,} fit into memory",
+                code="archive-too-large",
+            )
 
 
-def write(stream: IO[bytes], members: Mapping[str, bytes | str], copied: Mapping[str, str], source: Archive) -> None:
+def write(
+    stream: IO[bytes],
+    members: Mapping[str, bytes | str],
+    copied: Mapping[str, str],
+    source: Archive,
+) -> None:
     """A new archive of the given contents, and of members that are copied from the source: `{new name: name there}`."""
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
         for name, content in members.items():

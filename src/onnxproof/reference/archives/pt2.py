@@ -15,13 +15,21 @@ from onnxproof.system import temporary
 from onnxproof.system.user_files import regular, room
 
 _MODEL = "models/model.json"
-_CONFIGS = {"data/weights/model_weights_config.json": "data/weights/", "data/constants/model_constants_config.json": "data/constants/"}
+_CONFIGS = {
+    "data/weights/model_weights_config.json": "data/weights/",
+    "data/constants/model_constants_config.json": "data/constants/",
+}
 _PICKLES = ("data/sample_inputs/model.pt", "data/weights/model.pt", "data/constants/model.pt")
 """Tensors and containers that `weights_only` reads; they are read and written anew, since torch itself falls back to unpickling anything."""
 _MARKS = {"archive_format": b"pt2", "archive_version": b"0", "byteorder": b"little"}
 _IGNORED = (".data/", "extra/", "version")
 _PAYLOADS = ("data/weights/weight_", "data/constants/tensor_")
-_LOADED = ("data/aotinductor/", "data/executorch/", "data/constants/custom_obj_", "data/constants/opaque_obj_")
+_LOADED = (
+    "data/aotinductor/",
+    "data/executorch/",
+    "data/constants/custom_obj_",
+    "data/constants/opaque_obj_",
+)
 _MOST_JSON = 1 << 30
 _AGAIN = "save it again with `torch.export.save`; a program that you trust can be loaded by a factory: `file.py:factory`"
 
@@ -36,14 +44,30 @@ def plain_program(path: Path) -> IO[bytes]:
     with Archive(path, "bad-pt2") as archive:
         _check_names(archive)
         try:
-            documents = {name: plain(_document(archive, name)) for name in (_MODEL, *_CONFIGS) if name in archive.names}
+            documents = {
+                name: plain(_document(archive, name))
+                for name in (_MODEL, *_CONFIGS)
+                if name in archive.names
+            }
         except Unknown as why:
-            raise archive.refused(f"its field `{why.place.lstrip('.')}` is not plain data: {why.why}", f"it says {why.value}", code=why.code, help=_AGAIN) from why
+            raise archive.refused(
+                f"its field `{why.place.lstrip('.')}` is not plain data: {why.why}",
+                f"it says {why.value}",
+                code=why.code,
+                help=_AGAIN,
+            ) from why
         copied = dict(_payloads(archive, documents))
-        members: dict[str, bytes | str] = {name: json.dumps(document) for name, document in documents.items()}
+        members: dict[str, bytes | str] = {
+            name: json.dumps(document) for name, document in documents.items()
+        }
         members |= {name: _tensors(archive, name) for name in _PICKLES if name in archive.names}
         made = temporary.unnamed(".pt2")
-        write(made, members | {**_MARKS, ".data/version": b"6\n"}, {name: name for name in copied}, archive)
+        write(
+            made,
+            members | {**_MARKS, ".data/version": b"6\n"},
+            {name: name for name in copied},
+            archive,
+        )
         return made
 
 
@@ -51,12 +75,18 @@ def _refuse_legacy(path: Path) -> None:
     """The archives of torch 2.7 and older: pickles of everything, which torch falls back to unpickle."""
     try:
         with zipfile.ZipFile(regular(path, SubjectError)) as archive:
-            legacy = any(name.rpartition("/")[2].startswith("serialized_") for name in archive.namelist())
+            legacy = any(
+                name.rpartition("/")[2].startswith("serialized_") for name in archive.namelist()
+            )
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError):
         return  # told by whoever opens it next
     if legacy:
-        raise SubjectError("legacy-pt2", f"`{path.name}` is refused: it was saved by torch 2.7 or older, which pickled its weights", where=str(path),
-                           help="save it again with torch 2.9 or newer")
+        raise SubjectError(
+            "legacy-pt2",
+            f"`{path.name}` is refused: it was saved by torch 2.7 or older, which pickled its weights",
+            where=str(path),
+            help="save it again with torch 2.9 or newer",
+        )
 
 
 def _check_names(archive: Archive) -> None:
@@ -64,14 +94,24 @@ def _check_names(archive: Archive) -> None:
     names = archive.names
     for name in names:
         if name.startswith(_LOADED):
-            raise archive.refused(f"its member `{name}` is compiled code or an object that runs code when it is loaded", code="code-refused", help=_AGAIN)
-        known = name in (_MODEL, *_CONFIGS, *_PICKLES, *_MARKS) or name.startswith(_IGNORED) or name.startswith(_PAYLOADS)
+            raise archive.refused(
+                f"its member `{name}` is compiled code or an object that runs code when it is loaded",
+                code="code-refused",
+                help=_AGAIN,
+            )
+        known = (
+            name in (_MODEL, *_CONFIGS, *_PICKLES, *_MARKS)
+            or name.startswith(_IGNORED)
+            or name.startswith(_PAYLOADS)
+        )
         if name.endswith(".pkl"):
             raise _pickle(archive, name, "torch.export writes none")
         if not known:
             raise archive.refused(f"its member `{name}` is not known to be plain data", help=_AGAIN)
     if _MODEL not in names:
-        raise archive.refused("it holds no exported program", f"it has no member `{_MODEL}`", code="bad-pt2")
+        raise archive.refused(
+            "it holds no exported program", f"it has no member `{_MODEL}`", code="bad-pt2"
+        )
     for name, mark in _MARKS.items():
         if name in names and archive.read(name) != mark:
             raise archive.refused(f"its `{name}` is not {mark.decode()}", code="bad-pt2")
@@ -79,7 +119,9 @@ def _check_names(archive: Archive) -> None:
 
 def _document(archive: Archive, name: str) -> Any:
     if archive.size(name) > _MOST_JSON:
-        raise archive.refused(f"its member `{name}` has {archive.size(name):,} bytes", code="archive-too-large")
+        raise archive.refused(
+            f"its member `{name}` has {archive.size(name):,} bytes", code="archive-too-large"
+        )
     try:
         return json.loads(archive.read(name).decode("utf-8"), object_pairs_hook=_once)
     except (ValueError, RecursionError) as why:
@@ -99,11 +141,22 @@ def _payloads(archive: Archive, documents: Mapping[str, Any]) -> Iterator[tuple[
         for key, meta in _tensors_of(documents.get(config)):
             name = f"{folder}{meta.get('path_name')}"
             if name not in archive.names:
-                raise archive.refused(f"the bytes of `{key}` are missing", f"it has no member `{name}`", code="bad-pt2")
+                raise archive.refused(
+                    f"the bytes of `{key}` are missing",
+                    f"it has no member `{name}`",
+                    code="bad-pt2",
+                )
             elements = _elements(meta)
             stored = archive.size(name)
-            if elements is None or (stored == 0 and elements > 0) or (elements > stored and elements > room()):
-                raise archive.refused(f"`{key}` would have {elements} elements, and {stored:,} bytes are stored for it", code="archive-too-large")
+            if (
+                elements is None
+                or (stored == 0 and elements > 0)
+                or (elements > stored and elements > room())
+            ):
+                raise archive.refused(
+                    f"`{key}` would have {elements} elements, and {stored:,} bytes are stored for it",
+                    code="archive-too-large",
+                )
             yield name, stored
 
 
@@ -147,9 +200,16 @@ def _check_inner(archive: Archive, name: str, content: bytes) -> None:
     except (zipfile.BadZipFile, ValueError, NotImplementedError):
         raise _pickle(archive, name, "it is no archive of torch.save") from None
     if sum(entry.file_size for entry in entries) > len(content):
-        raise archive.refused(f"its member `{name}` unpacks to more than it holds", code="archive-too-large")
+        raise archive.refused(
+            f"its member `{name}` unpacks to more than it holds", code="archive-too-large"
+        )
 
 
 def _pickle(archive: Archive, name: str, note: str) -> SubjectError:
-    return SubjectError("pickle-refused", f"`{archive.path.name}` holds a pickle that could run code: {name}", where=str(archive.path), notes=[note],
-                        help="save the program again without custom objects among its example inputs")
+    return SubjectError(
+        "pickle-refused",
+        f"`{archive.path.name}` holds a pickle that could run code: {name}",
+        where=str(archive.path),
+        notes=[note],
+        help="save the program again without custom objects among its example inputs",
+    )

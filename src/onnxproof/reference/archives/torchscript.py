@@ -15,12 +15,36 @@ from onnxproof.reference.archives._fields import TOUCH_FILES
 from onnxproof.reference.archives._zip import Archive, write
 from onnxproof.system import temporary
 
-_MEMBERS = re.compile(r"(data|constants)\.pkl|(data|constants)/[0-9]{1,9}|code/[\w./+\-]+\.py(\.debug_pkl)?|version|byteorder|\.data/[\w]+|\.format_version"
-                      r"|\.storage_alignment")
-_LEFT_OUT = re.compile(r"extra/.*|traced_inputs\.pkl|traced_inputs/.*|bytecode\.pkl|bytecode/.*|mobile_debug_handles\.pkl")
+_MEMBERS = re.compile(
+    r"(data|constants)\.pkl|(data|constants)/[0-9]{1,9}|code/[\w./+\-]+\.py(\.debug_pkl)?|version|byteorder|\.data/[\w]+|\.format_version"
+    r"|\.storage_alignment"
+)
+_LEFT_OUT = re.compile(
+    r"extra/.*|traced_inputs\.pkl|traced_inputs/.*|bytecode\.pkl|bytecode/.*|mobile_debug_handles\.pkl"
+)
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_NAMESPACES = frozenset({"aten", "prim", "prims", "quantized", "_quantized", "sparse", "mkldnn", "mkldnn_prepacked", "prepacked", "profiler", "torchvision",
-                         "torchaudio", "onnx", "quantized_decomposed", "mkl", "onednn", "rngprims", "inference"})
+_NAMESPACES = frozenset(
+    {
+        "aten",
+        "prim",
+        "prims",
+        "quantized",
+        "_quantized",
+        "sparse",
+        "mkldnn",
+        "mkldnn_prepacked",
+        "prepacked",
+        "profiler",
+        "torchvision",
+        "torchaudio",
+        "onnx",
+        "quantized_decomposed",
+        "mkl",
+        "onednn",
+        "rngprims",
+        "inference",
+    }
+)
 _CLASSES = frozenset({"quantized", "rnn", "profiler"})
 """Namespaces of native classes that an archive may hold: packed weights. Others open files and sockets."""
 _OPERATOR = re.compile(r"(?<![\w.])ops\.(\w+)\.(\w+)")
@@ -55,9 +79,13 @@ def plain_script(path: Path) -> IO[bytes]:
 
 def no_code(path: Path) -> SubjectError:
     """The error for an archive, or another file, with pickles alone."""
-    return SubjectError("not-torchscript", f"`{path.name}` holds no code, only pickled weights or a pickled module", where=str(path),
-                        notes=["onnxproof reads no pickle: it could run anything"],
-                        help="write a factory that builds the module and loads the weights with weights_only=True: `file.py:factory`")
+    return SubjectError(
+        "not-torchscript",
+        f"`{path.name}` holds no code, only pickled weights or a pickled module",
+        where=str(path),
+        notes=["onnxproof reads no pickle: it could run anything"],
+        help="write a factory that builds the module and loads the weights with weights_only=True: `file.py:factory`",
+    )
 
 
 def check_operators(module: Any, path: Path) -> None:
@@ -79,17 +107,28 @@ def _kinds(graph: Any) -> Iterator[str]:
 
 
 def _computes(namespace: str, name: str) -> bool:
-    return namespace in _NAMESPACES and (namespace == "prim" or not TOUCH_FILES.fullmatch(name)) and not name.startswith("rpc_")
+    return (
+        namespace in _NAMESPACES
+        and (namespace == "prim" or not TOUCH_FILES.fullmatch(name))
+        and not name.startswith("rpc_")
+    )
 
 
 def _check_source(archive: Archive, name: str) -> None:
     text = archive.read(name).decode("utf-8", errors="replace")
     code = _STRING.sub('""', text)
     if '"""' in text or "'" in code or "#" in code:
-        raise archive.refused(f"its source `{name}` has quotes or comments that TorchScript does not write", help=_HELP)
+        raise archive.refused(
+            f"its source `{name}` has quotes or comments that TorchScript does not write",
+            help=_HELP,
+        )
     alias = _MODULE.search(code)
     if alias:
-        raise archive.refused(f"its source `{name}` uses `{alias[1]}` without an operator's name", code="operator-refused", help=_HELP)
+        raise archive.refused(
+            f"its source `{name}` uses `{alias[1]}` without an operator's name",
+            code="operator-refused",
+            help=_HELP,
+        )
     away = _CALLS_AWAY.search(code)
     if away:
         raise _refused(archive.path, away[0])
@@ -105,9 +144,21 @@ def _check_source(archive: Archive, name: str) -> None:
 def _check_classes(archive: Archive, name: str, text: str) -> None:
     for namespace in _CLASS.findall(text):
         if namespace not in _CLASSES:
-            raise archive.refused(f"its member `{name}` holds a native class of `{namespace}`", "such classes open files and sockets", code="code-refused", help=_HELP)
+            raise archive.refused(
+                f"its member `{name}` holds a native class of `{namespace}`",
+                "such classes open files and sockets",
+                code="code-refused",
+                help=_HELP,
+            )
 
 
 def _refused(path: Path, operator: str) -> SubjectError:
-    return SubjectError("operator-refused", f"`{path.name}` is refused: it calls `{operator}`, which is not known to compute alone", where=str(path),
-                        notes=["an operator that opens files, prints or calls out could do so while the file is examined"], help=_HELP)
+    return SubjectError(
+        "operator-refused",
+        f"`{path.name}` is refused: it calls `{operator}`, which is not known to compute alone",
+        where=str(path),
+        notes=[
+            "an operator that opens files, prints or calls out could do so while the file is examined"
+        ],
+        help=_HELP,
+    )

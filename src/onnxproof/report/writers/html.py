@@ -34,7 +34,11 @@ def check() -> None:
     """Say what is missing before the work begins."""
     missing = [name for name in _NEEDED if util.find_spec(name) is None]
     if missing:
-        raise UsageError("html-missing", f"the HTML report needs packages that are not installed: {', '.join(missing)}", help="pip install 'onnxproof[html]'")
+        raise UsageError(
+            "html-missing",
+            f"the HTML report needs packages that are not installed: {', '.join(missing)}",
+            help="pip install 'onnxproof[html]'",
+        )
 
 
 def dumps(proof: Proof) -> str:
@@ -49,28 +53,64 @@ def failure(error: str) -> str:
 
 def page(proofs: Sequence[Proof], *, title: str = "") -> str:
     """The report of several proofs, with an index when there are more than one."""
-    title = title or (f"onnxproof: {short(Path(proofs[0].candidate).name, 60)}" if len(proofs) == 1 else f"onnxproof: {len(proofs)} proofs")
-    return _render([_article(proof, f"proof-{number}") for number, proof in enumerate(proofs)], title=title)
+    title = title or (
+        f"onnxproof: {short(Path(proofs[0].candidate).name, 60)}"
+        if len(proofs) == 1
+        else f"onnxproof: {len(proofs)} proofs"
+    )
+    return _render(
+        [_article(proof, f"proof-{number}") for number, proof in enumerate(proofs)], title=title
+    )
 
 
 def _article(proof: Proof, name: str) -> dict[str, Any]:
     """What the template needs of one proof."""
     data = page_data.data(proof)
-    return {"id": name, "proof": proof, "worst": _worst(proof), "rows": [(row, numbers(row.worst)) for row in rows(proof)], "facts": facts(proof), "last": last_column(proof), "where": place(proof),
-            "cross": _cross(proof), "dims": page_data.dims(proof), "choices": page_data.choices(proof), "data": data, "charts": _charts(proof, data),
-            "level": "pass" if proof.passed and proof.verdict is Verdict.FAITHFUL else "warn" if proof.passed else "fail"}
+    return {
+        "id": name,
+        "proof": proof,
+        "worst": _worst(proof),
+        "rows": [(row, numbers(row.worst)) for row in rows(proof)],
+        "facts": facts(proof),
+        "last": last_column(proof),
+        "where": place(proof),
+        "cross": _cross(proof),
+        "dims": page_data.dims(proof),
+        "choices": page_data.choices(proof),
+        "data": data,
+        "charts": _charts(proof, data),
+        "level": "pass"
+        if proof.passed and proof.verdict is Verdict.FAITHFUL
+        else "warn"
+        if proof.passed
+        else "fail",
+    }
 
 
 def _worst(proof: Proof) -> str:
     """The number of a proof in the index: decibels for a quantized model, the noise ratio for others."""
     level = proof.quality()
-    return judging.level_words(level) if level is not None else f"{ratio(proof.worst.noise_ratio)} × noise" if proof.worst else ""
+    return (
+        judging.level_words(level)
+        if level is not None
+        else f"{ratio(proof.worst.noise_ratio)} × noise"
+        if proof.worst
+        else ""
+    )
 
 
 def _cross(proof: Proof) -> dict[str, Any]:
     """The backends beside each other; empty for a lone one."""
     cross = proof.cross
-    return {"outputs": consensus_table.outputs(cross), "lines": consensus_table.lines(cross), "words": consensus_table.words(cross)} if cross is not None else {}
+    return (
+        {
+            "outputs": consensus_table.outputs(cross),
+            "lines": consensus_table.lines(cross),
+            "words": consensus_table.words(cross),
+        }
+        if cross is not None
+        else {}
+    )
 
 
 def _charts(proof: Proof, data: dict[str, Any]) -> dict[str, Any]:
@@ -80,12 +120,25 @@ def _charts(proof: Proof, data: dict[str, Any]) -> dict[str, Any]:
     policy = proof.policy
     made: dict[str, Any] = {}
     if "gaps" in data:
-        made |= {"heat": charts.heat(policy, _count(data["gaps"]["row"])), "histogram": charts.histogram()}
+        made |= {
+            "heat": charts.heat(policy, _count(data["gaps"]["row"])),
+            "histogram": charts.histogram(),
+        }
         made |= {"dims": charts.dims(policy)} if page_data.dims(proof) else {}
-    made |= {"profile": charts.profile(policy, guilty=any(data["nodes"]["guilty"]))} if "nodes" in data else {}
-    made |= {"causes": charts.causes(policy, 2 * _count(data["causes"]["code"]))} if "causes" in data else {}
+    made |= (
+        {"profile": charts.profile(policy, guilty=any(data["nodes"]["guilty"]))}
+        if "nodes" in data
+        else {}
+    )
+    made |= (
+        {"causes": charts.causes(policy, 2 * _count(data["causes"]["code"]))}
+        if "causes" in data
+        else {}
+    )
     made |= {"losses": charts.waterfall(_count(data["losses"]["name"]))} if "losses" in data else {}
-    return made | ({"ranges": charts.ranges(_count(data["ranges"]["tensor"]))} if "ranges" in data else {})
+    return made | (
+        {"ranges": charts.ranges(_count(data["ranges"]["tensor"]))} if "ranges" in data else {}
+    )
 
 
 def _count(column: Any) -> int:
@@ -101,19 +154,40 @@ def _render(articles: Sequence[dict[str, Any]], *, title: str, error: str = "") 
     folder = resources.files("onnxproof.report") / "page"
     own = (folder / "report.js").read_text(encoding="utf-8")
     library = _library() if articles else ""
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
-    environment.filters |= {"name": short, "ratio": ratio, "text": block, "line": lambda source: page_data.source_line(source.file, source.line), "json": _json,
-                            "said": _said, "brief": brief, "file": lambda path: str(relative(path))}
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= {
+        "name": short,
+        "ratio": ratio,
+        "text": block,
+        "line": lambda source: page_data.source_line(source.file, source.line),
+        "json": _json,
+        "said": _said,
+        "brief": brief,
+        "file": lambda path: str(relative(path)),
+    }
     template = environment.from_string((folder / "report.html.jinja").read_text(encoding="utf-8"))
-    return template.render(articles=articles, title=title, error=error, css=Markup((folder / "report.css").read_text(encoding="utf-8")), own=Markup(own),
-                           library=Markup(library), hashes=[_hash(text) for text in (library, own) if text])
+    return template.render(
+        articles=articles,
+        title=title,
+        error=error,
+        css=Markup((folder / "report.css").read_text(encoding="utf-8")),
+        own=Markup(own),
+        library=Markup(library),
+        hashes=[_hash(text) for text in (library, own) if text],
+    )
 
 
 def _json(value: Any) -> Any:
     """JSON for a script element: no `<` in it, so nothing in it can end the element."""
     from markupsafe import Markup
 
-    return Markup(json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=True).replace("<", "\\u003c"))
+    return Markup(
+        json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=True).replace(
+            "<", "\\u003c"
+        )
+    )
 
 
 def _said(text: str, longest: int = LONGEST) -> Any:
@@ -135,5 +209,9 @@ def _library() -> str:
     bundle: Any = vl_convert.javascript_bundle  # its stub asks for a snippet that its code does not
     script = str(bundle())
     if "</script" in script.lower():
-        raise UsageError("bad-bundle", "the charts' script can't be put into a page", help="install the vl-convert-python that constraints.txt names")
+        raise UsageError(
+            "bad-bundle",
+            "the charts' script can't be put into a page",
+            help="install the vl-convert-python that constraints.txt names",
+        )
     return script

@@ -38,11 +38,27 @@ def read(path: str | Path) -> Proof:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as why:
-        raise UsageError("no-such-file", f"there is no proof `{path}`", where=str(path), notes=[str(why.strerror)]) from why
+        raise UsageError(
+            "no-such-file",
+            f"there is no proof `{path}`",
+            where=str(path),
+            notes=[str(why.strerror)],
+        ) from why
     except RecursionError:
-        raise UsageError("nested-too-deep", "this JSON is nested deeper than any proof", where=str(path), help="give a file that `--json` wrote") from None
+        raise UsageError(
+            "nested-too-deep",
+            "this JSON is nested deeper than any proof",
+            where=str(path),
+            help="give a file that `--json` wrote",
+        ) from None
     except ValueError as why:
-        raise UsageError("not-a-proof", "this file is not JSON", where=str(path), notes=[str(why)], help="give a file that `--json` wrote") from why
+        raise UsageError(
+            "not-a-proof",
+            "this file is not JSON",
+            where=str(path),
+            notes=[str(why)],
+            help="give a file that `--json` wrote",
+        ) from why
     return from_dict(document, where=str(path))
 
 
@@ -58,27 +74,58 @@ def failure(error: str) -> str:
 
 def to_dict(proof: Proof) -> dict[str, Any]:
     """Plain dicts, lists, strings and numbers, with the schema's version in front."""
-    return {"schema": SCHEMA} | {field.name: _plain(getattr(proof, field.name)) for field in fields(proof) if field.name not in LEFT_OUT}
+    return {"schema": SCHEMA} | {
+        field.name: _plain(getattr(proof, field.name))
+        for field in fields(proof)
+        if field.name not in LEFT_OUT
+    }
 
 
 def from_dict(document: Any, *, where: str = "") -> Proof:
     """The proof behind `to_dict`; what does not fit is an error that names the field."""
     if not isinstance(document, dict) or "schema" not in document:
-        raise UsageError("not-a-proof", "this JSON is not a proof: it has no `schema`", where=where, help="give a file that `--json` wrote")
+        raise UsageError(
+            "not-a-proof",
+            "this JSON is not a proof: it has no `schema`",
+            where=where,
+            help="give a file that `--json` wrote",
+        )
     if document["schema"] != SCHEMA:
-        raise UsageError("other-schema", f"this proof has schema {document['schema']}, and this onnxproof reads {SCHEMA}", where=where,
-                         help="verify again, or use the onnxproof that wrote it")
+        raise UsageError(
+            "other-schema",
+            f"this proof has schema {document['schema']}, and this onnxproof reads {SCHEMA}",
+            where=where,
+            help="verify again, or use the onnxproof that wrote it",
+        )
     if "gaps" not in document:
-        raise UsageError("nothing-measured", "this run ended before anything was measured, so there is nothing to judge", where=where,
-                         notes=str(document.get("error", "")).splitlines()[:1])
+        raise UsageError(
+            "nothing-measured",
+            "this run ended before anything was measured, so there is nothing to judge",
+            where=where,
+            notes=str(document.get("error", "")).splitlines()[:1],
+        )
     try:
-        found: Proof = _typed({name: value for name, value in document.items() if name != "schema"}, Proof, "proof")
+        found: Proof = _typed(
+            {name: value for name, value in document.items() if name != "schema"}, Proof, "proof"
+        )
     except OverflowError:
-        raise UsageError("number-too-large", "this proof holds a number that no float can hold", where=where, help="verify again") from None
+        raise UsageError(
+            "number-too-large",
+            "this proof holds a number that no float can hold",
+            where=where,
+            help="verify again",
+        ) from None
     except PolicyError as why:
-        raise PolicyError(why.code, f"this proof's policy makes no sense: {why.what}", where=where, help="verify again") from why
+        raise PolicyError(
+            why.code,
+            f"this proof's policy makes no sense: {why.what}",
+            where=where,
+            help="verify again",
+        ) from why
     except (TypeError, ValueError, KeyError) as why:
-        raise UsageError("not-a-proof", f"this proof is damaged: {why}", where=where, help="verify again") from why
+        raise UsageError(
+            "not-a-proof", f"this proof is damaged: {why}", where=where, help="verify again"
+        ) from why
     return found
 
 
@@ -127,11 +174,16 @@ def _typed(value: Any, kind: Any, where: str) -> Any:
             raise ValueError(f"`{where}` is {_shown(value)} and should be a list")
         inner = get_args(kind)
         kinds = [inner[0]] * len(value) if inner[1:] == (...,) else inner
-        return tuple(_typed(item, k, f"{where}[{place}]") for place, (item, k) in enumerate(zip(value, kinds, strict=True)))
+        return tuple(
+            _typed(item, k, f"{where}[{place}]")
+            for place, (item, k) in enumerate(zip(value, kinds, strict=True))
+        )
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, dict):
             raise ValueError(f"`{where}` is {_shown(value)} and should be an object")
-        return {key: _typed(item, get_args(kind)[1], f"{where}.{key}") for key, item in value.items()}
+        return {
+            key: _typed(item, get_args(kind)[1], f"{where}.{key}") for key, item in value.items()
+        }
     if kind is Any:
         return value
     return _single(value, kind, where)
@@ -153,7 +205,9 @@ def _single(value: Any, kind: type, where: str) -> Any:
         return _record(value, kind, where)
     if issubclass(kind, Enum):
         return kind(value)
-    if kind is float and (value in _NUMBERS or (isinstance(value, int) and not isinstance(value, bool))):
+    if kind is float and (
+        value in _NUMBERS or (isinstance(value, int) and not isinstance(value, bool))
+    ):
         return float(value)
     if type(value) is not kind:
         raise ValueError(f"`{where}` is {_shown(value)} and should be a {kind.__name__}")
@@ -164,16 +218,28 @@ def _single(value: Any, kind: type, where: str) -> Any:
 
 def _shown(value: Any) -> str:
     """A value in a message: the first words of it, since a damaged file may hold anything of any length."""
-    text = repr(value) if not isinstance(value, int) or abs(value) < _MOST_SHOWN else "a very large number"
+    text = (
+        repr(value)
+        if not isinstance(value, int) or abs(value) < _MOST_SHOWN
+        else "a very large number"
+    )
     return text if len(text) <= _WORDS else f"{text[:_WORDS]}..."
 
 
 def _record(value: Any, kind: type, where: str) -> Any:
     if not isinstance(value, dict):
         raise ValueError(f"`{where}` is {_shown(value)} and should be an object")
-    known: dict[str, Field[Any]] = {field.name: field for field in fields(kind) if field.name not in LEFT_OUT}
+    known: dict[str, Field[Any]] = {
+        field.name: field for field in fields(kind) if field.name not in LEFT_OUT
+    }
     if unknown := sorted(value.keys() - known.keys()):
         raise ValueError(f"`{where}` has an unknown field `{unknown[0]}`")
-    if missing := [name for name, field in known.items() if name not in value and field.default is MISSING and field.default_factory is MISSING]:
+    if missing := [
+        name
+        for name, field in known.items()
+        if name not in value and field.default is MISSING and field.default_factory is MISSING
+    ]:
         raise ValueError(f"`{where}` lacks `{missing[0]}`")
-    return kind(**{name: _typed(item, hints(kind)[name], f"{where}.{name}") for name, item in value.items()})
+    return kind(
+        **{name: _typed(item, hints(kind)[name], f"{where}.{name}") for name, item in value.items()}
+    )

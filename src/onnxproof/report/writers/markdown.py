@@ -11,7 +11,13 @@ from onnxproof.results.proof import Proof
 from onnxproof.system.text import markdown
 from onnxproof.system.writing import write_text
 
-_SIGNS = {Verdict.FAITHFUL: "✅", Verdict.DRIFT: "⚠️", Verdict.DIVERGED: "❌", Verdict.ERROR: "💥", Verdict.VACUOUS: "❔"}
+_SIGNS = {
+    Verdict.FAITHFUL: "✅",
+    Verdict.DRIFT: "⚠️",
+    Verdict.DIVERGED: "❌",
+    Verdict.ERROR: "💥",
+    Verdict.VACUOUS: "❔",
+}
 _ROWS = 12
 _FEW = 5
 _LONGEST = 4000
@@ -26,11 +32,29 @@ def write(proof: Proof, path: str | Path) -> None:
 def dumps(proof: Proof) -> str:
     """The summary's text."""
     sign = _SIGNS[proof.verdict] if proof.passed or proof.verdict is not Verdict.FAITHFUL else "❌"
-    parts = [f"### {sign} {proof.verdict.value.upper()}: {words(proof.candidate)}", words(proof.sentence().partition("\n")[0]), _table(proof), *_cross(proof), *_where(proof),
-             *_causes(proof), *_lists(proof)]
+    parts = [
+        f"### {sign} {proof.verdict.value.upper()}: {words(proof.candidate)}",
+        words(proof.sentence().partition("\n")[0]),
+        _table(proof),
+        *_cross(proof),
+        *_where(proof),
+        *_causes(proof),
+        *_lists(proof),
+    ]
     if proof.replay:
-        parts.append("Replay the worst case:\n\n" + fenced(visible(proof.replay), "console" if proof.replay.startswith("onnxproof ") else "python"))
-    return "\n\n".join([*(part for part in parts if part), f"<sub>{words(' · '.join(facts(proof)))}</sub>"]) + "\n"
+        parts.append(
+            "Replay the worst case:\n\n"
+            + fenced(
+                visible(proof.replay),
+                "console" if proof.replay.startswith("onnxproof ") else "python",
+            )
+        )
+    return (
+        "\n\n".join(
+            [*(part for part in parts if part), f"<sub>{words(' · '.join(facts(proof)))}</sub>"]
+        )
+        + "\n"
+    )
 
 
 def dumps_all(proofs: Sequence[Proof]) -> str:
@@ -64,9 +88,21 @@ def _table(proof: Proof) -> str:
     if not proof.gaps:
         return ""
     made = rows(proof)
-    lines = ["| group | backend | cases | worst case | × noise | × peak | max abs | " + last_column(proof) + " | verdict |", "|---|---|--:|---|--:|--:|--:|--:|---|"]
+    lines = [
+        "| group | backend | cases | worst case | × noise | × peak | max abs | "
+        + last_column(proof)
+        + " | verdict |",
+        "|---|---|--:|---|--:|--:|--:|--:|---|",
+    ]
     for row in made[:_ROWS]:
-        cells = [row.group, row.backend, str(row.cases), short(row.worst.case, 60), *numbers(row.worst), row.verdict.value + (" (note)" if row.note else "")]
+        cells = [
+            row.group,
+            row.backend,
+            str(row.cases),
+            short(row.worst.case, 60),
+            *numbers(row.worst),
+            row.verdict.value + (" (note)" if row.note else ""),
+        ]
         lines.append("| " + " | ".join(map(words, cells)) + " |")
     more = f"\n\n... and {len(made) - _ROWS} more rows" if len(made) > _ROWS else ""
     return "\n".join(lines) + more
@@ -77,31 +113,71 @@ def _cross(proof: Proof) -> list[str]:
     if proof.cross is None:
         return []
     names = consensus_table.outputs(proof.cross)
-    rows = [["backend", *(f"{name}: × noise, worst case" for name in names), "from truth", "from arbiter", "verdict"]]
-    rows += [[line.backend, *(short(cell, 60) for cell in line.cells), *line.far, line.verdict.value] for line in consensus_table.lines(proof.cross)]
+    rows = [
+        [
+            "backend",
+            *(f"{name}: × noise, worst case" for name in names),
+            "from truth",
+            "from arbiter",
+            "verdict",
+        ]
+    ]
+    rows += [
+        [line.backend, *(short(cell, 60) for cell in line.cells), *line.far, line.verdict.value]
+        for line in consensus_table.lines(proof.cross)
+    ]
     table = ["| " + " | ".join(map(words, row)) + " |" for row in rows]
     rule = "|---" * (len(names) + 1) + "|--:|--:|---|"
-    return ["\n".join([table[0], rule, *table[1:]]), "\n".join(f"- {words(said)}" for said in consensus_table.words(proof.cross)[:_FEW])]
+    return [
+        "\n".join([table[0], rule, *table[1:]]),
+        "\n".join(f"- {words(said)}" for said in consensus_table.words(proof.cross)[:_FEW]),
+    ]
 
 
 def _where(proof: Proof) -> list[str]:
     if proof.location is None:
         return []
     source = proof.location.source
-    line = f"\n\n{words(f'{relative(source.file)}:{source.line}')}\n\n{fenced(visible(source.text), 'python')}" if source else ""
+    line = (
+        f"\n\n{words(f'{relative(source.file)}:{source.line}')}\n\n{fenced(visible(source.text), 'python')}"
+        if source
+        else ""
+    )
     return [f"**Where:** {words(place(proof))}{line}"]
 
 
 def _causes(proof: Proof) -> list[str]:
     made = []
     for cause in proof.causes[:_FEW]:
-        moved = f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)" if cause.before else ""
-        fix = f"\n  - Fix{f' (tried: {cause.fix.verdict.value})' if cause.fix.verdict else ''}: {words(cause.fix.what)}" if cause.fix else ""
-        made.append(f"- **{'Proven' if cause.proven else 'Possible'} cause** {words(cause.code)}: {words(cause.title)}\n  - {words(cause.evidence + moved)}{fix}")
+        moved = (
+            f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)"
+            if cause.before
+            else ""
+        )
+        fix = (
+            f"\n  - Fix{f' (tried: {cause.fix.verdict.value})' if cause.fix.verdict else ''}: {words(cause.fix.what)}"
+            if cause.fix
+            else ""
+        )
+        made.append(
+            f"- **{'Proven' if cause.proven else 'Possible'} cause** {words(cause.code)}: {words(cause.title)}\n  - {words(cause.evidence + moved)}{fix}"
+        )
     return ["\n".join(made)] if made else []
 
 
 def _lists(proof: Proof) -> list[str]:
-    findings = [f"- **{words(f.code)}**: {words(f.what)}{f' {words(f.help)}' if f.help else ''}" for f in proof.findings]
-    notes = [f"- note ({note.domain.value}): case {words(note.case)} on {words(note.backend)}, output {words(note.output)}: {words(note.what)}" for note in proof.notes]
-    return ["\n".join(lines[:_FEW] + ([f"- ... and {len(lines) - _FEW} more"] if len(lines) > _FEW else [])) for lines in (findings, notes) if lines]
+    findings = [
+        f"- **{words(f.code)}**: {words(f.what)}{f' {words(f.help)}' if f.help else ''}"
+        for f in proof.findings
+    ]
+    notes = [
+        f"- note ({note.domain.value}): case {words(note.case)} on {words(note.backend)}, output {words(note.output)}: {words(note.what)}"
+        for note in proof.notes
+    ]
+    return [
+        "\n".join(
+            lines[:_FEW] + ([f"- ... and {len(lines) - _FEW} more"] if len(lines) > _FEW else [])
+        )
+        for lines in (findings, notes)
+        if lines
+    ]

@@ -12,7 +12,9 @@ import numpy as np
 import onnx
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops.op_max_unpool import MaxUnpool as _StandardMaxUnpool
-from onnx.reference.ops.op_negative_log_likelihood_loss import _compute_negative_log_likelihood_loss as _likelihood_loss
+from onnx.reference.ops.op_negative_log_likelihood_loss import (
+    _compute_negative_log_likelihood_loss as _likelihood_loss,
+)
 
 from onnxproof.runtimes.evaluator import recurrent, subgraphs, windows
 
@@ -34,7 +36,9 @@ def _wide(x: Array) -> Array:
 
 def _erf(x: Array) -> Array:
     wide = x.astype(np.float64)
-    return np.fromiter(map(math.erf, wide.reshape(-1).tolist()), np.float64, wide.size).reshape(x.shape)
+    return np.fromiter(map(math.erf, wide.reshape(-1).tolist()), np.float64, wide.size).reshape(
+        x.shape
+    )
 
 
 class Erf(OpRun):
@@ -53,7 +57,11 @@ class Gelu(OpRun):
 
 def gelu(x: Array, *, approximate: bool) -> Array:
     """x times the share of a normal distribution below it, or the usual approximation by tanh."""
-    inner = np.tanh(_SQRT_2_PI * (x + 0.044715 * x**3)) if approximate else _erf(x * _SQRT_HALF).astype(x.dtype)
+    inner = (
+        np.tanh(_SQRT_2_PI * (x + 0.044715 * x**3))
+        if approximate
+        else _erf(x * _SQRT_HALF).astype(x.dtype)
+    )
     return np.asarray(0.5 * x * (1.0 + inner))
 
 
@@ -70,7 +78,11 @@ class GatherElements(OpRun):
     """The evaluator goes through `np.choose`, which takes 64 rows at the most."""
 
     def _run(self, data: Array, indices: Array, axis: int = 0, **_: Any) -> tuple[Array]:
-        return (np.take_along_axis(data, np.where(indices < 0, indices + data.shape[axis], indices), axis=axis),)
+        return (
+            np.take_along_axis(
+                data, np.where(indices < 0, indices + data.shape[axis], indices), axis=axis
+            ),
+        )
 
 
 class HardSwish(OpRun):
@@ -103,7 +115,9 @@ def _hardmax(x: Array, axis: int) -> Array:
 
 def _shifted(x: Array, axis: int) -> Array:
     wide = _wide(x)
-    return np.asarray(wide - wide.max(axis=axis, keepdims=True, initial=-np.inf)) if x.size else wide
+    return (
+        np.asarray(wide - wide.max(axis=axis, keepdims=True, initial=-np.inf)) if x.size else wide
+    )
 
 
 def _flattened(name: str, function: Callable[[Array, int], Array]) -> type[OpRun]:
@@ -114,7 +128,9 @@ def _flattened(name: str, function: Callable[[Array, int], Array]) -> type[OpRun
 
         def _run(self, x: Array, axis: int = 1, **_: Any) -> tuple[Array]:
             rows = math.prod(x.shape[: axis + x.ndim if axis < 0 else axis])
-            return (function(x.reshape(rows, -1 if x.size else 0), -1).reshape(x.shape).astype(x.dtype),)
+            return (
+                function(x.reshape(rows, -1 if x.size else 0), -1).reshape(x.shape).astype(x.dtype),
+            )
 
     return Flattened
 
@@ -122,7 +138,15 @@ def _flattened(name: str, function: Callable[[Array, int], Array]) -> type[OpRun
 class LayerNormalization(OpRun):
     """The evaluator sums in half precision where the standard asks for float32."""
 
-    def _run(self, x: Array, scale: Array, bias: Array | None = None, axis: int = -1, epsilon: float = 1e-5, **_: Any) -> tuple[Array, ...]:
+    def _run(
+        self,
+        x: Array,
+        scale: Array,
+        bias: Array | None = None,
+        axis: int = -1,
+        epsilon: float = 1e-5,
+        **_: Any,
+    ) -> tuple[Array, ...]:
         axes = tuple(range(axis % x.ndim, x.ndim))
         y, mean, inverse = _normalized(_wide(x), axes, epsilon)
         y = y * scale if bias is None else y * scale + bias
@@ -132,7 +156,9 @@ class LayerNormalization(OpRun):
 class InstanceNormalization(OpRun):
     """The evaluator sums in half precision."""
 
-    def _run(self, x: Array, scale: Array, bias: Array, epsilon: float = 1e-5, **_: Any) -> tuple[Array]:
+    def _run(
+        self, x: Array, scale: Array, bias: Array, epsilon: float = 1e-5, **_: Any
+    ) -> tuple[Array]:
         y = _normalized(_wide(x), tuple(range(2, x.ndim)), epsilon)[0]
         return ((y * _channels(scale, x.ndim) + _channels(bias, x.ndim)).astype(x.dtype),)
 
@@ -140,11 +166,24 @@ class InstanceNormalization(OpRun):
 class GroupNormalization(OpRun):
     """The evaluator expands it into a function that casts to float32 (6e-8)."""
 
-    def _run(self, x: Array, scale: Array, bias: Array, num_groups: int = 1, epsilon: float = 1e-5, **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        x: Array,
+        scale: Array,
+        bias: Array,
+        num_groups: int = 1,
+        epsilon: float = 1e-5,
+        **_: Any,
+    ) -> tuple[Array]:
         grouped = _wide(x).reshape(x.shape[0], num_groups, -1)
         y = _normalized(grouped, (2,), epsilon)[0].reshape(x.shape)
         repeat = x.shape[1] // scale.size  # before opset 21 the scale had one number for each group
-        return ((y * _channels(np.repeat(scale, repeat), x.ndim) + _channels(np.repeat(bias, repeat), x.ndim)).astype(x.dtype),)
+        return (
+            (
+                y * _channels(np.repeat(scale, repeat), x.ndim)
+                + _channels(np.repeat(bias, repeat), x.ndim)
+            ).astype(x.dtype),
+        )
 
 
 def _normalized(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
@@ -161,11 +200,21 @@ def _channels(values: Array, rank: int) -> Array:
 class LRN(OpRun):
     """The evaluator walks the batch where it should walk the channels, so most channels are not normalized."""
 
-    def _run(self, x: Array, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int = 1, **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        x: Array,
+        alpha: float = 1e-4,
+        beta: float = 0.75,
+        bias: float = 1.0,
+        size: int = 1,
+        **_: Any,
+    ) -> tuple[Array]:
         before, after, total = (size - 1) // 2, size // 2, np.zeros_like(_wide(x))
         square = np.square(_wide(x))
         for channel in range(x.shape[1]):
-            total[:, channel] = square[:, max(0, channel - before) : channel + after + 1].sum(axis=1)
+            total[:, channel] = square[:, max(0, channel - before) : channel + after + 1].sum(
+                axis=1
+            )
         return ((x / (bias + alpha / size * total) ** beta).astype(x.dtype),)
 
 
@@ -181,19 +230,32 @@ class LpNormalization(OpRun):
 class MaxUnpool(_StandardMaxUnpool):
     """With `output_shape` the standard's example counts indices within the inferred shape, ONNX Runtime within the given one."""
 
-    def _run(self, x: Array, indices: Array, output_shape: Array | None = None, **attributes: Any) -> Any:  # type: ignore[override]
+    def _run(  # type: ignore[override]
+        self, x: Array, indices: Array, output_shape: Array | None = None, **attributes: Any
+    ) -> Any:
         if output_shape is not None:
-            raise NotImplementedError("MaxUnpool with `output_shape` means different things to the standard and to runtimes")
+            raise NotImplementedError(
+                "MaxUnpool with `output_shape` means different things to the standard and to runtimes"
+            )
         return super()._run(x, indices, None, **attributes)  # type: ignore[no-untyped-call]
 
 
 class SoftmaxCrossEntropyLoss(OpRun):
     """The evaluator takes the logarithm of the softmax: infinite from a distance of 104 on in float32, of 745 in float64."""
 
-    def _run(self, x: Array, target: Array, weight: Array | None = None, ignore_index: int | None = None, reduction: str = "mean",
-             **_: Any) -> tuple[Array, ...]:
+    def _run(
+        self,
+        x: Array,
+        target: Array,
+        weight: Array | None = None,
+        ignore_index: int | None = None,
+        reduction: str = "mean",
+        **_: Any,
+    ) -> tuple[Array, ...]:
         likelihood = _log_softmax(x, 1).astype(x.dtype)
-        loss = _likelihood_loss(likelihood, target, weight=weight, reduction=reduction, ignore_index=ignore_index)
+        loss = _likelihood_loss(
+            likelihood, target, weight=weight, reduction=reduction, ignore_index=ignore_index
+        )
         return (*loss, likelihood)[: len(self.onnx_node.output)]
 
 
@@ -209,12 +271,23 @@ class Optional(OpRun):
 class Pad(OpRun):
     """The evaluator refuses negative pads, which crop."""
 
-    def _run(self, data: Array, pads: Array, value: Array | None = None, axes: Array | None = None, mode: str = "constant", **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        data: Array,
+        pads: Array,
+        value: Array | None = None,
+        axes: Array | None = None,
+        mode: str = "constant",
+        **_: Any,
+    ) -> tuple[Array]:
         widths = [(0, 0)] * data.ndim
         chosen = range(data.ndim) if axes is None else np.asarray(axes).reshape(-1).tolist()
         for place, axis in enumerate(chosen):
             widths[axis] = (int(pads[place]), int(pads[place + len(chosen)]))
-        crop = tuple(slice(max(0, -low), size - max(0, -high)) for (low, high), size in zip(widths, data.shape, strict=True))
+        crop = tuple(
+            slice(max(0, -low), size - max(0, -high))
+            for (low, high), size in zip(widths, data.shape, strict=True)
+        )
         grown = [(max(0, low), max(0, high)) for low, high in widths]
         if mode == "constant":
             fill = 0 if value is None or not np.size(value) else np.asarray(value).reshape(-1)[0]
@@ -225,9 +298,24 @@ class Pad(OpRun):
 class QuantizeLinear(OpRun):
     """The evaluator wraps around at 2**31: 3e9 becomes -128 instead of 127."""
 
-    def _run(self, x: Array, scale: Array, zero: Array | None = None, axis: int = 1, saturate: int = 1, block_size: int = 0, output_dtype: int = 0,
-             **_: Any) -> tuple[Array]:
-        dtype = zero.dtype if zero is not None else np.dtype(onnx.helper.tensor_dtype_to_np_dtype(output_dtype or onnx.TensorProto.UINT8))
+    def _run(
+        self,
+        x: Array,
+        scale: Array,
+        zero: Array | None = None,
+        axis: int = 1,
+        saturate: int = 1,
+        block_size: int = 0,
+        output_dtype: int = 0,
+        **_: Any,
+    ) -> tuple[Array]:
+        dtype = (
+            zero.dtype
+            if zero is not None
+            else np.dtype(
+                onnx.helper.tensor_dtype_to_np_dtype(output_dtype or onnx.TensorProto.UINT8)
+            )
+        )
         ratio = _wide(x) / _spread(scale, x.shape, axis, block_size)
         offset = 0 if zero is None else _spread(zero, x.shape, axis, block_size).astype(ratio.dtype)
         limits = _integer_limits(dtype)
@@ -241,13 +329,23 @@ class QuantizeLinear(OpRun):
 class DequantizeLinear(OpRun):
     """The evaluator has none before opset 19, and subtracts in float32: int32 biases beyond 2**24 are rounded."""
 
-    def _run(self, x: Array, scale: Array, zero: Array | None = None, axis: int = 1, block_size: int = 0, output_dtype: int = 0,
-             **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        x: Array,
+        scale: Array,
+        zero: Array | None = None,
+        axis: int = 1,
+        block_size: int = 0,
+        output_dtype: int = 0,
+        **_: Any,
+    ) -> tuple[Array]:
         wide = x.astype(np.float64)
         if zero is not None:
             wide = wide - _spread(zero, x.shape, axis, block_size).astype(np.float64)
         dtype = onnx.helper.tensor_dtype_to_np_dtype(output_dtype) if output_dtype else scale.dtype
-        return ((wide * _spread(scale, x.shape, axis, block_size).astype(np.float64)).astype(dtype),)
+        return (
+            (wide * _spread(scale, x.shape, axis, block_size).astype(np.float64)).astype(dtype),
+        )
 
 
 class DynamicQuantizeLinear(OpRun):
@@ -262,7 +360,11 @@ def quantized_dynamically(x: Array) -> tuple[Array, Array, Array]:
     low, high = x.min(initial=0), x.max(initial=0)
     scale = np.asarray((high - low) / x.dtype.type(255) if high > low else 1, x.dtype)
     zero = np.clip(np.rint(-low / scale), 0, 255)
-    return _saturated(np.rint(x / scale) + zero, 0, 255).astype(np.uint8), scale, np.asarray(zero, np.uint8)
+    return (
+        _saturated(np.rint(x / scale) + zero, 0, 255).astype(np.uint8),
+        scale,
+        np.asarray(zero, np.uint8),
+    )
 
 
 class QLinearConv(OpRun):
@@ -272,20 +374,40 @@ class QLinearConv(OpRun):
         return (quantized_convolution(*args, **attributes),)
 
 
-def quantized_convolution(x: Array, x_scale: Array, x_zero: Array, w: Array, w_scale: Array, w_zero: Array, y_scale: Array, y_zero: Array,
-                          bias: Array | None = None, **attributes: Any) -> Array:
+def quantized_convolution(
+    x: Array,
+    x_scale: Array,
+    x_zero: Array,
+    w: Array,
+    w_scale: Array,
+    w_zero: Array,
+    y_scale: Array,
+    y_zero: Array,
+    bias: Array | None = None,
+    **attributes: Any,
+) -> Array:
     """Integers in, integers out; the bias has the scale of the sums."""
     wide_w = w.astype(np.float64) - _filters(w_zero, w.ndim)
-    sums = windows.convolve(x.astype(np.float64) - x_zero.astype(np.float64), wide_w, None if bias is None else bias.astype(np.float64),
-                             **attributes)
+    sums = windows.convolve(
+        x.astype(np.float64) - x_zero.astype(np.float64),
+        wide_w,
+        None if bias is None else bias.astype(np.float64),
+        **attributes,
+    )
     factor = x_scale.astype(np.float64) * w_scale / y_scale
     scaled = sums * (_channels(factor, w.ndim) if np.size(factor) > 1 else factor.reshape(()))
     limits = np.iinfo(y_zero.dtype)
-    return _saturated(np.rint(scaled) + y_zero.astype(np.float64), limits.min, limits.max).astype(y_zero.dtype)
+    return _saturated(np.rint(scaled) + y_zero.astype(np.float64), limits.min, limits.max).astype(
+        y_zero.dtype
+    )
 
 
 def _filters(zero: Array, rank: int) -> Array:
-    return zero.astype(np.float64).reshape(-1, *(1,) * (rank - 1)) if zero.size > 1 else zero.astype(np.float64).reshape(())
+    return (
+        zero.astype(np.float64).reshape(-1, *(1,) * (rank - 1))
+        if zero.size > 1
+        else zero.astype(np.float64).reshape(())
+    )
 
 
 def _spread(values: Array, shape: Sequence[int], axis: int, block: int) -> Array:
@@ -310,13 +432,44 @@ def _saturated(values: Array, low: int, high: int) -> Array:
     return np.asarray(np.clip(np.nan_to_num(values, nan=0.0), low, high))
 
 
-_FLATTENED = {"Softmax": _flattened("Softmax", _softmax), "LogSoftmax": _flattened("LogSoftmax", _log_softmax),
-              "Hardmax": _flattened("Hardmax", _hardmax)}
-_BEFORE: dict[str, tuple[int, type[OpRun]]] = {name: (13, kind) for name, kind in _FLATTENED.items()} | {"Resize": (11, windows.ScaledResize)}
+_FLATTENED = {
+    "Softmax": _flattened("Softmax", _softmax),
+    "LogSoftmax": _flattened("LogSoftmax", _log_softmax),
+    "Hardmax": _flattened("Hardmax", _hardmax),
+}
+_BEFORE: dict[str, tuple[int, type[OpRun]]] = {
+    name: (13, kind) for name, kind in _FLATTENED.items()
+} | {"Resize": (11, windows.ScaledResize)}
 """Operators whose meaning changed: the opset that changed it, and what they meant before."""
 _SINCE = {"Pad": 11, "Upsample": 9}
 _KINDS: tuple[type[OpRun], ...] = (
-    Erf, GatherElements, LeakyRelu, Gelu, HardSwish, LogSoftmax, LayerNormalization, InstanceNormalization, GroupNormalization, LRN, LpNormalization, MaxUnpool, Optional, Pad, QuantizeLinear, DequantizeLinear,
-    DynamicQuantizeLinear, QLinearConv, SoftmaxCrossEntropyLoss, *windows.OPERATORS, recurrent.RNN, recurrent.GRU, recurrent.LSTM, subgraphs.Loop, subgraphs.Scan,
-    subgraphs.SequenceMap)
-_OPERATORS: dict[str, type[OpRun]] = {kind.__name__: kind for kind in _KINDS} | {"Upsample": windows.ScaledResize}
+    Erf,
+    GatherElements,
+    LeakyRelu,
+    Gelu,
+    HardSwish,
+    LogSoftmax,
+    LayerNormalization,
+    InstanceNormalization,
+    GroupNormalization,
+    LRN,
+    LpNormalization,
+    MaxUnpool,
+    Optional,
+    Pad,
+    QuantizeLinear,
+    DequantizeLinear,
+    DynamicQuantizeLinear,
+    QLinearConv,
+    SoftmaxCrossEntropyLoss,
+    *windows.OPERATORS,
+    recurrent.RNN,
+    recurrent.GRU,
+    recurrent.LSTM,
+    subgraphs.Loop,
+    subgraphs.Scan,
+    subgraphs.SequenceMap,
+)
+_OPERATORS: dict[str, type[OpRun]] = {kind.__name__: kind for kind in _KINDS} | {
+    "Upsample": windows.ScaledResize
+}

@@ -10,7 +10,17 @@ from onnxproof.onnxmodel import expansion
 
 _NARROW = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16})
 _DOUBLE = onnx.TensorProto.DOUBLE
-_DTYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_dtype", "output_datatype", "precision", "stash_type", "softmax_precision"})
+_DTYPE_ATTRIBUTES = frozenset(
+    {
+        "to",
+        "dtype",
+        "output_dtype",
+        "output_datatype",
+        "precision",
+        "stash_type",
+        "softmax_precision",
+    }
+)
 _STASHED = frozenset({"LayerNormalization", "RMSNormalization", "GroupNormalization"})
 """Operators that must be told to stash in float32 and then use the dtype that they are given."""
 
@@ -32,11 +42,16 @@ def promote_in_place(model: onnx.ModelProto, *, weights: bool) -> None:
         for value in function.value_info:
             _promote_type(value.type)
         for attribute in function.attribute_proto:
-            if attribute.name in linked.get((function.domain, function.name), ()) and attribute.i in _NARROW:
+            if (
+                attribute.name in linked.get((function.domain, function.name), ())
+                and attribute.i in _NARROW
+            ):
                 attribute.i = _DOUBLE
 
 
-def _promote_graph(graph: onnx.GraphProto, linked: Mapping[tuple[str, str], set[str]], *, weights: bool) -> None:
+def _promote_graph(
+    graph: onnx.GraphProto, linked: Mapping[tuple[str, str], set[str]], *, weights: bool
+) -> None:
     for value in (*graph.input, *graph.output, *graph.value_info):
         _promote_type(value.type)
     for tensor in graph.initializer if weights else ():
@@ -56,24 +71,42 @@ def _promote_type(kind: onnx.TypeProto) -> None:
         _promote_type(getattr(kind, which).elem_type)
 
 
-def promote_nodes(nodes: Iterable[onnx.NodeProto], linked: Mapping[tuple[str, str], set[str]]) -> None:
+def promote_nodes(
+    nodes: Iterable[onnx.NodeProto], linked: Mapping[tuple[str, str], set[str]]
+) -> None:
     """Casts, constants and subgraphs of these nodes; `linked` names the parameters of local functions that are dtypes."""
     for node in nodes:
         called = linked.get((node.domain, node.op_type))
         for attribute in node.attribute:
             named = attribute.name in (_DTYPE_ATTRIBUTES if called is None else called)
-            if named and attribute.i in _NARROW and not (attribute.name == "stash_type" and node.op_type in _STASHED):
+            if (
+                named
+                and attribute.i in _NARROW
+                and not (attribute.name == "stash_type" and node.op_type in _STASHED)
+            ):
                 attribute.i = _DOUBLE
             _promote_attribute(attribute, linked)
         if node.op_type == "Constant":
             _promote_constant(node)
         elif node.op_type == "ConstantOfShape" and not node.attribute:
-            node.attribute.append(onnx.helper.make_attribute("value", numpy_helper.from_array(np.zeros(1))))
-        elif node.op_type in ("RandomNormal", "RandomUniform", "SequenceEmpty", "HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"):
+            node.attribute.append(
+                onnx.helper.make_attribute("value", numpy_helper.from_array(np.zeros(1)))
+            )
+        elif node.op_type in (
+            "RandomNormal",
+            "RandomUniform",
+            "SequenceEmpty",
+            "HannWindow",
+            "HammingWindow",
+            "BlackmanWindow",
+            "MelWeightMatrix",
+        ):
             _promote_default(node)
 
 
-def _promote_attribute(attribute: onnx.AttributeProto, linked: Mapping[tuple[str, str], set[str]]) -> None:
+def _promote_attribute(
+    attribute: onnx.AttributeProto, linked: Mapping[tuple[str, str], set[str]]
+) -> None:
     if attribute.type == onnx.AttributeProto.TENSOR:
         _promote_tensor(attribute.t)
     elif attribute.type == onnx.AttributeProto.SPARSE_TENSOR:
@@ -90,20 +123,29 @@ def _promote_constant(node: onnx.NodeProto) -> None:
     """`value_float` is float32 by its definition, so it becomes a tensor."""
     for attribute in node.attribute:
         if attribute.name in ("value_float", "value_floats") and not attribute.ref_attr_name:
-            value = np.array(attribute.f if attribute.name == "value_float" else list(attribute.floats), np.float64)
+            value = np.array(
+                attribute.f if attribute.name == "value_float" else list(attribute.floats),
+                np.float64,
+            )
             attribute.CopyFrom(onnx.helper.make_attribute("value", numpy_helper.from_array(value)))
 
 
 def _promote_default(node: onnx.NodeProto) -> None:
     """Operators that answer in float32 when they are told nothing."""
-    name = "output_datatype" if node.op_type in ("HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix") else "dtype"
+    name = (
+        "output_datatype"
+        if node.op_type in ("HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix")
+        else "dtype"
+    )
     if name not in {attribute.name for attribute in node.attribute}:
         node.attribute.append(onnx.helper.make_attribute(name, int(_DOUBLE)))
 
 
 def _promote_tensor(tensor: onnx.TensorProto) -> None:
     if tensor.data_type in _NARROW:
-        wide = numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name)
+        wide = numpy_helper.from_array(
+            numpy_helper.to_array(tensor).astype(np.float64), tensor.name
+        )
         tensor.CopyFrom(wide)
 
 
@@ -115,5 +157,7 @@ def _dtype_parameters(functions: Iterable[onnx.FunctionProto]) -> dict[tuple[str
             names = found.setdefault((function.domain, function.name), set())
             for node in expansion.walk(function.node):
                 wanted = found.get((node.domain, node.op_type), _DTYPE_ATTRIBUTES)
-                names |= {a.ref_attr_name for a in node.attribute if a.ref_attr_name and a.name in wanted}
+                names |= {
+                    a.ref_attr_name for a in node.attribute if a.ref_attr_name and a.name in wanted
+                }
     return found

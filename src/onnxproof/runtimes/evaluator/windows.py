@@ -15,22 +15,41 @@ Places = Iterator[tuple[tuple[int, ...], Array]]
 """Places of a kernel, each with the elements that it meets."""
 
 
-def convolve(x: Array, w: Array, bias: Array | None, *, auto_pad: str = "NOTSET", dilations: Ints = None, group: int = 1,
-             pads: Ints = None, strides: Ints = None, **_: Any) -> Array:
+def convolve(
+    x: Array,
+    w: Array,
+    bias: Array | None,
+    *,
+    auto_pad: str = "NOTSET",
+    dilations: Ints = None,
+    group: int = 1,
+    pads: Ints = None,
+    strides: Ints = None,
+    **_: Any,
+) -> Array:
     """A convolution of any rank: one matrix product for each place of the kernel, so that no im2col copy is made."""
     rank = x.ndim - 2
     strides, dilations = list(strides or (1,) * rank), list(dilations or (1,) * rank)
     spans = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
     low, high = _pads(x.shape[2:], spans, strides, pads, auto_pad)
-    sizes = [(n + a + b - span) // s + 1 for n, a, b, span, s in zip(x.shape[2:], low, high, spans, strides, strict=True)]
-    padded = np.pad(x, [(0, 0), (0, 0), *zip(low, high, strict=True)]) if any(low) or any(high) else x
+    sizes = [
+        (n + a + b - span) // s + 1
+        for n, a, b, span, s in zip(x.shape[2:], low, high, spans, strides, strict=True)
+    ]
+    padded = (
+        np.pad(x, [(0, 0), (0, 0), *zip(low, high, strict=True)]) if any(low) or any(high) else x
+    )
     out = np.zeros((x.shape[0], group, w.shape[0] // group, math.prod(sizes)), x.dtype)
     weights = w.reshape(group, w.shape[0] // group, *w.shape[1:])
     for place, view in _places(padded, w.shape[2:], sizes, strides, dilations):
         columns = view.reshape(x.shape[0], group, x.shape[1] // group, math.prod(sizes))
         at = _at(weights, place)
-        for one in range(group):  # group by group: the product of a whole depthwise layer is as large as its output
-            out[:, one] += at[one] * columns[:, one] if columns.shape[2] == 1 else at[one] @ columns[:, one]
+        for one in range(
+            group
+        ):  # group by group: the product of a whole depthwise layer is as large as its output
+            out[:, one] += (
+                at[one] * columns[:, one] if columns.shape[2] == 1 else at[one] @ columns[:, one]
+            )
     shaped = out.reshape(x.shape[0], w.shape[0], *sizes)
     if bias is not None:
         shaped += bias.reshape(-1, *(1,) * rank)
@@ -40,53 +59,115 @@ def convolve(x: Array, w: Array, bias: Array | None, *, auto_pad: str = "NOTSET"
 class Conv(OpRun):
     """Right in the evaluator, but slow, and its im2col copy of a large image does not fit in memory."""
 
-    def _run(self, x: Array, w: Array, bias: Array | None = None, **attributes: Any) -> tuple[Array]:
+    def _run(
+        self, x: Array, w: Array, bias: Array | None = None, **attributes: Any
+    ) -> tuple[Array]:
         wide = np.promote_types(x.dtype, np.float32)
-        return (convolve(x.astype(wide, copy=False), w.astype(wide, copy=False), bias, **attributes).astype(x.dtype, copy=False),)
+        return (
+            convolve(
+                x.astype(wide, copy=False), w.astype(wide, copy=False), bias, **attributes
+            ).astype(x.dtype, copy=False),
+        )
 
 
 class ConvTranspose(OpRun):
     """The evaluator raises, or mixes the channels up, when `group` is not 1, and loops in Python."""
 
-    def _run(self, x: Array, w: Array, bias: Array | None = None, auto_pad: str = "NOTSET", dilations: Ints = None, group: int = 1,
-             output_padding: Ints = None, output_shape: Ints = None, pads: Ints = None,
-             strides: Ints = None, **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        x: Array,
+        w: Array,
+        bias: Array | None = None,
+        auto_pad: str = "NOTSET",
+        dilations: Ints = None,
+        group: int = 1,
+        output_padding: Ints = None,
+        output_shape: Ints = None,
+        pads: Ints = None,
+        strides: Ints = None,
+        **_: Any,
+    ) -> tuple[Array]:
         rank = x.ndim - 2
-        strides, dilations, extra = list(strides or (1,) * rank), list(dilations or (1,) * rank), list(output_padding or (0,) * rank)
-        full = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(x.shape[2:], strides, w.shape[2:], dilations, strict=True)]
+        strides, dilations, extra = (
+            list(strides or (1,) * rank),
+            list(dilations or (1,) * rank),
+            list(output_padding or (0,) * rank),
+        )
+        full = [
+            (n - 1) * s + (k - 1) * d + 1
+            for n, s, k, d in zip(x.shape[2:], strides, w.shape[2:], dilations, strict=True)
+        ]
         low, high = _split(pads, rank)
         if auto_pad.startswith("SAME") or output_shape:
-            wanted = list(output_shape)[-rank:] if output_shape else [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
-            total = [f + e - n for f, e, n in zip(full, extra, wanted, strict=True)]  # negative: the output reaches further than the windows
+            wanted = (
+                list(output_shape)[-rank:]
+                if output_shape
+                else [n * s for n, s in zip(x.shape[2:], strides, strict=True)]
+            )
+            total = [
+                f + e - n for f, e, n in zip(full, extra, wanted, strict=True)
+            ]  # negative: the output reaches further than the windows
             low, high = [t // 2 for t in total], [t - t // 2 for t in total]
             if auto_pad != "SAME_UPPER":
                 low, high = high, low
         before = [max(0, -a) for a in low]
-        room = [f + e + more + max(0, -b) for f, e, more, b in zip(full, extra, before, high, strict=True)]
-        out = np.zeros((x.shape[0], group, w.shape[1], *room), np.promote_types(x.dtype, np.float32))
+        room = [
+            f + e + more + max(0, -b)
+            for f, e, more, b in zip(full, extra, before, high, strict=True)
+        ]
+        out = np.zeros(
+            (x.shape[0], group, w.shape[1], *room), np.promote_types(x.dtype, np.float32)
+        )
         columns = x.reshape(x.shape[0], group, x.shape[1] // group, math.prod(x.shape[2:]))
         weights = w.reshape(group, x.shape[1] // group, *w.shape[1:]).swapaxes(1, 2)
         for place in itertools.product(*map(range, w.shape[2:])):
             starts = [p * d + more for p, d, more in zip(place, dilations, before, strict=True)]
-            target: Any = (..., *(slice(a, a + (n - 1) * s + 1 if n else a, s) for a, n, s in zip(starts, x.shape[2:], strides, strict=True)))
+            target: Any = (
+                ...,
+                *(
+                    slice(a, a + (n - 1) * s + 1 if n else a, s)
+                    for a, n, s in zip(starts, x.shape[2:], strides, strict=True)
+                ),
+            )
             product = _at(weights, place) @ columns
             out[target] += product.reshape(*product.shape[:3], *x.shape[2:])
-        crop: Any = (..., *(slice(max(0, a), r - max(0, b)) for a, b, r in zip(low, high, room, strict=True)))
+        crop: Any = (
+            ...,
+            *(slice(max(0, a), r - max(0, b)) for a, b, r in zip(low, high, room, strict=True)),
+        )
         shaped = out.reshape(x.shape[0], group * w.shape[1], *room)[crop]
-        return ((shaped if bias is None else shaped + bias.reshape(-1, *(1,) * rank)).astype(x.dtype),)
+        return (
+            (shaped if bias is None else shaped + bias.reshape(-1, *(1,) * rank)).astype(x.dtype),
+        )
 
 
 class _Pool(OpRun):
     """Common to the pools: where the windows lie."""
 
-    def _windows(self, x: Array, kernel: Sequence[int], fill: Any, *, auto_pad: str, ceil_mode: int, dilations: Ints,
-                 pads: Ints, strides: Ints) -> tuple[list[int], list[int], list[int], Places]:
+    def _windows(
+        self,
+        x: Array,
+        kernel: Sequence[int],
+        fill: Any,
+        *,
+        auto_pad: str,
+        ceil_mode: int,
+        dilations: Ints,
+        pads: Ints,
+        strides: Ints,
+    ) -> tuple[list[int], list[int], list[int], Places]:
         rank = x.ndim - 2
         strides, dilations = list(strides or (1,) * rank), list(dilations or (1,) * rank)
         spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
         low, high = _pads(x.shape[2:], spans, strides, pads, auto_pad)
-        sizes = [_pooled(n, a, b, span, s, ceil_mode) for n, a, b, span, s in zip(x.shape[2:], low, high, spans, strides, strict=True)]
-        room = [max(0, (o - 1) * s + span - n - a) for o, s, span, n, a in zip(sizes, strides, spans, x.shape[2:], low, strict=True)]
+        sizes = [
+            _pooled(n, a, b, span, s, ceil_mode)
+            for n, a, b, span, s in zip(x.shape[2:], low, high, spans, strides, strict=True)
+        ]
+        room = [
+            max(0, (o - 1) * s + span - n - a)
+            for o, s, span, n, a in zip(sizes, strides, spans, x.shape[2:], low, strict=True)
+        ]
         padded = np.pad(x, [(0, 0), (0, 0), *zip(low, room, strict=True)], constant_values=fill)
         return sizes, low, high, _places(padded, kernel, sizes, strides, dilations)
 
@@ -94,11 +175,29 @@ class _Pool(OpRun):
 class MaxPool(_Pool):
     """The evaluator loses NaN and loops in Python (0.3 s for a stem's pool)."""
 
-    def _run(self, x: Array, kernel_shape: Sequence[int] = (), storage_order: int = 0, auto_pad: str = "NOTSET", ceil_mode: int = 0,
-             dilations: Ints = None, pads: Ints = None, strides: Ints = None, **_: Any) -> tuple[Array, ...]:
+    def _run(
+        self,
+        x: Array,
+        kernel_shape: Sequence[int] = (),
+        storage_order: int = 0,
+        auto_pad: str = "NOTSET",
+        ceil_mode: int = 0,
+        dilations: Ints = None,
+        pads: Ints = None,
+        strides: Ints = None,
+        **_: Any,
+    ) -> tuple[Array, ...]:
         lowest = -np.inf if x.dtype.kind not in "iu" else np.iinfo(x.dtype).min
-        sizes, low, _high, places = self._windows(x, kernel_shape, lowest, auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations, pads=pads,
-                                                  strides=strides)
+        sizes, low, _high, places = self._windows(
+            x,
+            kernel_shape,
+            lowest,
+            auto_pad=auto_pad,
+            ceil_mode=ceil_mode,
+            dilations=dilations,
+            pads=pads,
+            strides=strides,
+        )
         if len(self.onnx_node.output) < 2:
             best: Array | None = None
             for _place, view in places:
@@ -107,16 +206,34 @@ class MaxPool(_Pool):
             return (best,)
         return self._with_indices(x, sizes, low, list(places), strides, dilations, storage_order)
 
-    def _with_indices(self, x: Array, sizes: Sequence[int], low: Sequence[int], places: Sequence[tuple[tuple[int, ...], Array]],
-                      strides: Ints, dilations: Ints, storage_order: int) -> tuple[Array, ...]:
+    def _with_indices(
+        self,
+        x: Array,
+        sizes: Sequence[int],
+        low: Sequence[int],
+        places: Sequence[tuple[tuple[int, ...], Array]],
+        strides: Ints,
+        dilations: Ints,
+        storage_order: int,
+    ) -> tuple[Array, ...]:
         rank = x.ndim - 2
         stacked = np.stack([view for _, view in places])
         first = stacked.argmax(axis=0)
         offsets = np.array([place for place, _ in places])[first]
-        flat = np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[0], x.shape[1], *(1,) * rank) * math.prod(x.shape[2:])
-        steps = np.cumprod([1, *x.shape[2:][::-1]])[:-1][::-1] if not storage_order else np.cumprod([1, *x.shape[2:]])[:-1]
-        for axis, (s, d) in enumerate(zip(strides or (1,) * rank, dilations or (1,) * rank, strict=True)):
-            start = (np.arange(sizes[axis]) * s - low[axis]).reshape([-1 if a == axis else 1 for a in range(rank)])
+        flat = np.arange(x.shape[0] * x.shape[1]).reshape(
+            x.shape[0], x.shape[1], *(1,) * rank
+        ) * math.prod(x.shape[2:])
+        steps = (
+            np.cumprod([1, *x.shape[2:][::-1]])[:-1][::-1]
+            if not storage_order
+            else np.cumprod([1, *x.shape[2:]])[:-1]
+        )
+        for axis, (s, d) in enumerate(
+            zip(strides or (1,) * rank, dilations or (1,) * rank, strict=True)
+        ):
+            start = (np.arange(sizes[axis]) * s - low[axis]).reshape(
+                [-1 if a == axis else 1 for a in range(rank)]
+            )
             flat = flat + (start + offsets[..., axis] * d) * steps[axis]
         return stacked.max(axis=0), flat.astype(np.int64)
 
@@ -124,37 +241,92 @@ class MaxPool(_Pool):
 class AveragePool(_Pool):
     """Right in the evaluator, but it loops in Python over every window."""
 
-    def _run(self, x: Array, kernel_shape: Sequence[int] = (), count_include_pad: int = 0, auto_pad: str = "NOTSET", ceil_mode: int = 0,
-             dilations: Ints = None, pads: Ints = None, strides: Ints = None, **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        x: Array,
+        kernel_shape: Sequence[int] = (),
+        count_include_pad: int = 0,
+        auto_pad: str = "NOTSET",
+        ceil_mode: int = 0,
+        dilations: Ints = None,
+        pads: Ints = None,
+        strides: Ints = None,
+        **_: Any,
+    ) -> tuple[Array]:
         rank = x.ndim - 2
         wide = x.astype(np.promote_types(x.dtype, np.float32), copy=False)
-        sizes, low, high, places = self._windows(wide, kernel_shape, 0, auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations, pads=pads,
-                                                 strides=strides)
+        sizes, low, high, places = self._windows(
+            wide,
+            kernel_shape,
+            0,
+            auto_pad=auto_pad,
+            ceil_mode=ceil_mode,
+            dilations=dilations,
+            pads=pads,
+            strides=strides,
+        )
         total = np.asarray(sum(view for _, view in places))
-        for axis, (s, d) in enumerate(zip(strides or (1,) * rank, dilations or (1,) * rank, strict=True)):
-            met = (np.arange(sizes[axis]) * s - low[axis])[:, None] + np.arange(kernel_shape[axis]) * d
+        for axis, (s, d) in enumerate(
+            zip(strides or (1,) * rank, dilations or (1,) * rank, strict=True)
+        ):
+            met = (np.arange(sizes[axis]) * s - low[axis])[:, None] + np.arange(
+                kernel_shape[axis]
+            ) * d
             # What the file pads may count; what `ceil_mode` adds behind it never does.
-            counted = met < x.shape[2 + axis] + high[axis] if count_include_pad else (met >= 0) & (met < x.shape[2 + axis])
-            total = total / counted.sum(axis=1).reshape([-1 if a == axis else 1 for a in range(rank)]).astype(wide.dtype)
+            counted = (
+                met < x.shape[2 + axis] + high[axis]
+                if count_include_pad
+                else (met >= 0) & (met < x.shape[2 + axis])
+            )
+            total = total / counted.sum(axis=1).reshape(
+                [-1 if a == axis else 1 for a in range(rank)]
+            ).astype(wide.dtype)
         return (total.astype(x.dtype),)
 
 
 class LpPool(_Pool):
     """Right in the evaluator, but it loops in Python over every window."""
 
-    def _run(self, x: Array, kernel_shape: Sequence[int] = (), p: int = 2, auto_pad: str = "NOTSET", ceil_mode: int = 0,
-             dilations: Ints = None, pads: Ints = None, strides: Ints = None, **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        x: Array,
+        kernel_shape: Sequence[int] = (),
+        p: int = 2,
+        auto_pad: str = "NOTSET",
+        ceil_mode: int = 0,
+        dilations: Ints = None,
+        pads: Ints = None,
+        strides: Ints = None,
+        **_: Any,
+    ) -> tuple[Array]:
         powers = np.abs(x) ** p
-        places = self._windows(powers, kernel_shape, 0, auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations, pads=pads, strides=strides)[3]
+        places = self._windows(
+            powers,
+            kernel_shape,
+            0,
+            auto_pad=auto_pad,
+            ceil_mode=ceil_mode,
+            dilations=dilations,
+            pads=pads,
+            strides=strides,
+        )[3]
         return (np.asarray(sum(view for _, view in places) ** (1.0 / p)).astype(x.dtype),)
 
 
-def _places(padded: Array, kernel: Sequence[int], sizes: Sequence[int], strides: Sequence[int],
-            dilations: Sequence[int]) -> Places:
+def _places(
+    padded: Array,
+    kernel: Sequence[int],
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> Places:
     """For each place of the kernel, the elements that it meets in all windows at once (a view)."""
     for place in itertools.product(*map(range, kernel)):
         ranges = zip(place, dilations, sizes, strides, strict=True)
-        window: Any = (..., *(slice(p * d, p * d + (n - 1) * s + 1 if n else 0, s) for p, d, n, s in ranges))
+        window: Any = (
+            ...,
+            *(slice(p * d, p * d + (n - 1) * s + 1 if n else 0, s) for p, d, n, s in ranges),
+        )
         yield place, padded[window]
 
 
@@ -169,14 +341,21 @@ def _split(pads: Ints, rank: int) -> tuple[list[int], list[int]]:
     return pads[:rank], pads[rank:]
 
 
-def _pads(shape: Sequence[int], spans: Sequence[int], strides: Sequence[int], pads: Ints, auto_pad: str) -> tuple[list[int], list[int]]:
+def _pads(
+    shape: Sequence[int], spans: Sequence[int], strides: Sequence[int], pads: Ints, auto_pad: str
+) -> tuple[list[int], list[int]]:
     if auto_pad.startswith("SAME"):
         return _same_pads(shape, spans, strides, auto_pad)
     return _split(pads if auto_pad == "NOTSET" else None, len(shape))
 
 
-def _same_pads(shape: Sequence[int], spans: Sequence[int], strides: Sequence[int], auto_pad: str) -> tuple[list[int], list[int]]:
-    total = [max(0, (-(-n // s) - 1) * s + span - n) for n, span, s in zip(shape, spans, strides, strict=True)]
+def _same_pads(
+    shape: Sequence[int], spans: Sequence[int], strides: Sequence[int], auto_pad: str
+) -> tuple[list[int], list[int]]:
+    total = [
+        max(0, (-(-n // s) - 1) * s + span - n)
+        for n, span, s in zip(shape, spans, strides, strict=True)
+    ]
     less, more = [t // 2 for t in total], [t - t // 2 for t in total]
     return (less, more) if auto_pad == "SAME_UPPER" else (more, less)
 
@@ -186,13 +365,22 @@ def _pooled(size: int, low: int, high: int, span: int, stride: int, ceil_mode: i
     if not ceil_mode:
         return room // stride + 1
     count = -(-room // stride) + 1
-    return count - 1 if (count - 1) * stride >= size + low else count  # a window must begin inside the input or its left pad
+    return (
+        count - 1 if (count - 1) * stride >= size + low else count
+    )  # a window must begin inside the input or its left pad
 
 
 class Resize(OpRun):
     """The evaluator sizes the output in float64 (0.7 of 10 is 6 there and 7 everywhere else) and mixes float32 into cubic weights."""
 
-    def _run(self, x: Array, roi: Array | None = None, scales: Array | None = None, sizes: Array | None = None, **attributes: Any) -> tuple[Array]:
+    def _run(
+        self,
+        x: Array,
+        roi: Array | None = None,
+        scales: Array | None = None,
+        sizes: Array | None = None,
+        **attributes: Any,
+    ) -> tuple[Array]:
         return (_resize(x, roi, scales, sizes, **attributes),)
 
 
@@ -201,37 +389,97 @@ class ScaledResize(OpRun):
 
     op_schema = onnx.defs.get_schema("Resize", 10)
 
-    def _run(self, x: Array, scales: Array | None = None, *_inputs: Any, mode: str = "nearest", **_: Any) -> tuple[Array]:
-        return (_resize(x, None, scales, None, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor"),)
+    def _run(
+        self, x: Array, scales: Array | None = None, *_inputs: Any, mode: str = "nearest", **_: Any
+    ) -> tuple[Array]:
+        return (
+            _resize(
+                x,
+                None,
+                scales,
+                None,
+                mode=mode,
+                coordinate_transformation_mode="asymmetric",
+                nearest_mode="floor",
+            ),
+        )
 
 
-def _resize(x: Array, roi: Array | None, scales: Array | None, sizes: Array | None, *, antialias: int = 0,
-         axes: Ints = None, coordinate_transformation_mode: str = "half_pixel", cubic_coeff_a: float = -0.75, exclude_outside: int = 0,
-         extrapolation_value: float = 0.0, keep_aspect_ratio_policy: str = "stretch", mode: str = "nearest",
-         nearest_mode: str = "round_prefer_floor", **_: Any) -> Array:
+def _resize(
+    x: Array,
+    roi: Array | None,
+    scales: Array | None,
+    sizes: Array | None,
+    *,
+    antialias: int = 0,
+    axes: Ints = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+    **_: Any,
+) -> Array:
     chosen = [axis % x.ndim for axis in axes] if axes else list(range(x.ndim))
-    lengths, factors = _resized([x.shape[axis] for axis in chosen], scales, sizes, keep_aspect_ratio_policy)
-    corners = np.asarray(roi, np.float64).reshape(2, -1) if roi is not None and np.size(roi) else None
-    out = x.astype(np.promote_types(x.dtype, np.float64) if x.dtype.kind in "iu" else np.promote_types(x.dtype, np.float32), copy=False)
+    lengths, factors = _resized(
+        [x.shape[axis] for axis in chosen], scales, sizes, keep_aspect_ratio_policy
+    )
+    corners = (
+        np.asarray(roi, np.float64).reshape(2, -1) if roi is not None and np.size(roi) else None
+    )
+    out = x.astype(
+        np.promote_types(x.dtype, np.float64)
+        if x.dtype.kind in "iu"
+        else np.promote_types(x.dtype, np.float32),
+        copy=False,
+    )
     for place, axis in enumerate(chosen):
         corner = None if corners is None else (float(corners[0, place]), float(corners[1, place]))
-        if lengths[place] == x.shape[axis] and factors[place] == 1.0 and (corner is None or coordinate_transformation_mode != "tf_crop_and_resize"):
+        if (
+            lengths[place] == x.shape[axis]
+            and factors[place] == 1.0
+            and (corner is None or coordinate_transformation_mode != "tf_crop_and_resize")
+        ):
             continue
-        at = _coordinates(coordinate_transformation_mode, x.shape[axis], lengths[place], factors[place], corner)
-        matrix = _taps(at, x.shape[axis], factors[place], mode, nearest_mode, cubic_coeff_a, antialias, exclude_outside)
-        out = np.moveaxis(np.tensordot(out, matrix.astype(out.dtype, copy=False), axes=(axis, 1)), -1, axis)
+        at = _coordinates(
+            coordinate_transformation_mode, x.shape[axis], lengths[place], factors[place], corner
+        )
+        matrix = _taps(
+            at,
+            x.shape[axis],
+            factors[place],
+            mode,
+            nearest_mode,
+            cubic_coeff_a,
+            antialias,
+            exclude_outside,
+        )
+        out = np.moveaxis(
+            np.tensordot(out, matrix.astype(out.dtype, copy=False), axes=(axis, 1)), -1, axis
+        )
         if coordinate_transformation_mode == "tf_crop_and_resize":
             outside = (at < 0) | (at > x.shape[axis] - 1)
             np.moveaxis(out, axis, 0)[outside] = extrapolation_value
-    return np.asarray(onnx.numpy_helper.saturate_cast(np.rint(out), x.dtype) if x.dtype.kind in "iu" else out.astype(x.dtype))
+    return np.asarray(
+        onnx.numpy_helper.saturate_cast(np.rint(out), x.dtype)
+        if x.dtype.kind in "iu"
+        else out.astype(x.dtype)
+    )
 
 
-def _resized(shape: Sequence[int], scales: Array | None, sizes: Array | None, policy: str) -> tuple[list[int], list[float]]:
+def _resized(
+    shape: Sequence[int], scales: Array | None, sizes: Array | None, policy: str
+) -> tuple[list[int], list[float]]:
     """Lengths and factors of the axes. Runtimes multiply in float32, and one pixel more or less is another shape."""
     if sizes is None or not np.size(sizes):
         assert scales is not None
         factors = [float(s) for s in np.asarray(scales).reshape(-1)]
-        return [int(np.floor(np.float32(n) * np.float32(s))) for n, s in zip(shape, factors, strict=True)], factors
+        return [
+            int(np.floor(np.float32(n) * np.float32(s)))
+            for n, s in zip(shape, factors, strict=True)
+        ], factors
     lengths = [int(n) for n in np.asarray(sizes).reshape(-1)]
     factors = [new / old if old else 1.0 for new, old in zip(lengths, shape, strict=True)]
     if policy == "stretch":
@@ -240,7 +488,9 @@ def _resized(shape: Sequence[int], scales: Array | None, sizes: Array | None, po
     return [int(factor * n + 0.5) for n in shape], [factor] * len(shape)
 
 
-def _coordinates(kind: str, old: int, new: int, scale: float, corner: tuple[float, float] | None) -> Array:
+def _coordinates(
+    kind: str, old: int, new: int, scale: float, corner: tuple[float, float] | None
+) -> Array:
     """Where each pixel of the output lies in the input."""
     x = np.arange(new, dtype=np.float64)
     if kind == "align_corners":
@@ -258,11 +508,25 @@ def _coordinates(kind: str, old: int, new: int, scale: float, corner: tuple[floa
     return offset + (x + 0.5) / scale - 0.5
 
 
-def _taps(at: Array, size: int, scale: float, mode: str, nearest: str, a: float, antialias: int, exclude_outside: int) -> Array:
+def _taps(
+    at: Array,
+    size: int,
+    scale: float,
+    mode: str,
+    nearest: str,
+    a: float,
+    antialias: int,
+    exclude_outside: int,
+) -> Array:
     """The weight of each input pixel for each output pixel, as a matrix."""
     matrix = np.zeros((at.size, size))
     if mode == "nearest":
-        ways = {"round_prefer_floor": np.ceil(at - 0.5), "round_prefer_ceil": np.floor(at + 0.5), "floor": np.floor(at), "ceil": np.ceil(at)}
+        ways = {
+            "round_prefer_floor": np.ceil(at - 0.5),
+            "round_prefer_ceil": np.floor(at + 0.5),
+            "floor": np.floor(at),
+            "ceil": np.ceil(at),
+        }
         matrix[np.arange(at.size), np.clip(ways[nearest], 0, size - 1).astype(np.int64)] = 1.0
         return matrix
     shrink = min(scale, 1.0) if antialias else 1.0
@@ -287,23 +551,43 @@ def _cubic(distance: Array, a: float) -> Array:
 class GridSample(OpRun):
     """The evaluator holds coordinates in float32, clamps before a cubic window instead of within it, and loops in Python."""
 
-    def _run(self, x: Array, grid: Array, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0, **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        x: Array,
+        grid: Array,
+        mode: str = "linear",
+        padding_mode: str = "zeros",
+        align_corners: int = 0,
+        **_: Any,
+    ) -> tuple[Array]:
         wide = x.astype(np.promote_types(x.dtype, np.float32), copy=False)
         lengths = x.shape[2:]
-        at = [_unnormalized(grid[..., -1 - k].astype(wide.dtype), n, align_corners) for k, n in enumerate(lengths)]
+        at = [
+            _unnormalized(grid[..., -1 - k].astype(wide.dtype), n, align_corners)
+            for k, n in enumerate(lengths)
+        ]
         if "cubic" not in mode and padding_mode != "zeros":
-            at = [np.clip(_bounded(c, n, padding_mode, align_corners), 0, n - 1) for c, n in zip(at, lengths, strict=True)]
+            at = [
+                np.clip(_bounded(c, n, padding_mode, align_corners), 0, n - 1)
+                for c, n in zip(at, lengths, strict=True)
+            ]
         taps = [_grid_taps(c, mode) for c in at]
         out = np.zeros((x.shape[0], x.shape[1], *grid.shape[1:-1]), wide.dtype)
         batch = np.arange(x.shape[0]).reshape(-1, *(1,) * (grid.ndim - 2))
         for corner in itertools.product(*taps):
             weight, places = np.ones(grid.shape[:-1], wide.dtype), []
             for (index, share), n in zip(corner, lengths, strict=True):
-                index = _bounded(index, n, padding_mode, align_corners) if padding_mode != "zeros" else index
+                index = (
+                    _bounded(index, n, padding_mode, align_corners)
+                    if padding_mode != "zeros"
+                    else index
+                )
                 weight = weight * np.where((index >= 0) & (index <= n - 1), share, 0)
                 places.append(np.clip(index, 0, n - 1).astype(np.int64))
             picked = np.moveaxis(wide, 1, -1)[(batch, *places)]
-            out += np.moveaxis(np.where(weight[..., None] == 0, 0, picked * weight[..., None]), -1, 1)
+            out += np.moveaxis(
+                np.where(weight[..., None] == 0, 0, picked * weight[..., None]), -1, 1
+            )
         return (out.astype(x.dtype),)
 
 
@@ -319,7 +603,9 @@ def _bounded(c: Array, size: int, padding: str, align_corners: int) -> Array:
     if high <= low:
         return np.zeros_like(c)
     folded = np.abs(c - low) % (2 * (high - low))
-    return np.clip(np.where(folded > high - low, 2 * (high - low) - folded, folded) + low, 0, size - 1)
+    return np.clip(
+        np.where(folded > high - low, 2 * (high - low) - folded, folded) + low, 0, size - 1
+    )
 
 
 def _grid_taps(c: Array, mode: str) -> list[tuple[Array, Array]]:
@@ -338,7 +624,9 @@ class AffineGrid(OpRun):
     def _run(self, theta: Array, size: Array, align_corners: int = 0, **_: Any) -> tuple[Array]:
         lengths = [int(n) for n in size[2:]]
         mesh = np.meshgrid(*(_centres(n, align_corners) for n in lengths), indexing="ij")
-        homogeneous = np.stack([*mesh[::-1], np.ones(lengths)], axis=-1).astype(np.promote_types(theta.dtype, np.float32))
+        homogeneous = np.stack([*mesh[::-1], np.ones(lengths)], axis=-1).astype(
+            np.promote_types(theta.dtype, np.float32)
+        )
         return (np.einsum("...j,nij->n...i", homogeneous, theta).astype(theta.dtype),)
 
 
@@ -349,4 +637,13 @@ def _centres(size: int, align_corners: int) -> Array:
     return np.linspace(-1, 1, size) if size > 1 else np.zeros(size)
 
 
-OPERATORS: tuple[type[OpRun], ...] = (Conv, ConvTranspose, MaxPool, AveragePool, LpPool, Resize, GridSample, AffineGrid)
+OPERATORS: tuple[type[OpRun], ...] = (
+    Conv,
+    ConvTranspose,
+    MaxPool,
+    AveragePool,
+    LpPool,
+    Resize,
+    GridSample,
+    AffineGrid,
+)

@@ -33,27 +33,46 @@ from onnxproof.system import guard, temporary
 Array = np.ndarray[Any, Any]
 MARK = "\x1eonnxproof "
 _POLL_S = 0.05
-_LAUNCH = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py"))) if os.name == "posix" else ()
+_LAUNCH = (
+    (sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py")))
+    if os.name == "posix"
+    else ()
+)
 """A process between us and the runtime, which contains what the runtime does to its parent and what it leaves behind."""
 _STARTS = 3
 """Times that a runtime is started again after it died: what kills it three times kills it always."""
 _DYING_S = 30.0
 """A process that crashed may take a while to be gone: its memory is given back, or written down, first."""
 _TELLING = ("panicked", "error", "fatal", "terminate", "what()", "assert", "abort", "exception")
-_SIGNALS = {"SIGSEGV": ("crashed", "died of a segmentation fault"), "SIGBUS": ("crashed", "died of a bus error"), "SIGABRT": ("aborted", "aborted"),
-            "SIGILL": ("crashed", "died of an illegal instruction"), "SIGFPE": ("crashed", "died of an arithmetic fault"),
-            "SIGKILL": ("killed", "was killed: the system ran out of memory, or somebody ended it"), "SIGTERM": ("killed", "was ended by somebody")}
+_SIGNALS = {
+    "SIGSEGV": ("crashed", "died of a segmentation fault"),
+    "SIGBUS": ("crashed", "died of a bus error"),
+    "SIGABRT": ("aborted", "aborted"),
+    "SIGILL": ("crashed", "died of an illegal instruction"),
+    "SIGFPE": ("crashed", "died of an arithmetic fault"),
+    "SIGKILL": ("killed", "was killed: the system ran out of memory, or somebody ended it"),
+    "SIGTERM": ("killed", "was ended by somebody"),
+}
 
 
 class ChildSession:
     """A session whose runtime lives in a child process; a child that died is started again, a few times."""
 
-    def __init__(self, backend: str, command: Sequence[str], serving: Serving, *, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        backend: str,
+        command: Sequence[str],
+        serving: Serving,
+        *,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._backend, self._command, self._serving = backend, list(command), serving
         self._environment = dict(environment if environment is not None else os.environ)
         self._folder = temporary.Folder(in_memory=True)
         self._scratch = temporary.Folder()
-        self._environment["TMPDIR"] = self._scratch.name  # a child that is killed leaves its files behind, and here they are found
+        self._environment["TMPDIR"] = (
+            self._scratch.name
+        )  # a child that is killed leaves its files behind, and here they are found
         self._child: _Child | None = None
         self._deaths: list[Crashed] = []
         try:
@@ -63,7 +82,9 @@ class ChildSession:
             raise
         self.input_names: Sequence[str] = hello["inputs"]
         self.output_names: Sequence[str] = hello["outputs"]
-        self.findings: Sequence[Finding] = [Finding(**finding) for finding in hello.get("findings", ())]
+        self.findings: Sequence[Finding] = [
+            Finding(**finding) for finding in hello.get("findings", ())
+        ]
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
         """The outputs; a dead or silent child becomes `Crashed` with its last words."""
@@ -74,16 +95,27 @@ class ChildSession:
         if self._child is None:
             if len(self._deaths) >= _STARTS:
                 last = self._deaths[-1]
-                raise Crashed(last.code, f"{last.what} (it died {len(self._deaths)} times and is not started again)", notes=last.notes)
+                raise Crashed(
+                    last.code,
+                    f"{last.what} (it died {len(self._deaths)} times and is not started again)",
+                    notes=last.notes,
+                )
             self._start()
         assert self._child is not None
         slots = self._given.put(inputs)
         answer = self._ask({"inputs": slots}, self._serving.time_s)
         # views of the shared file: the next run writes over them, so that they are copied here
-        outputs = [None if view is None else np.array(view) for view in self._answers.view(answer["outputs"])]
-        spoiled = answer.get("spoiled")  # JavaScript works on copies, and looks there; others work on the shared file
+        outputs = [
+            None if view is None else np.array(view)
+            for view in self._answers.view(answer["outputs"])
+        ]
+        spoiled = answer.get(
+            "spoiled"
+        )  # JavaScript works on copies, and looks there; others work on the shared file
         if spoiled is None:
-            spoiled = observed_run.spoiled(inputs, dict(zip(inputs, self._given.view(slots), strict=True)))
+            spoiled = observed_run.spoiled(
+                inputs, dict(zip(inputs, self._given.view(slots), strict=True))
+            )
         return Watched(outputs=outputs, seconds=answer["seconds"], spoiled=tuple(spoiled))
 
     def close(self) -> None:
@@ -91,14 +123,21 @@ class ChildSession:
         if self._child is not None:
             self._child.end()
             self._child = None
-        temporary.end_processes(self._scratch.path)  # a runtime's own children may have left its group
+        temporary.end_processes(
+            self._scratch.path
+        )  # a runtime's own children may have left its group
         self._folder.cleanup()
         self._scratch.cleanup()
 
     def _start(self) -> dict[str, Any]:
         folder = Path(self._folder.name)
         self._given, self._answers = Arena(folder / "inputs"), Arena(folder / "outputs")
-        self._child = _Child([*self._command, self._folder.name], self._environment, folder / "words", _memory_limit(self._serving))
+        self._child = _Child(
+            [*self._command, self._folder.name],
+            self._environment,
+            folder / "words",
+            _memory_limit(self._serving),
+        )
         return self._ask(None, self._serving.open_s)
 
     def _ask(self, request: Mapping[str, Any] | None, limit_s: float) -> dict[str, Any]:
@@ -130,11 +169,21 @@ class _Dead(Exception):
 class _Child:
     """The process: started, asked, watched, ended."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str], words: Path, memory: int) -> None:
+    def __init__(
+        self, command: Sequence[str], environment: Mapping[str, str], words: Path, memory: int
+    ) -> None:
         self._words, self._memory = words, memory
         with words.open("wb") as errors_to:
-            self._process = subprocess.Popen([*_LAUNCH, *command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors_to, env=dict(environment),
-                                             start_new_session=os.name == "posix", encoding="utf-8", errors="replace")
+            self._process = subprocess.Popen(
+                [*_LAUNCH, *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors_to,
+                env=dict(environment),
+                start_new_session=os.name == "posix",
+                encoding="utf-8",
+                errors="replace",
+            )
         self._said: deque[str] = deque(maxlen=20)
         self._inbox: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
         threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
@@ -185,7 +234,11 @@ class _Child:
         held = _resident(self._process.pid)
         if held > self._memory:
             self.end()
-            raise _Dead("out-of-memory", f"took {held / 1e9:.1f} GB of memory, the limit is {self._memory / 1e9:g} GB, and was ended", self._last())
+            raise _Dead(
+                "out-of-memory",
+                f"took {held / 1e9:.1f} GB of memory, the limit is {self._memory / 1e9:g} GB, and was ended",
+                self._last(),
+            )
         if time.monotonic() > deadline:
             self.end()
             raise _Dead("hung", f"gave no answer within {limit_s:g} s and was ended", self._last())
@@ -199,22 +252,41 @@ class _Child:
         self.end()
         if code >= 0:
             return _Dead("exited", f"ended by itself with exit code {code}", self._last())
-        name = signal.Signals(-code).name if -code in {s.value for s in signal.Signals} else f"signal {-code}"
+        name = (
+            signal.Signals(-code).name
+            if -code in {s.value for s in signal.Signals}
+            else f"signal {-code}"
+        )
         kind, how = _SIGNALS.get(name, ("crashed", "died"))
         return _Dead(kind, f"{how} ({name})", self._last())
 
     def _last(self) -> list[str]:
-        lines = self._words.read_text(encoding="utf-8", errors="replace").splitlines() if self._words.is_file() else []
+        lines = (
+            self._words.read_text(encoding="utf-8", errors="replace").splitlines()
+            if self._words.is_file()
+            else []
+        )
         said = [line.strip()[:300] for line in [*self._said, *lines] if line.strip()]
-        own = next((place for place, line in enumerate(said) if line.startswith("Fatal Python error")), len(said))
-        return said[:own] or said[:1]  # what follows is our own stack, which tells nothing of the runtime
+        own = next(
+            (place for place, line in enumerate(said) if line.startswith("Fatal Python error")),
+            len(said),
+        )
+        return (
+            said[:own] or said[:1]
+        )  # what follows is our own stack, which tells nothing of the runtime
 
 
 def _raised(error: Mapping[str, Any]) -> OnnxproofError:
     """The error as the child raised it, if its class is one of ours."""
     kind = getattr(errors, str(error.get("kind")), Refused)
     kind = kind if isinstance(kind, type) and issubclass(kind, OnnxproofError) else BackendError
-    return kind(error.get("code", "refused"), error.get("what", ""), where=error.get("where", ""), notes=error.get("notes", ()), help=error.get("help", ""))
+    return kind(
+        error.get("code", "refused"),
+        error.get("what", ""),
+        where=error.get("where", ""),
+        notes=error.get("notes", ()),
+        help=error.get("help", ""),
+    )
 
 
 def _memory_limit(serving: Serving) -> int:
@@ -228,5 +300,7 @@ def _resident(pid: int) -> int:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return 0
-    own = (int(fields[1]) - int(fields[2])) * os.sysconf("SC_PAGE_SIZE")  # what is shared with us is not its own
+    own = (int(fields[1]) - int(fields[2])) * os.sysconf(
+        "SC_PAGE_SIZE"
+    )  # what is shared with us is not its own
     return own + sum(_resident(int(child)) for child in children)

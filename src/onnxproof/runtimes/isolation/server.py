@@ -34,7 +34,14 @@ def main() -> None:
         _say(out, {"error": _words(why, "ModelError")})
         return
     findings = [asdict(finding) for finding in getattr(session, "findings", ())]
-    _say(out, {"inputs": list(session.input_names), "outputs": list(session.output_names), "findings": findings})
+    _say(
+        out,
+        {
+            "inputs": list(session.input_names),
+            "outputs": list(session.output_names),
+            "findings": findings,
+        },
+    )
     given, answers = Arena(folder / "inputs"), Arena(folder / "outputs")
     for line in sys.stdin:
         try:
@@ -43,19 +50,39 @@ def main() -> None:
             _say(out, {"error": _words(why, "Refused")})
 
 
-def _answer(session: Session, request: Mapping[str, Any], given: Arena, answers: Arena) -> dict[str, Any]:
+def _answer(
+    session: Session, request: Mapping[str, Any], given: Arena, answers: Arena
+) -> dict[str, Any]:
     slots = request["inputs"]
-    inputs = {slot["name"]: view for slot, view in zip(slots, given.view(slots), strict=True) if view is not None}
+    inputs = {
+        slot["name"]: view
+        for slot, view in zip(slots, given.view(slots), strict=True)
+        if view is not None
+    }
     start = time.perf_counter()
     outputs = session.run(inputs)
     seconds = time.perf_counter() - start
-    return {"outputs": answers.put({str(place): output for place, output in enumerate(outputs)}), "seconds": getattr(session, "seconds", seconds)}
+    return {
+        "outputs": answers.put({str(place): output for place, output in enumerate(outputs)}),
+        "seconds": getattr(session, "seconds", seconds),
+    }
 
 
 def _words(why: Exception, kind: str) -> dict[str, Any]:
     if isinstance(why, OnnxproofError):
-        return {"kind": type(why).__name__, "code": why.code, "what": why.what, "where": why.where, "notes": why.notes, "help": why.help}
-    return {"kind": kind, "code": "raised", "what": f"the runtime raised {type(why).__name__}: {' '.join(str(why).split())[:400]}"}
+        return {
+            "kind": type(why).__name__,
+            "code": why.code,
+            "what": why.what,
+            "where": why.where,
+            "notes": why.notes,
+            "help": why.help,
+        }
+    return {
+        "kind": kind,
+        "code": "raised",
+        "what": f"the runtime raised {type(why).__name__}: {' '.join(str(why).split())[:400]}",
+    }
 
 
 def _say(out: IO[str], answer: Mapping[str, Any]) -> None:

@@ -26,13 +26,38 @@ runpy.run_module("onnxproof.runtimes.isolation.server", run_name="__main__")
 class ApartSession(ChildSession):
     """A session of `backend` behind the child's door; `python` may be that of another virtual environment."""
 
-    def __init__(self, backend: str, model: Path, serving: Serving | None = None, *, name: str = "", python: str = "") -> None:
+    def __init__(
+        self,
+        backend: str,
+        model: Path,
+        serving: Serving | None = None,
+        *,
+        name: str = "",
+        python: str = "",
+    ) -> None:
         serving = serving or current()
-        settings = {"backend": backend, "model": str(model), "serving": asdict(serving), "path": [] if python else [p for p in sys.path if p]}
-        command = [python or sys.executable, "-c", _BOOT, str(Path(__file__).parents[2]), json.dumps(settings)]
-        super().__init__(name or backend, command, serving, environment=_environment(alone=bool(python)))
+        settings = {
+            "backend": backend,
+            "model": str(model),
+            "serving": asdict(serving),
+            "path": [] if python else [p for p in sys.path if p],
+        }
+        command = [
+            python or sys.executable,
+            "-c",
+            _BOOT,
+            str(Path(__file__).parents[2]),
+            json.dumps(settings),
+        ]
+        super().__init__(
+            name or backend, command, serving, environment=_environment(alone=bool(python))
+        )
 
 
 def _environment(*, alone: bool) -> Mapping[str, str]:
     """Our own, but for what would lead another environment's interpreter to our packages."""
-    return {name: value for name, value in os.environ.items() if not alone or name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not alone or name not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
+    }

@@ -34,8 +34,20 @@ class Arena:
                 slots.append(None)
                 continue
             if not isinstance(array, np.ndarray) or array.dtype.hasobject:
-                raise Refused("not-a-tensor", f"`{name}` is no plain tensor, and only those can go to a process of its own", help="try `--no-isolate`")
-            slots.append({"name": name, "dtype": array.dtype.name, "shape": list(array.shape), "offset": offset, "bytes": array.nbytes})
+                raise Refused(
+                    "not-a-tensor",
+                    f"`{name}` is no plain tensor, and only those can go to a process of its own",
+                    help="try `--no-isolate`",
+                )
+            slots.append(
+                {
+                    "name": name,
+                    "dtype": array.dtype.name,
+                    "shape": list(array.shape),
+                    "offset": offset,
+                    "bytes": array.nbytes,
+                }
+            )
             offset += -(-array.nbytes // _ALIGNED) * _ALIGNED
         self._reserve(offset)
         for slot, view in zip(slots, self.view(slots), strict=True):

@@ -16,10 +16,24 @@ from pathlib import Path
 from typing import Any
 
 MARK = "\x1eonnxproof "
-_TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".wasm": "application/wasm", ".html": "text/html"}
+_TYPES = {
+    ".mjs": "text/javascript",
+    ".js": "text/javascript",
+    ".wasm": "application/wasm",
+    ".html": "text/html",
+}
 _PAGE = "<!doctype html><title>onnxproof</title><script type='module' src='/own/page.mjs'></script>"
-_FLAGS = ("--headless=new", "--no-first-run", "--disable-gpu", "--disable-extensions", "--disable-dev-shm-usage", "--disable-background-networking",
-          "--disable-component-update", "--disable-sync", "--no-default-browser-check")
+_FLAGS = (
+    "--headless=new",
+    "--no-first-run",
+    "--disable-gpu",
+    "--disable-extensions",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-default-browser-check",
+)
 
 
 class Desk:
@@ -33,7 +47,11 @@ class Desk:
     def file(self, path: str) -> Path | None:
         """The file behind a path of ours, of the npm package or of the model; nothing else is served."""
         kind, _, rest = path.strip("/").partition("/")
-        base = {"own": Path(__file__).parent, "package": Path(self.settings["package"]), "beside": Path(self.settings["model"]).parent}.get(kind)
+        base = {
+            "own": Path(__file__).parent,
+            "package": Path(self.settings["package"]),
+            "beside": Path(self.settings["model"]).parent,
+        }.get(kind)
         if path == "/model":
             return Path(self.settings["model"])
         if base is None:
@@ -57,7 +75,10 @@ def handler(desk: Desk) -> type[BaseHTTPRequestHandler]:
             elif path == "/next":
                 self._send(desk.requests.get().encode(), "application/json")
             elif path == "/inputs":
-                self._send((desk.folder / "inputs").read_bytes()[:int(self.path.partition("?")[2])], "application/octet-stream")
+                self._send(
+                    (desk.folder / "inputs").read_bytes()[: int(self.path.partition("?")[2])],
+                    "application/octet-stream",
+                )
             elif (found := desk.file(path)) is not None:
                 self._send(found.read_bytes(), _TYPES.get(found.suffix, "application/octet-stream"))
             else:
@@ -76,7 +97,9 @@ def handler(desk: Desk) -> type[BaseHTTPRequestHandler]:
             self.send_response(200)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
-            self.send_header("Cross-Origin-Opener-Policy", "same-origin")  # with the next: threads in WebAssembly
+            self.send_header(
+                "Cross-Origin-Opener-Policy", "same-origin"
+            )  # with the next: threads in WebAssembly
             self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
             self.end_headers()
             self.wfile.write(body)
@@ -93,8 +116,16 @@ def main() -> int:
     desk = Desk(settings, folder)
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler(desk))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []  # Chromium's sandbox refuses to run as root
-    command = [settings["browser"], *_FLAGS, *root, f"--user-data-dir={Path(tempfile.gettempdir()) / 'profile'}", f"http://127.0.0.1:{server.server_port}/"]
+    root = (
+        ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    )  # Chromium's sandbox refuses to run as root
+    command = [
+        settings["browser"],
+        *_FLAGS,
+        *root,
+        f"--user-data-dir={Path(tempfile.gettempdir()) / 'profile'}",
+        f"http://127.0.0.1:{server.server_port}/",
+    ]
     browser = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2)
     answer = _wait(desk, browser)
     _say(answer)

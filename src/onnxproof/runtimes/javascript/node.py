@@ -26,7 +26,11 @@ def install(package: str) -> str:
 def version(package: str) -> str:
     """The version of an npm package, or an empty string."""
     found = _find(package)
-    return str(json.loads((found / "package.json").read_text(encoding="utf-8"))["version"]) if found else ""
+    return (
+        str(json.loads((found / "package.json").read_text(encoding="utf-8"))["version"])
+        if found
+        else ""
+    )
 
 
 def program(*names: str) -> str:
@@ -38,7 +42,11 @@ def needed(package: str, backend: str) -> Path:
     """The folder of an npm package."""
     found = _find(package)
     if found is None:
-        raise BackendMissing("backend-missing", f"the backend `{backend}` needs the npm package {package}", help=install(package))
+        raise BackendMissing(
+            "backend-missing",
+            f"the backend `{backend}` needs the npm package {package}",
+            help=install(package),
+        )
     return found
 
 
@@ -46,20 +54,35 @@ def node(backend: str) -> str:
     """Node itself."""
     found = program("node", "nodejs")
     if not found:
-        raise BackendMissing("backend-missing", f"the backend `{backend}` needs Node", help="install Node 20 or newer from nodejs.org or by your system's packages")
+        raise BackendMissing(
+            "backend-missing",
+            f"the backend `{backend}` needs Node",
+            help="install Node 20 or newer from nodejs.org or by your system's packages",
+        )
     return found
 
 
 def settings(backend: str, package: Path, model: Path, provider: str) -> dict[str, Any]:
     """What a script is told; a file that is no model is told of here, in our words."""
     ports = Ports(model, backend)
-    return {"package": str(package), "model": str(model.absolute()), "provider": provider, "inputs": ports.input_names, "outputs": ports.output_names,
-            "external": ports.external, "serving": asdict(current())}
+    return {
+        "package": str(package),
+        "model": str(model.absolute()),
+        "provider": provider,
+        "inputs": ports.input_names,
+        "outputs": ports.output_names,
+        "external": ports.external,
+        "serving": asdict(current()),
+    }
 
 
 def open_in_node(backend: str, package: str, model: Path, *, provider: str) -> ChildSession:
     """A session in Node: the script answers over the same door as every child."""
-    command = [node(backend), str(HERE / "node.mjs"), json.dumps(settings(backend, needed(package, backend), model, provider))]
+    command = [
+        node(backend),
+        str(HERE / "node.mjs"),
+        json.dumps(settings(backend, needed(package, backend), model, provider)),
+    ]
     return ChildSession(backend, command, current())
 
 
@@ -67,8 +90,14 @@ def _find(package: str) -> Path | None:
     given = os.environ.get("ONNXPROOF_NODE_MODULES")
     places = [Path(given)] if given else []
     places += [download_cache.folder("npm") / "node_modules", Path.cwd() / "node_modules"]
-    found = next((place / package for place in places if (place / package / "package.json").is_file()), None)
-    if found is None and (shared := _shared()) is not None and (shared / package / "package.json").is_file():
+    found = next(
+        (place / package for place in places if (place / package / "package.json").is_file()), None
+    )
+    if (
+        found is None
+        and (shared := _shared()) is not None
+        and (shared / package / "package.json").is_file()
+    ):
         return shared / package
     return found
 
@@ -79,5 +108,7 @@ def _shared() -> Path | None:
     npm = program("npm")
     if not npm:
         return None
-    done = subprocess.run([npm, "root", "--global"], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run(
+        [npm, "root", "--global"], capture_output=True, text=True, timeout=30, check=False
+    )
     return Path(done.stdout.strip()) if done.returncode == 0 and done.stdout.strip() else None

@@ -13,5 +13,9 @@ def folder(*parts: str) -> Path:
     if sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or Path.home() / ".cache")
+        base = Path(
+            os.environ.get("XDG_CACHE_HOME")
+            or os.environ.get("LOCALAPPDATA")
+            or Path.home() / ".cache"
+        )
     return base.joinpath("onnxproof", *parts)

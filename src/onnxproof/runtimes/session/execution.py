@@ -49,7 +49,15 @@ class Clock:
 class Candidate:
     """The ONNX file on one backend, fed by the reference's names and read in the reference's order. Nothing that it says of itself is believed."""
 
-    def __init__(self, backend: str, path: Path, signature: Signature, clock: Clock, *, session: Session | None = None) -> None:
+    def __init__(
+        self,
+        backend: str,
+        path: Path,
+        signature: Signature,
+        clock: Clock,
+        *,
+        session: Session | None = None,
+    ) -> None:
         self.backend, self._signature, self._clock = backend, signature, clock
         self.session = session or open_session(backend, path)
         self._path = path
@@ -71,15 +79,23 @@ class Candidate:
         with self._clock.forward(self.backend):
             found = self._watched(session, feed(inputs, self._signature))
         if len(found) != len(self.session.output_names):
-            raise Refused("output-count", f"`{self.backend}` returns {len(found)} outputs, and the file has {len(self.session.output_names)}")
+            raise Refused(
+                "output-count",
+                f"`{self.backend}` returns {len(found)} outputs, and the file has {len(self.session.output_names)}",
+            )
         by_name = dict(zip(self.session.output_names, found, strict=True))
-        return [as_complex(by_name.get(output.onnx_name or ""), output.dtype) for output in self._signature.outputs]
+        return [
+            as_complex(by_name.get(output.onnx_name or ""), output.dtype)
+            for output in self._signature.outputs
+        ]
 
     def open_other(self, *, isolate: bool | None) -> None:
         """Open the session for runs apart, if it isn't yet; None leaves it to the backend whether it gets a process."""
         if self._apart is None:
             threads = 1 if (current().threads or os.cpu_count() or 1) > 1 else 2
-            self._apart = open_session(self.backend, self._path, replace(current(), isolate=isolate, threads=threads))
+            self._apart = open_session(
+                self.backend, self._path, replace(current(), isolate=isolate, threads=threads)
+            )
 
     def findings(self) -> Iterator[Finding]:
         """What is to be known of the runtime itself: where it ran, how it died, what it wrote to."""
@@ -87,11 +103,19 @@ class Candidate:
             yield replace(finding, what=f"{self.backend}: {finding.what}")
         for code, empty in dict.fromkeys((why.code, empty) for why, empty in self._deaths):
             died = [why for why, on_empty in self._deaths if (why.code, on_empty) == (code, empty)]
-            runs = f"{len(died)} run{'s' * (len(died) != 1)}{', on an empty tensor' if empty else ''}"
-            yield Finding(code=code, what=f"{died[0].what} ({runs})", help="; ".join(died[0].notes[-2:]))
+            runs = (
+                f"{len(died)} run{'s' * (len(died) != 1)}{', on an empty tensor' if empty else ''}"
+            )
+            yield Finding(
+                code=code, what=f"{died[0].what} ({runs})", help="; ".join(died[0].notes[-2:])
+            )
         for name, count in self._spoiled.items():
-            yield Finding(code="input-overwritten", what=f"`{self.backend}` wrote into its input `{name}` in {count} run{'s' * (count != 1)}", fails=True,
-                          help="its answers were measured on copies, and stand; whoever serves with it loses the arrays that it is given")
+            yield Finding(
+                code="input-overwritten",
+                what=f"`{self.backend}` wrote into its input `{name}` in {count} run{'s' * (count != 1)}",
+                fails=True,
+                help="its answers were measured on copies, and stand; whoever serves with it loses the arrays that it is given",
+            )
 
     def close(self) -> None:
         """Let the sessions go."""
@@ -116,7 +140,10 @@ class Candidate:
         except OnnxproofError:
             raise
         except Exception as why:  # whatever a runtime raises: it does not take this input, and the other runtimes go on
-            raise Refused("raised", f"`{self.backend}` raised {type(why).__name__}: {' '.join(str(why).split())[:300]}") from why
+            raise Refused(
+                "raised",
+                f"`{self.backend}` raised {type(why).__name__}: {' '.join(str(why).split())[:300]}",
+            ) from why
         self.answered = True
         self._spoiled.update(watched.spoiled)
         return watched.outputs
@@ -131,13 +158,23 @@ def feed(inputs: Mapping[str, Array], signature: Signature) -> dict[str, Array]:
             wanted = info.onnx_dtype
             if array.dtype.kind == "c" and wanted is not None and not wanted.startswith("complex"):
                 array = np.stack([array.real, array.imag], axis=-1)  # the exporter's real view
-            fed[info.onnx_name] = as_dtype(array, np.dtype(wanted)) if wanted and wanted not in (str(array.dtype), "unknown") else array
+            fed[info.onnx_name] = (
+                as_dtype(array, np.dtype(wanted))
+                if wanted and wanted not in (str(array.dtype), "unknown")
+                else array
+            )
     return fed
 
 
 def as_complex(array: Array | None, dtype: str) -> Array | None:
     """A file's real view `[..., 2]` of what is complex in the reference, as complex numbers; anything else as it is."""
-    if array is None or not dtype.startswith("complex") or array.dtype.kind != "f" or not array.ndim or array.shape[-1] != 2:
+    if (
+        array is None
+        or not dtype.startswith("complex")
+        or array.dtype.kind != "f"
+        or not array.ndim
+        or array.shape[-1] != 2
+    ):
         return array
     wide = {4: np.complex64, 8: np.complex128}.get(array.dtype.itemsize)
     return array if wide is None else np.ascontiguousarray(array).view(wide)[..., 0]

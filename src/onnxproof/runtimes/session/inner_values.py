@@ -21,7 +21,9 @@ _SESSIONS = 24
 """Sessions that are opened for one look inside at most."""
 
 
-def values(backend: str, path: Path, feeds: Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:
+def values(
+    backend: str, path: Path, feeds: Mapping[str, Array], names: Sequence[str]
+) -> dict[str, Array]:
     """The values of these names as `backend` computes them for `feeds`; those that it does not give are missing."""
     model = typed(onnx.load(path, load_external_data=False))
     found: dict[str, Array] = {}
@@ -43,23 +45,43 @@ def values(backend: str, path: Path, feeds: Mapping[str, Array], names: Sequence
     return found
 
 
-def cut(model: onnx.ModelProto, outputs: Sequence[str], inputs: Sequence[str] = ()) -> onnx.ModelProto:
+def cut(
+    model: onnx.ModelProto, outputs: Sequence[str], inputs: Sequence[str] = ()
+) -> onnx.ModelProto:
     """The part of the graph that these outputs need, from the model's inputs or from these inner values.
 
     The model should be `typed`, so that inner values have a dtype where they become inputs or outputs.
     """
-    known = {value.name: value for value in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
+    known = {
+        value.name: value
+        for value in (*model.graph.value_info, *model.graph.input, *model.graph.output)
+    }
     kept, needed = [], set(outputs)
     for node in reversed(model.graph.node):
         if needed & set(node.output) - set(inputs):
             kept.append(node)
             needed |= set(_reads(node))
-    part = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions)
+    part = onnx.ModelProto(
+        ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions
+    )
     part.graph.name = model.graph.name
     part.graph.node.extend(reversed(kept))
-    part.graph.initializer.extend(tensor for tensor in model.graph.initializer if tensor.name in needed and tensor.name not in inputs)
+    part.graph.initializer.extend(
+        tensor
+        for tensor in model.graph.initializer
+        if tensor.name in needed and tensor.name not in inputs
+    )
     ports = [value for value in model.graph.input if value.name in needed]
-    part.graph.input.extend([*ports, *(known.get(name, onnx.ValueInfoProto(name=name)) for name in inputs if name in needed and name not in {p.name for p in ports})])
+    part.graph.input.extend(
+        [
+            *ports,
+            *(
+                known.get(name, onnx.ValueInfoProto(name=name))
+                for name in inputs
+                if name in needed and name not in {p.name for p in ports}
+            ),
+        ]
+    )
     part.graph.output.extend(known.get(name, onnx.ValueInfoProto(name=name)) for name in outputs)
     return part
 
@@ -72,10 +94,14 @@ def typed(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
 
 
-def _asked(backend: str, path: Path, feeds: Mapping[str, Array], names: Sequence[str]) -> dict[str, Array]:
+def _asked(
+    backend: str, path: Path, feeds: Mapping[str, Array], names: Sequence[str]
+) -> dict[str, Array]:
     session = open_session(backend, path)
     try:
-        answer = session.run({name: np.array(array) for name, array in feeds.items() if name in session.input_names})
+        answer = session.run(
+            {name: np.array(array) for name, array in feeds.items() if name in session.input_names}
+        )
     finally:
         session.close()
     return {name: value for name, value in zip(names, answer, strict=True) if value is not None}

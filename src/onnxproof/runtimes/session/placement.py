@@ -38,38 +38,86 @@ def read(session: Any, provider: str, filed: int) -> Placement:
     elsewhere: list[str] = []
     pieces = 0
     for piece in session.get_provider_graph_assignment_info():
-        nodes = [f"{node.name} ({node.op_type})" if node.name else f"a {node.op_type} without a name" for node in piece.get_nodes()]
+        nodes = [
+            f"{node.name} ({node.op_type})" if node.name else f"a {node.op_type} without a name"
+            for node in piece.get_nodes()
+        ]
         if piece.ep_name == provider:
             pieces += 1
             taken += nodes
         else:
-            elsewhere += [f"{node} on {piece.ep_name.removesuffix('ExecutionProvider')}" for node in nodes]
-    return Placement(provider=provider, taken=tuple(taken), elsewhere=tuple(elsewhere), pieces=pieces, filed=filed)
+            elsewhere += [
+                f"{node} on {piece.ep_name.removesuffix('ExecutionProvider')}" for node in nodes
+            ]
+    return Placement(
+        provider=provider,
+        taken=tuple(taken),
+        elsewhere=tuple(elsewhere),
+        pieces=pieces,
+        filed=filed,
+    )
 
 
 def judge(session: Any, provider: str, filed: int, *, forgiven: bool) -> list[Finding]:
     """Findings about where it runs; a fallback that is not forgiven is refused with the names of the nodes."""
     short = provider.removesuffix("ExecutionProvider")
     if provider not in session.get_providers():
-        return [fallback(f"onnxruntime dropped {short} while it opened the model, and would run everything on the CPU", forgiven=forgiven)]
+        return [
+            fallback(
+                f"onnxruntime dropped {short} while it opened the model, and would run everything on the CPU",
+                forgiven=forgiven,
+            )
+        ]
     if not hasattr(session, "get_provider_graph_assignment_info"):
         words = f"this onnxruntime can't tell which nodes {short} took: it was opened so that it refuses to fall back"
-        return [Finding(code="placement", what=words if not forgiven else words.partition(":")[0] + ", and it may fall back")]
+        return [
+            Finding(
+                code="placement",
+                what=words if not forgiven else words.partition(":")[0] + ", and it may fall back",
+            )
+        ]
     place = read(session, provider, filed)
     if not place.taken:
-        return [fallback(f"{short} took none of the model's {len(place.elsewhere)} nodes: they run {_named(place.elsewhere)}", forgiven=forgiven)]
+        return [
+            fallback(
+                f"{short} took none of the model's {len(place.elsewhere)} nodes: they run {_named(place.elsewhere)}",
+                forgiven=forgiven,
+            )
+        ]
     if place.elsewhere:
         total = len(place.taken) + len(place.elsewhere)
-        return [fallback(f"{len(place.elsewhere)} of {total} nodes do not run on {short}: {_named(place.elsewhere)}", forgiven=forgiven)]
-    fused = f"; {place.fused} of the file's {place.filed} nodes were folded or fused" if place.fused else ""
-    return [Finding(code="placement", what=f"all {len(place.taken)} nodes run on {short}, in {place.pieces} piece{'s' * (place.pieces != 1)}{fused}")]
+        return [
+            fallback(
+                f"{len(place.elsewhere)} of {total} nodes do not run on {short}: {_named(place.elsewhere)}",
+                forgiven=forgiven,
+            )
+        ]
+    fused = (
+        f"; {place.fused} of the file's {place.filed} nodes were folded or fused"
+        if place.fused
+        else ""
+    )
+    return [
+        Finding(
+            code="placement",
+            what=f"all {len(place.taken)} nodes run on {short}, in {place.pieces} piece{'s' * (place.pieces != 1)}{fused}",
+        )
+    ]
 
 
 def fallback(what: str, *, forgiven: bool) -> Finding:
     """A fallback as a finding where it is forgiven; otherwise it is raised."""
     if not forgiven:
-        raise Refused("provider-fallback", what, help="mend the set-up of the provider, or accept it with `--allow-fallback`: then it is reported")
-    return Finding(code="provider-fallback", what=what, help="what was compared did not all run on the provider that was asked for")
+        raise Refused(
+            "provider-fallback",
+            what,
+            help="mend the set-up of the provider, or accept it with `--allow-fallback`: then it is reported",
+        )
+    return Finding(
+        code="provider-fallback",
+        what=what,
+        help="what was compared did not all run on the provider that was asked for",
+    )
 
 
 def _named(nodes: Sequence[str]) -> str:

@@ -21,42 +21,72 @@ class Ports:
         self._runtime = runtime
         self.inputs, self.outputs = file.inputs, file.outputs
         self.external = onnx_file.external_files(file.model)
-        self.input_names, self.output_names = [p.name for p in file.inputs], [p.name for p in file.outputs]
+        self.input_names, self.output_names = (
+            [p.name for p in file.inputs],
+            [p.name for p in file.outputs],
+        )
 
     def check(self, inputs: Mapping[str, Array]) -> None:
         """Refuse what does not fit the file, before a runtime reshapes it, converts it or reads past its end."""
         unknown = [name for name in inputs if name not in self.input_names]
         missing = [name for name in self.input_names if name not in inputs]
         if unknown or missing:
-            raise Refused("refused", f"the model has no input `{unknown[0]}`" if unknown else f"the input `{missing[0]}` was not given",
-                          notes=[f"its inputs are {', '.join(self.input_names)}"])
+            raise Refused(
+                "refused",
+                f"the model has no input `{unknown[0]}`"
+                if unknown
+                else f"the input `{missing[0]}` was not given",
+                notes=[f"its inputs are {', '.join(self.input_names)}"],
+            )
         sizes: dict[str, int] = {}
         for port in self.inputs:
             array = np.asarray(inputs[port.name])
             if port.dtype not in ("unknown", array.dtype.name):
-                raise Refused("refused", f"`{port.name}` is {array.dtype.name}, and the model takes {port.dtype}")
+                raise Refused(
+                    "refused",
+                    f"`{port.name}` is {array.dtype.name}, and the model takes {port.dtype}",
+                )
             if port.dims is not None and not _fits(array.shape, port.dims, sizes):
-                raise Refused("refused", f"`{port.name}` has the shape {list(array.shape)}, and the model takes {_words(port.dims)}")
+                raise Refused(
+                    "refused",
+                    f"`{port.name}` has the shape {list(array.shape)}, and the model takes {_words(port.dims)}",
+                )
 
     def only(self, *dtypes: str) -> None:
         """Refuse a model with an input or output of any other dtype."""
         for port in (*self.inputs, *self.outputs):
             if port.dtype not in dtypes:
-                raise Refused("unsupported-dtype", f"{self._runtime} can't keep `{port.name}`, which is {port.dtype}", notes=[f"it keeps {', '.join(dtypes)}"])
+                raise Refused(
+                    "unsupported-dtype",
+                    f"{self._runtime} can't keep `{port.name}`, which is {port.dtype}",
+                    notes=[f"it keeps {', '.join(dtypes)}"],
+                )
 
     def narrow(self, inputs: Mapping[str, Array]) -> None:
         """Refuse integers that a runtime which computes in 32 bits would cut off without a word."""
         for name, array in inputs.items():
-            if array.dtype in (np.int64, np.uint64, np.uint32) and array.size and (array.min() < _INT32.min or array.max() > _INT32.max):
-                raise Refused("integer-width", f"{self._runtime} computes int64 in 32 bits and would cut `{name}` off without a word",
-                              notes=[f"its values reach from {array.min()} to {array.max()}"])
+            if (
+                array.dtype in (np.int64, np.uint64, np.uint32)
+                and array.size
+                and (array.min() < _INT32.min or array.max() > _INT32.max)
+            ):
+                raise Refused(
+                    "integer-width",
+                    f"{self._runtime} computes int64 in 32 bits and would cut `{name}` off without a word",
+                    notes=[f"its values reach from {array.min()} to {array.max()}"],
+                )
 
 
-def _fits(shape: tuple[int, ...], dims: tuple[str | int | None, ...], sizes: dict[str, int]) -> bool:
+def _fits(
+    shape: tuple[int, ...], dims: tuple[str | int | None, ...], sizes: dict[str, int]
+) -> bool:
     """A named dim must have one size wherever it stands."""
     if len(shape) != len(dims):
         return False
-    return all(size == (dim if isinstance(dim, int) else sizes.setdefault(dim, size) if dim else size) for size, dim in zip(shape, dims, strict=True))
+    return all(
+        size == (dim if isinstance(dim, int) else sizes.setdefault(dim, size) if dim else size)
+        for size, dim in zip(shape, dims, strict=True)
+    )
 
 
 def _words(dims: tuple[str | int | None, ...]) -> str:

@@ -62,8 +62,16 @@ class Bench:
     """Backend, batch (0: could not be opened) and why."""
 
 
-def bench(path: Path, backends: Sequence[str], *, reference: Subject | None = None, batches: Sequence[int] = (), seconds: float = 2.0,
-          serving: Serving | None = None, report: Report | None = None) -> Bench:
+def bench(
+    path: Path,
+    backends: Sequence[str],
+    *,
+    reference: Subject | None = None,
+    batches: Sequence[int] = (),
+    seconds: float = 2.0,
+    serving: Serving | None = None,
+    report: Report | None = None,
+) -> Bench:
     """Time every backend for about `seconds` a batch size; one that fails is told of, and the others are timed."""
     for backend in backends:
         require(backend)
@@ -87,10 +95,18 @@ def bench(path: Path, backends: Sequence[str], *, reference: Subject | None = No
             taken, refused = _turns(timers, rows.inputs(batch), seconds)
             failed += [(name, batch, why) for name, why in refused.items()]
             timings += _timings(taken, batch, baseline)
-    return Bench(model=str(path), baseline=baseline, threads=serving.threads, timings=tuple(timings), failed=tuple(failed))
+    return Bench(
+        model=str(path),
+        baseline=baseline,
+        threads=serving.threads,
+        timings=tuple(timings),
+        failed=tuple(failed),
+    )
 
 
-def _turns(timers: Mapping[str, Timer], inputs: Mapping[str, Array], seconds: float) -> tuple[dict[str, list[float]], dict[str, str]]:
+def _turns(
+    timers: Mapping[str, Timer], inputs: Mapping[str, Array], seconds: float
+) -> tuple[dict[str, list[float]], dict[str, str]]:
     """Run by run in turn; what a runtime refuses is left out from then on."""
     taken: dict[str, list[float]] = {name: [] for name in timers}
     refused: dict[str, str] = {}
@@ -115,17 +131,28 @@ def _timings(taken: Mapping[str, Sequence[float]], batch: int, baseline: str) ->
     base = statistics.median(taken[baseline]) if baseline in taken else 0.0
     for name, spent in taken.items():
         ordered, median = sorted(spent), statistics.median(spent)
-        yield Timing(backend=name, batch=batch, runs=len(spent), median_s=median, p10_s=ordered[len(ordered) // 10], p90_s=ordered[-1 - len(ordered) // 10],
-                     ratio=base / median if base else 0.0)
+        yield Timing(
+            backend=name,
+            batch=batch,
+            runs=len(spent),
+            median_s=median,
+            p10_s=ordered[len(ordered) // 10],
+            p90_s=ordered[-1 - len(ordered) // 10],
+            ratio=base / median if base else 0.0,
+        )
 
 
 def _session(backend: str, path: Path, opened: ExitStack) -> Timer:
     session = open_session(backend, path)
     opened.callback(session.close)
-    return lambda inputs: observed_run.run(session, {name: inputs[name] for name in session.input_names}).seconds
+    return lambda inputs: (
+        observed_run.run(session, {name: inputs[name] for name in session.input_names}).seconds
+    )
 
 
-def _pytorch(reference: Subject, threads: int | None, opened: ExitStack) -> Iterator[tuple[str, Timer]]:
+def _pytorch(
+    reference: Subject, threads: int | None, opened: ExitStack
+) -> Iterator[tuple[str, Timer]]:
     """The module's forward pass, in eval mode and without gradients; its inputs are tensors already."""
     import torch
 
@@ -138,8 +165,13 @@ def _pytorch(reference: Subject, threads: int | None, opened: ExitStack) -> Iter
 
     def forward(inputs: Mapping[str, Array]) -> float:
         given = list(inputs.values())
-        by_name = {name: inputs.get(name, given[min(place, len(given) - 1)]) for place, name in enumerate(session.input_names)}
-        args, kwargs = session.arguments({name: from_numpy(array) for name, array in by_name.items()})
+        by_name = {
+            name: inputs.get(name, given[min(place, len(given) - 1)])
+            for place, name in enumerate(session.input_names)
+        }
+        args, kwargs = session.arguments(
+            {name: from_numpy(array) for name, array in by_name.items()}
+        )
         with session._keeper, torch.no_grad():
             start = time.perf_counter()
             session.module(*args, **kwargs)
@@ -155,8 +187,15 @@ class _Rows:
         file = onnx_file.read(path)
         self._ports = file.inputs
         example = _example(reference) if reference is not None else []
-        fits = len(example) == len(file.inputs) and all(port.dtype in ("unknown", array.dtype.name) for port, array in zip(file.inputs, example, strict=True))
-        self._example = dict(zip([port.name for port in file.inputs], example, strict=True)) if fits else graph._made(file)
+        fits = len(example) == len(file.inputs) and all(
+            port.dtype in ("unknown", array.dtype.name)
+            for port, array in zip(file.inputs, example, strict=True)
+        )
+        self._example = (
+            dict(zip([port.name for port in file.inputs], example, strict=True))
+            if fits
+            else graph._made(file)
+        )
         names = [port.dims[0] for port in file.inputs if port.dims]
         self._batch = next((name for name in names if isinstance(name, str)), None)
         self._fixed = next((int(name) for name in names if isinstance(name, int)), 1)
@@ -166,7 +205,11 @@ class _Rows:
         if self._batch is not None:
             return wanted or (1, 8, 32)
         if any(batch != self._fixed for batch in wanted):
-            raise InputError("fixed-batch", f"the file takes batches of {self._fixed} only", help="leave `--batch` out, or export it with a batch that may vary")
+            raise InputError(
+                "fixed-batch",
+                f"the file takes batches of {self._fixed} only",
+                help="leave `--batch` out, or export it with a batch that may vary",
+            )
         return (self._fixed,)
 
     def inputs(self, batch: int) -> dict[str, Array]:
@@ -175,12 +218,20 @@ class _Rows:
         for port in self._ports:
             array = self._example[port.name]
             varies = port.dims and port.dims[0] == self._batch and array.ndim
-            made[port.name] = np.ascontiguousarray(np.resize(array, (batch, *array.shape[1:]))) if varies else array
+            made[port.name] = (
+                np.ascontiguousarray(np.resize(array, (batch, *array.shape[1:])))
+                if varies
+                else array
+            )
         return made
 
 
 def _example(reference: Subject) -> list[Array]:
     from onnxproof.reference.torch_session import TorchSession, to_numpy
 
-    return [np.array(to_numpy(tensor)) for tensor in TorchSession(reference.module, reference.args, reference.kwargs).example.values()]
-
+    return [
+        np.array(to_numpy(tensor))
+        for tensor in TorchSession(
+            reference.module, reference.args, reference.kwargs
+        ).example.values()
+    ]
