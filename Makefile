@@ -41,8 +41,10 @@ $(RUNTIMES_READY): pyproject.toml constraints.txt
 test-runtimes: $(RUNTIMES_READY)  ## serve the tests' models on every runtime, really installed; needs Node, and the network the first time
 	ONNXPROOF_RUNTIMES=required ONNXPROOF_CACHE=$(CURDIR)/$(RUNTIMES) $(RUNTIMES)/venv/bin/python -m pytest -n $(JOBS) tests/runtimes/installed
 
-lint: $(READY)  ## ruff and mypy --strict
+lint: $(READY)  ## ruff (rules and format), the layers of imports, mypy --strict
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 	$(BIN)/mypy
 
 schema: $(READY)  ## write docs/proof.schema.json anew from the dataclasses
