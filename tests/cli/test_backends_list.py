@@ -166,8 +166,8 @@ def test_the_page_names_every_finding_that_the_code_can_make() -> None:
             ROOT / "src/onnxproof/runtimes/isolation/child.py",
         )
     )
-    codes = set(re.findall(r'_finding\("([a-z0-9-]+)"', source)) | set(
-        re.findall(r'_Dead\("([a-z-]+)"', source)
+    codes = set(re.findall(r'_finding\(\s*"([a-z0-9-]+)"', source)) | set(
+        re.findall(r'_Dead\(\s*"([a-z-]+)"', source)
     )
     assert codes >= {"nan-dropped", "int64-truncated", "hung", "out-of-memory"}
     assert all(f"`{code}`" in PAGE for code in codes)
