@@ -43,7 +43,7 @@ test-runtimes: $(RUNTIMES_READY)  ## serve the tests' models on every runtime, r
 
 lint: $(READY)  ## ruff (rules and format), the layers of imports, mypy --strict
 	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff format --check src tests bench
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 

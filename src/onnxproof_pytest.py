@@ -171,7 +171,7 @@ class Onnxproof:
     ) -> "Proof":
         """Export with the opset of this test, then prove; the file goes to the test's own folder unless a path is given."""
         __tracebackhide__ = True
-        from onnxproof.exporter.export import export
+        from onnxproof.api import export
 
         settings = _settings(
             {"backends": (self.backend,), "opset": self.opset, **self._options, **options}
@@ -205,7 +205,7 @@ def assert_faithful(
 ) -> "Proof":
     """Verify and fail the test unless the proof passes; gives the proof. Other options are those of `onnxproof.verify`."""
     __tracebackhide__ = True
-    from onnxproof.verification.run import verify
+    from onnxproof.api import verify
 
     return _checked(verify(model, onnx, inputs, **_settings({"strict": strict, **options})), name)
 

@@ -7,8 +7,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _NAMES = {
-    "api": ("diff", "export", "inspect", "quantize", "verify"),
-    "verification.run": ("Progress",),
+    "api": ("diff", "explain", "export", "inspect", "mend", "quantize", "verify"),
+    "verification.progress": ("Progress",),
     "inspection": ("Inspection",),
     "quantization.result": ("Quantized",),
     "quantization.tuning_state": ("Budget",),
@@ -29,17 +29,17 @@ _NAMES = {
         "Stage",
         "Verdict",
     ),
-    "options": ("ExportOptions", "Policy", "Serving"),
+    "options": ("ExportOptions", "Policy", "QuantizeOptions", "Serving", "VerifyOptions"),
     "errors": ("OnnxproofError", "VerdictError"),
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_WHERE)  # noqa: PLE0605 - the mapping above is the one list of public names
 
 if TYPE_CHECKING:
-    from onnxproof.api import diff, export, inspect, quantize, verify
+    from onnxproof.api import diff, explain, export, inspect, mend, quantize, verify
     from onnxproof.errors import OnnxproofError, VerdictError
     from onnxproof.inspection import Inspection
-    from onnxproof.options import ExportOptions, Policy, Serving
+    from onnxproof.options import ExportOptions, Policy, QuantizeOptions, Serving, VerifyOptions
     from onnxproof.quantization.result import Quantized
     from onnxproof.quantization.tuning_state import Budget
     from onnxproof.reference.subject import Subject
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from onnxproof.results.proof import Proof
-    from onnxproof.verification.run import Progress
+    from onnxproof.verification.progress import Progress
 
 
 def __getattr__(name: str) -> Any:

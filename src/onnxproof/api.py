@@ -1,8 +1,381 @@
-"""What a user calls: each verb, composed of the stages that it needs."""
+"""What a user calls. Only this module knows all stages, and composes them."""
 
-from onnxproof.exporter.export import export
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from onnxproof.errors import InputError, Stopped
 from onnxproof.inspection import inspect
-from onnxproof.quantization.quantize import quantize
-from onnxproof.verification.run import diff, verify
+from onnxproof.options import (
+    ExportOptions,
+    QuantizeKeywords,
+    QuantizeOptions,
+    VerifyKeywords,
+    VerifyOptions,
+)
+from onnxproof.reference import subject as subjects
+from onnxproof.reference.subject import Subject
+from onnxproof.results import Finding, Verdict
+from onnxproof.results.proof import Proof
+from onnxproof.runtimes import served
+from onnxproof.verification.evidence import Evidence, Request
+from onnxproof.verification.progress import Progress, Report, with_proofs
+from onnxproof.verification.run import run
 
-__all__ = ["diff", "export", "inspect", "quantize", "verify"]
+if TYPE_CHECKING:
+    from onnxproof.diagnosis.diagnose import Diagnosis
+    from onnxproof.diagnosis.remedy import Mended
+    from onnxproof.quantization.result import Quantized
+    from onnxproof.quantization.tuning_state import Budget
+
+__all__ = ["diff", "explain", "export", "inspect", "mend", "quantize", "verify"]
+
+_BAD = (Verdict.DRIFT, Verdict.DIVERGED)
+_EXPLAINING = Finding(
+    code="explaining",
+    what="the explanation is not finished: the verdict stands, and the node and the cause are still looked for",
+    help="where this is the last word, the process ended before it was done; `--no-explain` leaves it out",
+)
+"""In the proof that is handed on before explaining begins, and not in the one after it."""
+
+
+def verify(
+    model: Any,
+    onnx: str | Path,
+    example_inputs: Any = None,
+    *,
+    dynamic_shapes: Any = None,
+    data: Any = None,
+    pipeline: Any = None,
+    progress: Report | None = None,
+    **options: Unpack[VerifyKeywords],
+) -> Proof:
+    """Prove that an ONNX file says what a PyTorch module says; the other keywords are the fields of `VerifyOptions`.
+
+    `pipeline` is the deployment's own preprocessing, compared with `Subject(preprocess=...)` on raw inputs; the file takes what it makes.
+
+    >>> import torch, onnxproof
+    >>> module, x = torch.nn.Linear(4, 2).eval(), torch.randn(3, 4)
+    >>> proof = onnxproof.export(module, (x,), "linear.onnx")      # doctest: +SKIP
+    >>> onnxproof.verify(module, "linear.onnx", (x,)).verdict      # doctest: +SKIP
+    <Verdict.FAITHFUL: 'faithful'>
+    """
+    chosen = VerifyOptions.of(options)
+    path = Path(onnx)
+    subject = _load(
+        model, path, example_inputs, dynamic_shapes=dynamic_shapes, data=data, pipeline=pipeline
+    )
+    if pipeline is None:
+        return _verify(subject, path, chosen, progress)
+    from onnxproof.preprocessing import pipelines
+
+    compared = pipelines.compare(subject, pipeline, path)
+    bare = replace(subject, data=None, preprocess=None)
+    return compared.join(_verify(bare, path, chosen, with_proofs(progress, compared.join)))
+
+
+def diff(
+    first: str | Path,
+    second: str | Path,
+    example_inputs: Any = None,
+    *,
+    data: Any = None,
+    progress: Report | None = None,
+    **options: Unpack[VerifyKeywords],
+) -> Proof:
+    """Prove that two ONNX files say the same; the first is the reference, and PyTorch is not needed."""
+    if Path(first).suffix != ".onnx":
+        raise InputError(
+            "not-onnx",
+            f"`{first}` is not an .onnx file",
+            help="`onnxproof verify` takes a PyTorch reference",
+        )
+    return verify(str(first), second, example_inputs, data=data, progress=progress, **options)
+
+
+def explain(
+    model: Any,
+    onnx: str | Path,
+    example_inputs: Any = None,
+    *,
+    dynamic_shapes: Any = None,
+    data: Any = None,
+    calibration: Any = None,
+    progress: Report | None = None,
+    **options: Unpack[VerifyKeywords],
+) -> Proof:
+    """Verify, and say where and why; `calibration` is what a quantized file was calibrated on.
+
+    >>> import onnxproof
+    >>> proof = onnxproof.explain("model.py:build", "model.int8.onnx", calibration="calib.npz")      # doctest: +SKIP
+    >>> proof.location.nodes, proof.causes                                                           # doctest: +SKIP
+    """
+    chosen = replace(VerifyOptions.of(options), explain=True)
+    subject = _load(model, Path(onnx), example_inputs, dynamic_shapes=dynamic_shapes, data=data)
+    with served(chosen.serving):
+        return _examine(subject, Path(onnx), chosen, progress, calibration).proof
+
+
+def mend(
+    model: Any,
+    onnx: str | Path,
+    output: str | Path | None = None,
+    example_inputs: Any = None,
+    *,
+    dynamic_shapes: Any = None,
+    data: Any = None,
+    calibration: Any = None,
+    **options: Unpack[VerifyKeywords],
+) -> "Mended":
+    """Explain, apply the fixes of the proven causes, and verify the mended file; it is written to `output` if it is faithful or better.
+
+    >>> import onnxproof
+    >>> mended = onnxproof.mend("model.py:build", "model.onnx", "fixed.onnx")      # doctest: +SKIP
+    >>> mended.verdict, mended.causes                                              # doctest: +SKIP
+    """
+    chosen = replace(VerifyOptions.of(options), explain=True)
+    subject = _load(model, Path(onnx), example_inputs, dynamic_shapes=dynamic_shapes, data=data)
+    with served(chosen.serving):
+        return _examine(subject, Path(onnx), chosen, None, calibration).mend(output)
+
+
+def export(
+    model: Any,
+    example_inputs: Any,
+    path: str | Path,
+    *,
+    dynamic_shapes: Any = None,
+    opset: int | None = None,
+    options: ExportOptions | None = None,
+    data: Any = None,
+    progress: Report | None = None,
+    **verification: Unpack[VerifyKeywords],
+) -> Proof:
+    """Export a module to an ONNX file and prove that the file says what the module says.
+
+    Without `dynamic_shapes`, every dim that can vary does; `proof.export` tells which, what the others are fixed by, and what was assumed.
+
+    >>> import torch, onnxproof
+    >>> onnxproof.export(torch.nn.Linear(4, 2), (torch.randn(3, 4),), "linear.onnx").verdict      # doctest: +SKIP
+    <Verdict.FAITHFUL: 'faithful'>
+    """
+    from onnxproof.exporter.export import prepare_subject, write
+
+    chosen = VerifyOptions.of(verification)
+    wanted = options or ExportOptions()
+    if opset is not None:
+        wanted = replace(wanted, opset=opset)
+    subject = prepare_subject(model, example_inputs, wanted, dynamic_shapes, data)
+    announce = _announcer(progress, chosen.budget_s)
+    written = write(subject, Path(path), wanted, backends=chosen.backends, tell=announce)
+    record = written.examined(Path(path), wanted.pipeline)
+    if record.pipeline is not None:
+        subject = replace(subject, data=None, preprocess=None)
+    proof = _verify(subject, Path(path), chosen, with_proofs(progress, record.added_to))
+    return record.added_to(proof)
+
+
+def quantize(
+    model: Any,
+    path: str | Path,
+    *,
+    calibration: Any = None,
+    evaluate: Any = None,
+    budget: "Budget | float | None" = None,
+    example_inputs: Any = None,
+    dynamic_shapes: Any = None,
+    data: Any = None,
+    **options: Unpack[QuantizeKeywords],
+) -> "Quantized":
+    """Quantize a model, tune it to a budget, and prove what it costs; the other keywords are the fields of `QuantizeOptions`.
+
+    `budget` is a `Budget`, or the largest drop of the metric as a number. `evaluate` is a function of `predict`, or (inputs, labels).
+
+    >>> import onnxproof
+    >>> result = onnxproof.quantize("model.onnx", "model.int8.onnx", calibration="calib.npz")      # doctest: +SKIP
+    >>> result.score.sqnr_db, result.verdict                                                       # doctest: +SKIP
+    """
+    from onnxproof.exporter.export import write
+    from onnxproof.quantization import quantize as stage
+
+    subject = subjects.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
+    source = stage.Source(
+        subject=subject,
+        calibration=calibration,
+        evaluate=evaluate,
+        export=write,
+        verify=_quick_proof,
+    )
+    return stage.quantize(source, Path(path), QuantizeOptions.of(options), budget)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examination:
+    """A verification with its diagnosis: what `mend` goes on from."""
+
+    proof: Proof
+    evidence: Evidence
+    diagnosis: "Diagnosis"
+    calibration: Any = None
+
+    def mend(self, output: str | Path | None) -> "Mended":
+        """Apply the fixes, verify, and write the mended file if it is faithful or better."""
+        from onnxproof.diagnosis import remedy
+
+        mended = remedy.mend(self.evidence, self.diagnosis, _means(self.calibration))
+        if output is None or not mended.worth_writing:
+            return mended
+        return mended.written_to(Path(output))
+
+
+def examine(
+    subject: Subject,
+    path: Path,
+    options: VerifyOptions,
+    progress: Report | None,
+    calibration: Any = None,
+) -> Examination:
+    """As `explain`, with everything at hand that `mend` needs."""
+    with served(options.serving):
+        return _examine(subject, path, options, progress, calibration)
+
+
+def load(model: Any, onnx: Path, *, dynamic_shapes: Any = None, data: Any = None) -> Subject:
+    """The subject of a verification; TorchScript and others without an example get one from the file's inputs."""
+    return _load(model, onnx, None, dynamic_shapes=dynamic_shapes, data=data)
+
+
+def _load(
+    model: Any,
+    onnx: Path,
+    example_inputs: Any,
+    *,
+    dynamic_shapes: Any,
+    data: Any,
+    pipeline: Any = None,
+) -> Subject:
+    def example_from_file() -> Any:
+        from onnxproof.reference.graph import example_for
+
+        return example_for(onnx)
+
+    return subjects.load(
+        model,
+        example_inputs,
+        dynamic_shapes=dynamic_shapes,
+        data=data,
+        inside=pipeline is None,
+        otherwise=example_from_file,
+    )
+
+
+def _request(
+    subject: Subject, path: Path, options: VerifyOptions, progress: Report | None
+) -> Request:
+    return Request(
+        subject=subject,
+        path=path,
+        backends=options.backends,
+        policy=options.policy,
+        budget_s=options.budget_s,
+        seed=options.seed,
+        only=options.only,
+        explained=options.explain,
+        progress=progress,
+    )
+
+
+def _verify(subject: Subject, path: Path, options: VerifyOptions, progress: Report | None) -> Proof:
+    """Verification, then where it is needed a diagnosis."""
+    with served(options.serving):
+        evidence = run(_request(subject, path, options, progress))
+        proof = evidence.proof
+        if options.explain and _needs_diagnosis(evidence, proof):
+            proof = _diagnosed(evidence, proof, None).added_to(proof)
+        if options.profile and proof.profile is None and proof.gaps:
+            proof = _profiled(evidence, proof)
+        return proof
+
+
+def _examine(
+    subject: Subject,
+    path: Path,
+    options: VerifyOptions,
+    progress: Report | None,
+    calibration: Any,
+) -> Examination:
+    from onnxproof.diagnosis.diagnose import Diagnosis
+
+    evidence = run(_request(subject, path, options, progress))
+    if calibration is not None and evidence.file.quantized:
+        from onnxproof.quantization.calibration import data_trust
+
+        findings = data_trust.given(subject, calibration)
+        findings = data_trust.weighed(findings, evidence.proof, subject)
+        evidence = replace(evidence, proof=data_trust.doubted(evidence.proof, findings))
+    proof, diagnosis = evidence.proof, Diagnosis()
+    if _needs_diagnosis(evidence, proof):
+        diagnosis = _diagnosed(evidence, proof, calibration)
+        proof = diagnosis.added_to(proof)
+    return Examination(proof=proof, evidence=evidence, diagnosis=diagnosis, calibration=calibration)
+
+
+def _needs_diagnosis(evidence: Evidence, proof: Proof) -> bool:
+    return proof.verdict in _BAD or evidence.noted is not None
+
+
+def _diagnosed(evidence: Evidence, proof: Proof, calibration: Any) -> "Diagnosis":
+    """Where and why; a failure to explain is said, and takes nothing from the verdict."""
+    from onnxproof.diagnosis.diagnose import Diagnosis, diagnose
+    from onnxproof.diagnosis.reverify import within_budget_of
+
+    early = replace(proof, findings=(*proof.findings, _EXPLAINING))
+    evidence.announce("looking for the node and the cause", early)
+    try:
+        policy, reverify = evidence.request.policy, within_budget_of(evidence)
+        return diagnose(evidence, policy, reverify, _means(calibration))
+    except KeyboardInterrupt as why:
+        what = "stopped by the user while the node and the cause were looked for"
+        stopped = Finding(code="unexplained", what=what, help="the verdict stands")
+        raise Stopped(replace(proof, findings=(*proof.findings, stopped))) from why
+    except Exception as why:
+        what = f"the fault could not be located: {type(why).__name__}: {why}"
+        failed = Finding(
+            code="unexplained", what=what, help="please report it, with the replay line"
+        )
+        return Diagnosis(findings=(failed,))
+
+
+def _means(calibration: Any) -> Any:
+    """What a diagnosis may use beside the evidence: it sits below the exporter, and is handed it."""
+    from onnxproof.diagnosis.diagnose import Means
+    from onnxproof.exporter.export import write
+
+    return Means(export_float=write, calibration=calibration)
+
+
+def _profiled(evidence: Evidence, proof: Proof) -> Proof:
+    from onnxproof.diagnosis.diagnose import noise_profile
+
+    evidence.announce("nodes")
+    profile, findings = noise_profile(evidence)
+    return replace(proof, profile=profile, findings=(*proof.findings, *findings))
+
+
+def _quick_proof(subject: Subject, path: Path, options: VerifyOptions) -> Proof:
+    """A verification without a diagnosis."""
+    return _verify(subject, path, replace(options, explain=False), None)
+
+
+def _announcer(progress: Report | None, budget_s: float) -> Callable[[str], None]:
+    """Tells the progress bar what the export is at."""
+    start = time.monotonic()
+
+    def announce(what: str) -> None:
+        if progress is not None:
+            elapsed = time.monotonic() - start
+            progress(Progress(case=what, done=0, elapsed=elapsed, budget=budget_s))
+
+    return announce

@@ -1,9 +1,11 @@
 """What a user may choose: one definition for Python and the command line."""
 
+import difflib
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypedDict
 
 from onnxproof.errors import PolicyError
 from onnxproof.results.verdicts import Domain
@@ -99,3 +101,107 @@ class Serving:
     """Memory that such a process may hold, or that a run in this process may add; None is three quarters of the machine's in all."""
     threads: int | None = None
     """Threads that each runtime may use; None leaves it to the runtime."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyOptions:
+    """How a verification is run, beside what is compared: the keywords of `verify`, `diff`, `export` and `explain`."""
+
+    backends: tuple[str, ...] = ("ort",)
+    policy: Policy = field(default_factory=Policy)
+    budget_s: float = 60.0
+    """Seconds for the cases and the explanation together."""
+    seed: int = 0
+    explain: bool = True
+    """Look for the node and the cause where the verdict is not FAITHFUL."""
+    only: tuple[str, ...] = ()
+    """Cases to run, by name."""
+    serving: Serving | None = None
+    profile: bool = False
+    """Measure the noise along the graph of a faithful file, too."""
+
+    @classmethod
+    def of(cls, keywords: Mapping[str, Any]) -> "VerifyOptions":
+        """The options from keywords, lists as tuples; an unknown keyword is a TypeError with the nearest known one."""
+        _refuse_unknown(cls, keywords)
+        given = {name: value for name, value in keywords.items() if value is not None}
+        for name in ("backends", "only"):
+            if name in given:
+                given[name] = tuple(given[name])
+        return cls(**given)
+
+
+class VerifyKeywords(TypedDict, total=False):
+    """The fields of `VerifyOptions` as keywords; a test compares the two."""
+
+    backends: Sequence[str]
+    policy: Policy | None
+    budget_s: float
+    seed: int
+    explain: bool
+    only: Sequence[str]
+    serving: Serving | None
+    profile: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizeOptions:
+    """How a model is quantized and proven, beside the model and its data: the keywords of `quantize`."""
+
+    scheme: str = "u8s8"
+    calibrator: str = "min-max"
+    recipes: tuple[str, ...] | None = None
+    """None: all of them, in the order in which they help."""
+    exclude: tuple[str, ...] = ()
+    """Nodes that stay float, by name."""
+    target: str = ""
+    """`avx2` or `vnni`; empty for this CPU."""
+    cache: Path | None = None
+    """A folder in which statistics and trials are kept for the next run."""
+    backends: tuple[str, ...] = ("ort",)
+    policy: Policy = field(default_factory=Policy)
+    preprocess: Any = None
+    """Makes inputs of an image, where the calibration data is a folder of images and the model does not take pixels."""
+    proof_s: float = 20.0
+    """The budget of the proof, in seconds."""
+    seed: int = 0
+    progress: Callable[[Any], None] | None = None
+    """Told how far it is."""
+
+    @classmethod
+    def of(cls, keywords: Mapping[str, Any]) -> "QuantizeOptions":
+        """The options from keywords, lists as tuples; an unknown keyword is a TypeError with the nearest known one."""
+        _refuse_unknown(cls, keywords)
+        given = {name: value for name, value in keywords.items() if value is not None}
+        for name in ("recipes", "exclude", "backends"):
+            if name in given:
+                given[name] = tuple(given[name])
+        if "cache" in given:
+            given["cache"] = Path(given["cache"])
+        return cls(**given)
+
+
+class QuantizeKeywords(TypedDict, total=False):
+    """The fields of `QuantizeOptions` as keywords; a test compares the two."""
+
+    scheme: str
+    calibrator: str
+    recipes: Sequence[str] | None
+    exclude: Sequence[str]
+    target: str
+    cache: str | Path | None
+    backends: Sequence[str]
+    policy: Policy | None
+    preprocess: Any
+    proof_s: float
+    seed: int
+    progress: Callable[[Any], None] | None
+
+
+def _refuse_unknown(options: type, keywords: Mapping[str, Any]) -> None:
+    known = [item.name for item in fields(options)]
+    for name in keywords:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean `{near[0]}`?" if near else f"; known are {', '.join(known)}"
+            raise TypeError(f"unexpected keyword argument `{name}`{hint}")

@@ -78,7 +78,7 @@ def test_each_has_an_extra_of_its_name_and_the_command_is_right(name: str) -> No
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "onnxproof.reference.float64", None)
+    monkeypatch.setitem(sys.modules, "onnxproof.runtimes.torch64", None)
     with pytest.raises(BackendMissing, match=r"pip install 'onnxproof\[torch64\]'"):
         runtimes.load("torch64")
 

@@ -461,7 +461,7 @@ def test_a_bug_is_never_a_verdict(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("onnxproof.verification.run.verify", broken)
+    monkeypatch.setattr("onnxproof.api.verify", broken)
     told = fails(capfd, "verify", "model.py:build", "good.onnx", "--json", "proof.json")
     assert "error[internal]: ZeroDivisionError: division by zero" in told
     assert json.loads(Path("proof.json").read_text())["verdict"] == "error"
@@ -473,7 +473,7 @@ def test_ctrl_c_is_not_a_verdict(
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("onnxproof.verification.run.verify", stopped)
+    monkeypatch.setattr("onnxproof.api.verify", stopped)
     assert "error[interrupted]: stopped by the user: there is no verdict" in fails(
         capfd, "verify", "model.py:build", "good.onnx"
     )

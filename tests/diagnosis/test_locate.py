@@ -3,67 +3,28 @@
 The models are in planted_models, the faults in planted_faults; test_causes, test_explain and test_repro work on the same.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import onnx
 import pytest
-import torch
 from support import planted_models
 from support.planted_faults import (
     BUDGET_S,
     FAULTS,
-    Examined,
     attributes,
     constant,
     examine,
     exported,
     model,
     nodes,
+    planted,
     told,
 )
-from support.planted_models import MODELS
 
+from onnxproof import api
 from onnxproof.results import Stage, Verdict
 from onnxproof.runtimes.evaluator import contrib
 from onnxproof.testing import adds_noise, fake_backend
-from onnxproof.verification import run
-
-__all__ = [
-    "BUDGET_S",
-    "FAULTS",
-    "MODELS",
-    "Examined",
-    "attributes",
-    "examine",
-    "exported",
-    "model",
-    "nodes",
-    "one_thread",
-    "planted",
-    "told",
-]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """The models are so small that threads only wait for each other: one is several times faster on a busy machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-def planted(bugs: dict[str, str]) -> list[Any]:
-    """Every fault; those that the engine gets wrong for a known reason are expected to fail."""
-    return [
-        pytest.param(
-            name, marks=[pytest.mark.xfail(strict=True, reason=bugs[name])] if name in bugs else []
-        )
-        for name in FAULTS
-    ]
-
 
 STAGE_BUGS = {
     "image-resize-truncates": "engine: onnx's evaluator cuts the fraction off as well, so the file seems to be wrong",
@@ -100,7 +61,7 @@ def test_each_stage_has_three_faults() -> None:
 )
 def test_between_two_files_the_stage_is_the_graph(name: str) -> None:
     found = examine(name)
-    proof = run.diff(
+    proof = api.diff(
         exported(FAULTS[name].model, "dynamo"), found.path, found.model.example, budget_s=BUDGET_S
     )
     assert proof.verdict is Verdict.DIVERGED
@@ -119,7 +80,7 @@ def test_between_two_files_the_stage_is_the_graph(name: str) -> None:
 )
 def test_between_two_files_the_node_is_named(name: str) -> None:
     found = examine(name)
-    proof = run.diff(
+    proof = api.diff(
         exported(FAULTS[name].model, "dynamo"),
         found.path,
         found.model.example,
@@ -147,7 +108,7 @@ def test_where_the_evaluator_lacks_an_operator_the_runtime_is_probed(
     )(loaded.graph)
     del loaded.graph.value_info[:]
     onnx.save(loaded, tmp_path / "model.onnx")
-    proof = run.verify(
+    proof = api.verify(
         right.module,
         tmp_path / "model.onnx",
         right.example,
@@ -173,7 +134,7 @@ def test_the_line_of_python_is_named(name: str) -> None:
 def test_a_backend_that_lies_is_a_fault_of_the_runtime() -> None:
     right = model("mlp")
     with fake_backend("liar", adds_noise(0.05)):
-        proof = run.verify(
+        proof = api.verify(
             right.module,
             exported("mlp", "dynamo"),
             right.example,
@@ -187,7 +148,7 @@ def test_a_backend_that_lies_is_a_fault_of_the_runtime() -> None:
 @pytest.mark.parametrize("name", ["conv", "encoder", "mlp", "limits", "folded"])
 def test_nothing_is_named_on_a_healthy_twin(name: str) -> None:
     right = model(name)
-    proof = run.verify(
+    proof = api.verify(
         right.module,
         exported(name, "dynamo"),
         right.example,

@@ -14,14 +14,15 @@ import pytest
 import torch
 from onnx import TensorProto, helper
 from safetensors.numpy import load_file
-from test_locate import FAULTS, MODELS, examine, exported, nodes, one_thread  # noqa: F401
+from support.planted_faults import FAULTS, examine, exported, nodes
+from support.planted_models import MODELS
 from torch import Tensor, nn
 
 import onnxproof
+from onnxproof import api
 from onnxproof.errors import OnnxproofError, UsageError
 from onnxproof.report.writers import json as json_writer
 from onnxproof.results.proof import Proof
-from onnxproof.verification import run as prove
 
 ALONE = {
     "conv-leaky-slope": "LeakyRelu",
@@ -202,7 +203,7 @@ def _with_if(path: Path) -> None:
 
 def test_what_a_branch_takes_from_outside_becomes_an_input(tmp_path: Path) -> None:
     _with_if(tmp_path / "if.onnx")
-    proof = prove.verify(
+    proof = api.verify(
         Branch(),
         tmp_path / "if.onnx",
         (torch.randn(3, 4), torch.tensor(True)),
@@ -239,7 +240,7 @@ def test_a_refusal_is_reproduced(tmp_path: Path) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x.abs() * 2
 
-    proof = prove.verify(
+    proof = api.verify(
         Doubled(), tmp_path / "m.onnx", (torch.randn(3, 4),), dynamic_shapes=({0: "n"},), budget_s=5
     )
     script = proof.write_repro(tmp_path / "repro")

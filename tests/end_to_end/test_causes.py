@@ -6,11 +6,11 @@ from collections import Counter
 import onnx
 import pytest
 from support import quantized_faults
-from test_locate import BUDGET_S, FAULTS, examine, exported, model, one_thread, planted, told  # noqa: F401
+from support.planted_faults import BUDGET_S, FAULTS, examine, exported, model, planted, told
 
+from onnxproof import api
 from onnxproof.diagnosis import causes
 from onnxproof.results import Verdict
-from onnxproof.verification import run
 
 BUGS = {
     "image-resize-truncates": "engine: the stage is taken for export, so no kernel is suspected",
@@ -70,7 +70,7 @@ def test_an_offered_remedy_is_never_worse_than_drift(name: str) -> None:
 )
 def test_no_cause_is_proven_on_a_healthy_twin(name: str, exporter: str) -> None:
     right = model(name)
-    proof = run.verify(
+    proof = api.verify(
         right.module,
         exported(name, exporter),
         right.example,

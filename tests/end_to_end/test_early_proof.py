@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from support.linear_files import BIAS, linear
 
+from onnxproof import api
 from onnxproof.cli import main
 from onnxproof.results import Verdict
-from onnxproof.verification import run
-from onnxproof.verification.run import Progress
+from onnxproof.verification.progress import Progress
 
 CAUSE = '''"""Ends the process."""
 import ctypes, os, signal
@@ -122,14 +122,14 @@ def test_standard_output_and_pipes_get_the_finished_proof_alone(
 
 def test_nothing_is_told_early_where_nothing_is_explained(folder: Path) -> None:
     early = []
-    run.diff(
+    api.diff(
         "a.onnx",
         "bad.onnx",
         budget_s=20,
         explain=False,
         progress=lambda state: early.append(state.proof),
     )
-    run.diff(
+    api.diff(
         "a.onnx",
         "a.onnx",
         budget_s=20,
@@ -146,7 +146,7 @@ def test_the_early_proof_has_the_verdict_and_every_gap(folder: Path) -> None:
         if state.proof is not None:
             early.append(state.proof)
 
-    proof = run.diff("a.onnx", "bad.onnx", budget_s=20, progress=keep)
+    proof = api.diff("a.onnx", "bad.onnx", budget_s=20, progress=keep)
     assert len(early) == 1 and early[0].verdict is proof.verdict is Verdict.DIVERGED
     assert early[0].gaps == proof.gaps and early[0].location is None and proof.location is not None
 

@@ -7,16 +7,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import helper
-from test_locate import Examined, attributes, examine, nodes, one_thread, told  # noqa: F401
+from support.planted_faults import Examined, attributes, examine, nodes, told
 
 import onnxproof
 from onnxproof.cli import main
 from onnxproof.diagnosis import remedy
 from onnxproof.options import Policy
-from onnxproof.reference import subject
 from onnxproof.report import overlay
 from onnxproof.results import Verdict
-from onnxproof.verification import run as prove
 
 SOURCE = """
 import torch
@@ -232,17 +230,17 @@ def test_the_pages_of_the_causes(capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean `train-mode`?" in capsys.readouterr().err
 
 
-def proven(found: Examined) -> prove.Run:
-    """The run behind a proof."""
-    what = subject.load(found.model.module, found.model.example, dynamic_shapes=found.model.shapes)
-    run = prove.Run(what, found.path, ("ort",), Policy(), budget_s=20, seed=0)
-    run.prove()
-    return run
+def mended(found: Examined) -> remedy.Mended:
+    """What `mend` makes of a planted fault; nothing is written."""
+    model = found.model
+    return onnxproof.mend(
+        model.module, found.path, None, model.example, dynamic_shapes=model.shapes, budget_s=20
+    )
 
 
 def test_a_session_option_is_a_remedy_without_a_file() -> None:
     found = examine("quantized-pool-fused")
-    done = remedy.mend(proven(found), found.proof)
+    done = mended(found)
     assert (
         done.model is None
         and done.options == ("QDQSelectorActionTransformer",)
@@ -253,7 +251,7 @@ def test_a_session_option_is_a_remedy_without_a_file() -> None:
 
 def test_without_a_remedy_nothing_is_mended() -> None:
     found = examine("sums-length-baked")
-    done = remedy.mend(proven(found), found.proof)
+    done = mended(found)
     assert (
         done.model is None
         and done.causes == ()

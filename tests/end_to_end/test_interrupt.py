@@ -2,15 +2,17 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.linear_files import BIAS, linear
 
+from onnxproof import api
 from onnxproof.cli import main
 from onnxproof.errors import Stopped
-from onnxproof.results import Verdict
-from onnxproof.verification import run as prove
-from onnxproof.verification.run import Progress
+from onnxproof.results import Case, Verdict
+from onnxproof.verification.observations import Observations
+from onnxproof.verification.progress import Progress
 
 AFTER = 5
 
@@ -31,7 +33,7 @@ def stops(seen: Progress) -> None:
 
 def test_what_was_measured_comes_with_the_interrupt(folder: Path) -> None:
     with pytest.raises(KeyboardInterrupt) as caught:
-        prove.diff("a.onnx", "a.onnx", progress=stops)
+        api.diff("a.onnx", "a.onnx", progress=stops)
     assert isinstance(caught.value, Stopped)
     proof = caught.value.proof
     assert proof.verdict is Verdict.ERROR and not proof.passed and not proof.complete
@@ -42,15 +44,13 @@ def test_what_was_measured_comes_with_the_interrupt(folder: Path) -> None:
 def test_the_command_writes_it_and_fails(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    one = prove.Run._one
-    monkeypatch.setattr(
-        prove.Run,
-        "_one",
-        lambda run, *words: (
-            stops(Progress(case="", done=len(run.sizes), elapsed=0.0, budget=1.0))
-            or one(run, *words)
-        ),
-    )
+    add = Observations.add
+
+    def add_until_stopped(self: Observations, case: Case, outcome: Any) -> float:
+        stops(Progress(case="", done=len(self.sizes), elapsed=0.0, budget=1.0))
+        return add(self, case, outcome)
+
+    monkeypatch.setattr(Observations, "add", add_until_stopped)
     assert main(["diff", "a.onnx", "a.onnx", "--json", "p.json"]) == 2
     document = json.loads(Path("p.json").read_text())
     assert (

@@ -67,9 +67,11 @@ from onnxproof.cli import _signals
 _signals.PATIENCE_S = float(sys.argv[1])
 folder = scratch.Folder()
 with _signals.handled(lambda: _signals.leave_at_once("error[interrupted]: stopped", 2)):
-    print("ready", flush=True)
+    words = ["ready"]
     while True:
         try:
+            if words:
+                print(words.pop(), flush=True)  # the signal may come at once, so all of it is in the try
             time.sleep(60)
         except KeyboardInterrupt:
             print("interrupted", flush=True)  # as a destructor does that swallows it

@@ -28,11 +28,6 @@ FAULTS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 @pytest.mark.parametrize(("name", "code"), FAULTS.items())
 def test_the_node_and_the_cause_are_named(name: str, code: str, tmp_path: Path) -> None:
     built = importlib.import_module(f"bench.faults.{name}").build(tmp_path)

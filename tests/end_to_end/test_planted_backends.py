@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from onnxproof import api
 from onnxproof.errors import Crashed, VerdictError
 from onnxproof.exporter.export import write
 from onnxproof.options import Serving
@@ -16,7 +17,6 @@ from onnxproof.results import Status, Verdict
 from onnxproof.results.judging import judge
 from onnxproof.results.proof import Proof
 from onnxproof.testing import outsider
-from onnxproof.verification import run
 
 PLANTED = """
 import ctypes, os, sys, time
@@ -144,7 +144,7 @@ def proof(subject: tuple[Model, Path, tuple[Tensor, Tensor]]) -> Proof:
     """All of them at once, between two honest ones."""
     module, path, example = subject
     backends = ("ort", *(f"bad-{name}" for name in NAMES), "ort:azure", "ort:basic")
-    return run.verify(
+    return api.verify(
         module, path, example, backends=backends, serving=LIMITS, budget_s=400, explain=False
     )
 
@@ -214,7 +214,7 @@ def test_one_that_writes_into_its_inputs_fails_the_run_though_its_answers_are_ri
     subject: tuple[Model, Path, tuple[Tensor, Tensor]],
 ) -> None:
     module, path, example = subject
-    proof = run.verify(
+    proof = api.verify(
         module,
         path,
         example,
@@ -267,7 +267,7 @@ def test_a_lone_backend_that_dies_on_opening_is_an_error_with_its_last_words(
             Crashed, match=r"`bad-opens` aborted \(SIGABRT\): error: a tensor is out of range"
         ),
     ):
-        run.verify(module, path, example, backends=("bad-opens",), explain=False)
+        api.verify(module, path, example, backends=("bad-opens",), explain=False)
 
 
 def test_nothing_of_a_child_is_left_behind(

@@ -11,12 +11,11 @@ import pytest
 import torch
 from support.planted_faults import told
 from support.planted_models import normal, seeded
-from test_locate import one_thread  # noqa: F401
 from torch import Tensor, nn
 
+from onnxproof import api
 from onnxproof.results import Verdict
 from onnxproof.results.proof import Proof
-from onnxproof.verification import run
 
 BUDGET_S = 20.0
 
@@ -121,7 +120,7 @@ def exported(module: nn.Module, path: Path) -> Path:
 
 
 def verified(module: nn.Module, path: Path) -> Proof:
-    return run.verify(module, path, (EXAMPLE,), budget_s=BUDGET_S)
+    return api.verify(module, path, (EXAMPLE,), budget_s=BUDGET_S)
 
 
 TRACED = {Running: 1}

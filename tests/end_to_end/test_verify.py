@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,15 @@ from onnx import TensorProto, helper, numpy_helper
 from support.planted_models import seeded
 from torch import Tensor, nn
 
+from onnxproof import api
 from onnxproof.errors import BackendError, Crashed, InputError
+from onnxproof.inputs.search import origin
 from onnxproof.options import Policy, Serving
 from onnxproof.results import Domain, Gap, NoiseKind, Stage, Status, Verdict, judging
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes.isolation.session import ApartSession
 from onnxproof.testing import fake_backend, raising, spoils_inputs, stale
-from onnxproof.verification import run
+from onnxproof.verification.progress import Progress
 
 BOTH = pytest.mark.parametrize("exporter", ["dynamo", "legacy"])
 
@@ -283,7 +285,7 @@ class Zoo:
 
     def verify(self, name: str, path: Path, **options: Any) -> Proof:
         model = self.model(name)
-        return run.verify(
+        return api.verify(
             model.module,
             path,
             model.example,
@@ -335,15 +337,6 @@ def _export(model: Model, path: Path, exporter: str, opset: int, *, external: bo
                 opset_version=opset,
             )
     return path
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """Tiny models on a busy machine: threads that wait for each other cost more than they bring."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
@@ -775,7 +768,7 @@ def test_outputs_in_another_order_diverge(zoo: Zoo) -> None:
         {"minus": TensorProto.FLOAT, "plus": TensorProto.FLOAT},
         one=np.float32(1),
     )
-    proof = run.verify(Two(), path, (normal(5),), budget_s=10)
+    proof = api.verify(Two(), path, (normal(5),), budget_s=10)
     assert (
         proof.verdict is Verdict.DIVERGED
         and proof.location is not None
@@ -865,21 +858,18 @@ def test_another_seed_gives_other_values(zoo: Zoo) -> None:
     assert first.rms != second.rms
 
 
-def test_the_search_does_not_depend_on_the_speed_of_the_machine(
-    zoo: Zoo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_search_does_not_depend_on_the_speed_of_the_machine(zoo: Zoo) -> None:
     """Same seed, same proof, case for case: also where the search's passes take longer."""
     fast = zoo.verify("logs", zoo.file("logs"))
-    one = run.Run._one
+    searched = []
 
-    def slow(self: Any, trial: Any, case: Any) -> float:
-        time.sleep(0.05 if case.group == "search" else 0.0)
-        return one(self, trial, case)
+    def slow(state: Progress) -> None:
+        if origin(state.case) != state.case:
+            searched.append(state.case)
+            time.sleep(0.05)
 
-    monkeypatch.setattr(run.Run, "_one", slow)
-    assert [gap.case for gap in zoo.verify("logs", zoo.file("logs")).gaps] == [
-        gap.case for gap in fast.gaps
-    ]
+    again = zoo.verify("logs", zoo.file("logs"), progress=slow)
+    assert searched and [gap.case for gap in again.gaps] == [gap.case for gap in fast.gaps]
 
 
 REPLAYED = (
@@ -943,7 +933,7 @@ class Slow(nn.Module):
 
 @pytest.mark.parametrize("budget", [1.0, 3.0])
 def test_the_budget_ends_the_cases(zoo: Zoo, budget: float) -> None:
-    proof = run.verify(
+    proof = api.verify(
         Slow(),
         zoo.file("logs"),
         (normal(3, 6),),
@@ -968,7 +958,7 @@ def test_a_reference_that_refuses_the_example_is_an_input_error(zoo: Zoo) -> Non
         InputError,
         match=r"error\[example-refused\]: the reference refuses the example inputs: RuntimeError: mat1 and mat2",
     ) as caught:
-        run.verify(seeded(Argmax()), zoo.file("argmax"), (normal(4, 9),), dynamic_shapes=BATCH)
+        api.verify(seeded(Argmax()), zoo.file("argmax"), (normal(4, 9),), dynamic_shapes=BATCH)
     assert "call the module with them by itself" in caught.value.help
 
 

@@ -13,15 +13,14 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from safetensors.numpy import save_file
 
+from onnxproof import api
 from onnxproof.errors import InputError
 from onnxproof.inputs import data_stream, generators, inference
 from onnxproof.inputs.search import climb
 from onnxproof.inputs.space import Role, Slot, Space, as_dtype, evaluate, upper
 from onnxproof.onnxmodel import onnx_file
-from onnxproof.options import Policy
 from onnxproof.reference import subject
 from onnxproof.results import Case, DimInfo, Domain, InputInfo, Signature
-from onnxproof.verification import run as prove
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(0)
@@ -543,7 +542,7 @@ class Choosy(torch.nn.Module):
 
 
 def test_a_case_that_the_reference_refuses_is_dropped_and_counted(tmp_path: Path) -> None:
-    proof = prove.verify(Choosy(), relu(tmp_path), (torch.rand(2, 4),), budget_s=10, explain=False)
+    proof = api.verify(Choosy(), relu(tmp_path), (torch.rand(2, 4),), budget_s=10, explain=False)
     dropped = {one.case: one.reason for one in proof.dropped}
     assert dropped["float-x-very negative"] == "ValueError: too negative for me"
     assert not {gap.case for gap in proof.gaps} & set(dropped) and proof.verdict.value == "faithful"
@@ -658,7 +657,7 @@ def test_bad_data_is_told_in_words(tmp_path: Path, given: Any, code: str, words:
 
 def test_data_reaches_the_proof_as_named_cases(tmp_path: Path) -> None:
     rows = [np.full((2, 4), k, np.float64) for k in range(3)]
-    proof = prove.verify(
+    proof = api.verify(
         Choosy(),
         relu(tmp_path),
         (torch.rand(2, 4),),
@@ -675,7 +674,5 @@ def test_data_reaches_the_proof_as_named_cases(tmp_path: Path) -> None:
 
 def test_data_of_another_dtype_is_converted_to_the_examples(tmp_path: Path) -> None:
     given = subject.load(Choosy(), (torch.rand(2, 4),), data=[np.ones((2, 4), np.int64)])
-    run = prove.Run(
-        given, relu(tmp_path), ("ort",), Policy(), budget_s=10, seed=0, only=("data-0",)
-    )
-    assert run.prove().gaps[0].compared == 8
+    proof = api.verify(given, relu(tmp_path), budget_s=10, only=("data-0",), explain=False)
+    assert proof.gaps[0].compared == 8

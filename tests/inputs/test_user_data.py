@@ -11,13 +11,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from onnxproof import api
 from onnxproof.cli import main
 from onnxproof.errors import InputError
 from onnxproof.inputs import user_data
 from onnxproof.numerics import array_files
 from onnxproof.results import Verdict
 from onnxproof.results.proof import Proof
-from onnxproof.verification import run
+from onnxproof.verification.pacing import Pacing
 
 X = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
 BUILD = """
@@ -62,7 +63,7 @@ def linear(tmp_path_factory: pytest.TempPathFactory) -> tuple[nn.Module, Path]:
 
 def verified(linear: tuple[nn.Module, Path], data: Any, **options: Any) -> Proof:
     options = {"budget_s": 1, "explain": False, **options}
-    return run.verify(linear[0], linear[1], (torch.from_numpy(X),), data=data, **options)
+    return api.verify(linear[0], linear[1], (torch.from_numpy(X),), data=data, **options)
 
 
 def told(proof: Proof, code: str) -> str:
@@ -107,7 +108,7 @@ def test_data_that_is_not_there_is_told_before_anything_runs(
 ) -> None:
     Counted.passes = 0
     with pytest.raises(InputError) as caught:
-        run.verify(Counted(), linear[1], (torch.from_numpy(X),), data=data, budget_s=1)
+        api.verify(Counted(), linear[1], (torch.from_numpy(X),), data=data, budget_s=1)
     assert caught.value.code == code and Counted.passes == 0
 
 
@@ -120,7 +121,7 @@ def test_a_generator_that_raises_is_told_before_anything_runs(
 
     Counted.passes = 0
     with pytest.raises(FileNotFoundError):
-        run.verify(Counted(), linear[1], (torch.from_numpy(X),), data=items(), budget_s=1)
+        api.verify(Counted(), linear[1], (torch.from_numpy(X),), data=items(), budget_s=1)
     assert Counted.passes == 0
 
 
@@ -201,7 +202,7 @@ def test_floats_for_ids_are_taken_where_no_value_changes(
         module, (torch.tensor([1, 2]),), path, input_names=["ids"], dynamo=True, verbose=False
     )
     data = [np.array([1, 2]), np.array(values)]
-    proof = run.verify(module, path, (torch.tensor([1, 2]),), data=data, budget_s=10, explain=False)
+    proof = api.verify(module, path, (torch.tensor([1, 2]),), data=data, budget_s=10, explain=False)
     if unfit:
         assert "`1`: `ids` is float64 and the model takes int64: values would change" in told(
             proof, "data-dropped"
@@ -225,7 +226,7 @@ def test_arrays_that_no_input_takes_are_told(
 def test_data_that_the_time_did_not_reach_fails_the_run(
     linear: tuple[nn.Module, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run.Run, "_stop", lambda self: True)
+    monkeypatch.setattr(Pacing, "over", property(lambda self: True))
     proof = verified(linear, [X])
     if not any(name.startswith("data-") for name in proof.sizes):
         assert (

@@ -33,15 +33,14 @@ from support.preparing_models import (
     prepared,
     times_255,
 )
-from test_locate import one_thread  # noqa: F401
 from torch import Tensor, nn
 
 import onnxproof
+from onnxproof import api
 from onnxproof.diagnosis import diagnose
 from onnxproof.errors import InputError
 from onnxproof.results import Verdict
 from onnxproof.results.proof import Proof
-from onnxproof.verification import run
 
 BUDGET_S = 20.0
 _FOLDER = tempfile.TemporaryDirectory(prefix="onnxproof-tests-")
@@ -76,7 +75,7 @@ def written(module: nn.Module, example: Tensor, name: str) -> Path:
 
 def verified(module: nn.Module, path: Path, example: Tensor) -> Proof:
     with mock.patch.object(diagnose, "_FIX_BUDGET_S", BUDGET_S):
-        return run.verify(
+        return api.verify(
             module, path, (example,), dynamic_shapes=({0: "batch"},), budget_s=BUDGET_S
         )
 

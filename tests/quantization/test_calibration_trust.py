@@ -33,11 +33,6 @@ Array = np.ndarray[Any, Any]
 TRAINED = 1200
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def network(*, norms: bool) -> nn.Module:
     torch.manual_seed(0)
     norm: Callable[[int], nn.Module] = nn.BatchNorm2d if norms else lambda channels: nn.Identity()

@@ -31,11 +31,6 @@ from onnxproof.results import Verdict
 QUICK = onnxproof.Budget(seconds=20)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
-
-
 def data(shape: tuple[int, ...], rows: int = 192, seed: int = 0) -> Any:
     return np.random.default_rng(seed).standard_normal((rows, *shape)).astype(np.float32)
 

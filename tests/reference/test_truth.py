@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
+from onnxproof import api
 from onnxproof.numerics.measure import eps
 from onnxproof.reference import subject
 from onnxproof.reference.module import ModuleOracle
@@ -20,7 +21,6 @@ from onnxproof.reference.rounding import Jitter, Promote
 from onnxproof.reference.ties import BreakTies
 from onnxproof.results import NoiseKind, Verdict
 from onnxproof.runtimes.session.execution import Clock
-from onnxproof.verification import run as prove
 
 settings.register_profile("onnxproof", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("onnxproof")
@@ -241,14 +241,14 @@ def test_a_module_without_float64_says_so(module: type[Weighted]) -> None:
 
 def test_without_float64_the_noise_comes_from_reruns(tmp_path: Path) -> None:
     module = RefusesDouble
-    right = prove.verify(
+    right = api.verify(
         module(), tanh_file(tmp_path / "right.onnx"), (X,), budget_s=8, explain=False
     )
     assert right.verdict is Verdict.FAITHFUL
     assert {gap.noise_kind for gap in right.gaps if gap.compared} == {NoiseKind.PERTURBED} and min(
         gap.noise for gap in right.gaps if gap.compared
     ) > 0
-    wrong = prove.verify(
+    wrong = api.verify(
         module(),
         tanh_file(tmp_path / "wrong.onnx", divisor=3.0002),
         (X,),

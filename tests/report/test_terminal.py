@@ -367,7 +367,7 @@ def test_a_bad_verdict_with_everything_is_one_screen() -> None:
 
 def test_progress_says_what_is_running_and_the_time_left() -> None:
     from onnxproof.cli import _progress
-    from onnxproof.verification.run import Progress
+    from onnxproof.verification.progress import Progress
 
     assert (
         _progress.words(Progress(case="float-x-zeros", done=12, elapsed=20.4, budget=60.0))

@@ -12,13 +12,12 @@ import numpy as np
 import pytest
 from support.linear_files import linear
 
-from onnxproof import runtimes
+from onnxproof import api, runtimes
 from onnxproof.cli import main
 from onnxproof.errors import BackendError, Crashed
 from onnxproof.results import Verdict
 from onnxproof.runtimes.isolation.session import ApartSession
 from onnxproof.testing import outsider
-from onnxproof.verification import run
 
 pytestmark = pytest.mark.timeout(300)
 HARMFUL = '''
@@ -221,7 +220,7 @@ def test_one_that_can_not_describe_itself_is_broken_and_takes_no_other_with_it(
         == 2
     )
     assert "error[backend-broken]" in capsys.readouterr().err
-    proof = run.diff(
+    proof = api.diff(
         place / "a.onnx",
         place / "a.onnx",
         backends=("ort", f"bad-{name}"),

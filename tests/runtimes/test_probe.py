@@ -7,11 +7,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from onnxproof import api
 from onnxproof.errors import Refused
 from onnxproof.results import Stage, Verdict
 from onnxproof.runtimes import Description, Session, _registered, ort
 from onnxproof.runtimes.session import inner_values
-from onnxproof.verification import run
 
 NAMES = ("a", "b", "c", "d")
 
@@ -110,7 +110,7 @@ def test_the_guilty_node_of_another_runtime_is_named(chain: Path) -> None:
     """The file is right, and one kernel of one runtime is wrong: the stage is `runtime` and the node is that kernel's."""
     _registered["picky"] = Picky(wrong=True)
     try:
-        proof = run.verify(str(chain), chain, backends=("ort", "picky"), budget_s=10)
+        proof = api.verify(str(chain), chain, backends=("ort", "picky"), budget_s=10)
     finally:
         del _registered["picky"]
     assert proof.verdict is Verdict.DIVERGED and proof.location is not None

@@ -20,7 +20,7 @@ from onnxproof.system.text import block
 
 if TYPE_CHECKING:
     from onnxproof.results.proof import Proof
-    from onnxproof.verification.run import Progress
+    from onnxproof.verification.progress import Progress
 
 _CODES = {
     Verdict.FAITHFUL: 0,

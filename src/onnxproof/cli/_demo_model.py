@@ -176,8 +176,8 @@ def _spoil(good: Path, bad: Path) -> None:
 def _check(title: str, path: Path, digits: _Digits, budget_s: float, seed: int) -> Check:
     import numpy as np
 
+    from onnxproof.api import verify
     from onnxproof.runtimes import open_session
-    from onnxproof.verification.run import verify
 
     session = open_session("ort", path)
     found = session.run({session.input_names[0]: digits.test.numpy()})[0]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from onnxproof.report.plain import short
 
 if TYPE_CHECKING:
-    from onnxproof.verification.run import Progress
+    from onnxproof.verification.progress import Progress
 
 Report = Callable[["Progress"], None]
 _BAR_EVERY = 0.25

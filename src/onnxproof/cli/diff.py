@@ -27,7 +27,7 @@ def command(
     policy, arguments, lock = judging.policy(), running.arguments(), lock.checked()
 
     def run(report: Report | None) -> "Proof":
-        from onnxproof.verification.run import diff
+        from onnxproof.api import diff
 
         proof = diff(
             first,

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,8 +18,8 @@ from onnxproof.system import writing
 from onnxproof.system.text import lines, visible
 
 if TYPE_CHECKING:
+    from onnxproof.api import Examination
     from onnxproof.results.proof import Proof
-    from onnxproof.verification.run import Run
 
 _ELSEWHERE = {
     "output-order": "input-order",
@@ -119,38 +119,24 @@ def command(
     _check_output(fix, output, subject, model)
     if overlay is not None:
         writing.check(overlay, what="the overlay")
-    policy, shapes, arguments = (
-        judging.policy(),
-        option.dynamic_shapes(dynamic),
-        running.arguments(),
-    )
-    serving = arguments.pop("serving")
+    policy, shapes = judging.policy(), option.dynamic_shapes(dynamic)
+    arguments = running.arguments()
+    data = arguments.pop("data")
     extras = _Extras()
 
     def run(report: Report | None) -> "Proof":
-        from onnxproof.runtimes import served
+        from onnxproof import api
+        from onnxproof.options import VerifyOptions
 
-        with served(serving):
-            return examine(report)
-
-    def examine(report: Report | None) -> "Proof":
         source = option.reference(subject, trust_remote_code=trust_remote_code)
-        proof, found = _examine(
-            source,
-            model,
-            report,
-            dynamic_shapes=shapes,
-            calibration=calibration,
-            policy=policy,
-            only=tuple(case or ()),
-            **arguments,
-        )
+        options = VerifyOptions.of({"policy": policy, "only": tuple(case or ()), **arguments})
+        loaded = api.load(source, Path(model), dynamic_shapes=shapes, data=data)
+        examined = api.examine(loaded, Path(model), options, report, calibration)
+        proof = examined.proof
         if proof.location is None and (repro or fix or overlay):
-            why = (
-                "the file is faithful"
-                if proof.verdict is Verdict.FAITHFUL
-                else "nothing was located"
-            )
+            why = "nothing was located"
+            if proof.verdict is Verdict.FAITHFUL:
+                why = "the file is faithful"
             extras.said.append(f"{why}: there is nothing to write")
             return proof
         if overlay is not None:
@@ -158,7 +144,7 @@ def command(
         if repro is not None:
             extras.do(lambda: f"repro: {proof.write_repro(repro)}")
         if fix and output is not None:
-            extras.do(lambda: _mend(proof, found, Path(output)))
+            extras.do(lambda: _mend(examined, output))
         return proof
 
     code = deliver(run, where)
@@ -184,66 +170,21 @@ class _Extras:
             self.failed.append(why.render())
 
 
-def _examine(
-    subject: Any,
-    model: str,
-    report: Report | None,
-    *,
-    dynamic_shapes: Any,
-    data: str | None,
-    calibration: str | None,
-    **options: Any,
-) -> "tuple[Proof, Run]":
-    """As `verify` does, keeping the run for whoever mends."""
-    from onnxproof.reference import subject as subjects
-    from onnxproof.verification.run import Run, _explained
-
-    found = subjects.load(subject, None, dynamic_shapes=dynamic_shapes, data=data)
-    run = Run(
-        found,
-        Path(model),
-        options.pop("backends"),
-        options.pop("policy"),
-        progress=report,
-        explained=True,
-        **options,
-    )
-    run.calibration = calibration
-    proof = run.prove()
-    if calibration is not None and run.file.quantized:
-        from onnxproof.quantization.calibration import data_trust
-
-        proof = data_trust.doubted(
-            proof, data_trust.weighed(data_trust.given(found, calibration), proof, found)
-        )
-    if proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None:
-        proof = _explained(proof, run)
-    return proof, run
-
-
-def _mend(proof: "Proof", run: "Run", output: Path) -> str:
+def _mend(examined: "Examination", output: str) -> str:
     """Write the mended file if it is worth it, and say in either case what came of it."""
-    import onnx
-
-    from onnxproof.diagnosis.remedy import mend
-
-    done = mend(run, proof)
-    found = "".join(f"\n  removed {cause.code}: {cause.evidence}" for cause in done.causes)
-    if done.options and done.model is None:
-        return f"fix: nothing is wrong with the file; open the session with disabled_optimizers={list(done.options)}: tried, {done.verdict.value}{found}"
-    if done.model is None:
+    mended = examined.mend(output)
+    removed = "".join(f"\n  removed {cause.code}: {cause.evidence}" for cause in mended.causes)
+    if mended.options and mended.model is None:
+        return f"fix: nothing is wrong with the file; open the session with disabled_optimizers={list(mended.options)}: tried, {mended.verdict.value}{removed}"
+    if mended.model is None:
         return "fix: no proven cause has a remedy that a graph can carry; nothing was written"
-    ratios = f"{_ratio(proof)} before, {_ratio(done.proof)} now"
-    if done.verdict is not Verdict.FAITHFUL and not done.better:
-        return f"fix: the remedy was tried and the file is still {done.verdict.value} ({ratios}); nothing was written{found}"
-    with writing.replacing(output, what="the mended file") as draft:
-        onnx.save(done.model, draft)
-    word = (
-        "verified from scratch: faithful"
-        if done.verdict is Verdict.FAITHFUL
-        else f"better than before, but still {done.verdict.value}"
-    )
-    return f"fix: {output} is {word} ({ratios}){found}"
+    ratios = f"{_ratio(examined.proof)} before, {_ratio(mended.proof)} now"
+    if mended.path is None:
+        return f"fix: the remedy was tried and the file is still {mended.verdict.value} ({ratios}); nothing was written{removed}"
+    word = f"better than before, but still {mended.verdict.value}"
+    if mended.verdict is Verdict.FAITHFUL:
+        word = "verified from scratch: faithful"
+    return f"fix: {output} is {word} ({ratios}){removed}"
 
 
 def _ratio(proof: "Proof") -> str:

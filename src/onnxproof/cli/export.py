@@ -93,7 +93,7 @@ def command(
     )
 
     def run(report: Report | None) -> "Proof":
-        from onnxproof.exporter.export import export
+        from onnxproof.api import export
 
         source = option.reference(subject, trust_remote_code=trust_remote_code)
         proof = export(

@@ -62,7 +62,7 @@ def command(
     )
 
     def run(report: Report | None) -> "Proof":
-        from onnxproof.verification.run import verify
+        from onnxproof.api import verify
 
         source = option.reference(subject, trust_remote_code=trust_remote_code)
         proof = verify(

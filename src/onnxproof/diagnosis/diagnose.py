@@ -1,221 +1,247 @@
-"""From a bad verdict to where and why, and to a remedy that was tried."""
+"""From the evidence of a fault to the node, the cause, and a fix that was tried."""
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
-import onnx
 
 from onnxproof.diagnosis import causes
-from onnxproof.diagnosis.causes import provider_fallback
+from onnxproof.diagnosis.causes import Verify, provider_fallback
 from onnxproof.diagnosis.counterfactuals.quantized_study import waterfall
 from onnxproof.diagnosis.counterfactuals.workbench import Workbench
 from onnxproof.diagnosis.locate import Scene, locate
 from onnxproof.diagnosis.locate.match import relative
 from onnxproof.errors import OnnxproofError
 from onnxproof.numerics.measure import is_float
-from onnxproof.results import Case, Domain, Finding, Gap, Location, Verdict, judging
-from onnxproof.system import temporary
+from onnxproof.options import Policy
+from onnxproof.reference.subject import Subject
+from onnxproof.results import (
+    Case,
+    Cause,
+    Domain,
+    Finding,
+    Gap,
+    Location,
+    Profile,
+    Share,
+    Verdict,
+    judging,
+)
+from onnxproof.results.proof import Proof
 from onnxproof.system.allocator import give_back
 from onnxproof.system.deadline import Deadline
 from onnxproof.verification.budget import not_reached
+from onnxproof.verification.evidence import Evidence
 
-if TYPE_CHECKING:
-    from onnxproof.results.proof import Proof
-    from onnxproof.verification.run import Run
-
-_FIX_BUDGET_S = 12.0
-"""For the verdict on one remedy, if that much of the budget is left."""
 _LEAST_PASSES = 6
 """Forward passes of the reference that locating a fault needs: an answer and its truth, one that records all values, and a few values again."""
-_VERIFY_PASSES = 8
-"""Those that a verdict on a mended file needs at least."""
+_STEADY_NOISE = 1e-3
+"""The relative noise of a case up to which its answers are steady. Not measured."""
+_MOST_STEADIER = 4
+"""Other cases that are looked at for a steadier one."""
 
-_STEADY, _OTHERS = 1e-3, 4
-"""The relative noise of a case up to which its answers are steady, and how many others are looked at for one."""
+ExportFloat = Callable[[Subject, Path], object]
+"""Writes a module as a float ONNX file, for the study of a quantized one."""
 
 
-def scene_of(run: "Run", case: Case, backend: str, gap: Gap | None = None) -> Scene:
-    """Everything that locating needs, for one case and, where there is one, the gap that is to be explained."""
-    reference = run.oracle.run(case.inputs)
-    give_back()
-    truth = run.oracle.truth(case.inputs) or reference
-    steady = [
-        is_float(r) or np.array_equal(r, t) or (gap is not None and gap.output == o.name)
-        for r, t, o in zip(reference, truth, run.signature.outputs, strict=True)
-    ]
-    noise = max(
-        (
-            relative(r, t)
-            for r, t, counts in zip(reference, truth, steady, strict=True)
-            if counts and np.isfinite(relative(r, t))
-        ),
-        default=0.0,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What the causes may use beside the evidence."""
+
+    export_float: ExportFloat | None = None
+    calibration: Any = None
+    """The data that a quantized candidate was calibrated on, where it is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """Where and why; what could not be found out is a finding."""
+
+    location: Location | None = None
+    causes: tuple[Cause, ...] = ()
+    ruled_out: tuple[str, ...] = ()
+    untried: tuple[str, ...] = ()
+    waterfall: tuple[Share, ...] = ()
+    profile: Profile | None = None
+    findings: tuple[Finding, ...] = ()
+    scene: Scene | None = None
+
+    def added_to(self, proof: Proof) -> Proof:
+        """The proof with this diagnosis."""
+        return replace(
+            proof,
+            location=self.location,
+            causes=self.causes,
+            tried=self.ruled_out,
+            untried=self.untried,
+            waterfall=self.waterfall,
+            profile=self.profile,
+            findings=(*proof.findings, *self.findings),
+            scene=self.scene,
+        )
+
+
+def diagnose(
+    evidence: Evidence, policy: Policy, reverify: Verify, means: Means | None = None
+) -> Diagnosis:
+    """Locate the fault on its best witness, then try the causes; where there are only notes, on the first of them."""
+    proof = evidence.proof
+    case = proof.witness or evidence.noted
+    if case is None:
+        return Diagnosis(causes=tuple(provider_fallback.refused(proof.findings)))
+    if evidence.hung:
+        what = "the file gave no answer within the time limit, and nothing more was asked of it"
+        return Diagnosis(findings=(_unexplained(what, "the verdict stands"),))
+    if not evidence.budget.affords(_LEAST_PASSES):
+        budget_s = evidence.request.budget_s
+        what = f"the budget of {budget_s:g} s ended before the node and the cause were looked for"
+        return Diagnosis(findings=(_unexplained(what, "give more time with `--budget`"),))
+    scene = _steadiest_scene(evidence, policy, case)
+    location = locate(scene)
+    if location is None:
+        return Diagnosis()
+    located = Diagnosis(location=location, scene=scene, profile=scene.profile)
+    return _explain(evidence, policy, located, reverify, means or Means())
+
+
+def _explain(
+    evidence: Evidence, policy: Policy, located: Diagnosis, reverify: Verify, means: Means
+) -> Diagnosis:
+    """Try the causes at the place that was located."""
+    assert located.scene is not None and located.location is not None
+    try:
+        workbench = open_workbench(evidence, policy, located.scene, located.location, means=means)
+        report = causes.explain(workbench, located.location, reverify)
+    except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
+        what = f"the cause could not be tried: {type(why).__name__}: {why}"
+        return replace(located, findings=(_unexplained(what),))
+    findings: tuple[Finding, ...] = ()
+    if report.untried:
+        what = f"{len(report.untried)} of {len(causes.codes())} causes were not tried"
+        findings = (not_reached(what),)
+    return replace(
+        located,
+        causes=report.causes,
+        ruled_out=report.skipped,
+        untried=report.untried,
+        waterfall=waterfall(workbench),
+        findings=findings,
     )
+
+
+def _unexplained(what: str, help: str = "") -> Finding:
+    return Finding(code="unexplained", what=what, help=help)
+
+
+def open_scene(evidence: Evidence, case: Case, backend: str, gap: Gap | None = None) -> Scene:
+    """What locating works on: one case, and where there is one the gap that is to be explained."""
+    outputs = evidence.signature.outputs
+    answers = evidence.reference.run(case.inputs)
+    give_back()
+    truth = evidence.reference.truth(case.inputs) or answers
+    explained = "" if gap is None else gap.output
+    steady = [
+        is_float(answer) or np.array_equal(answer, true) or output.name == explained
+        for answer, true, output in zip(answers, truth, outputs, strict=True)
+    ]
+    distances = [
+        relative(answer, true)
+        for answer, true, counts in zip(answers, truth, steady, strict=True)
+        if counts
+    ]
+    noise = max((distance for distance in distances if np.isfinite(distance)), default=0.0)
     return Scene(
-        oracle=run.oracle,
-        path=run.path,
-        file=run.file,
-        signature=run.signature,
+        oracle=evidence.reference,
+        path=evidence.request.path,
+        file=evidence.file,
+        signature=evidence.signature,
         case=case,
         backend=backend,
         truth=truth,
         noise=max(noise, 1e-7),
-        dtypes=[answer.dtype for answer in reference],
+        dtypes=[answer.dtype for answer in answers],
         steady=tuple(steady),
         gap=gap,
-        deadline=run.budget.end,
+        deadline=evidence.budget.end,
     )
 
 
-def diagnose(proof: "Proof", run: "Run") -> "Proof":
-    """Locate the fault on its best witness, then try the causes; where there are only notes, on the first of them."""
-    case = proof.witness or run.noted
-    if case is None:
-        return replace(proof, causes=tuple(provider_fallback.refused(proof.findings)))
-    if run.fleet.hung:
-        return _unexplained(
-            proof,
-            "the file gave no answer within the time limit, and nothing more was asked of it",
-            "the verdict stands",
-        )
-    if not run.budget.affords(_LEAST_PASSES):
-        return _unexplained(
-            proof,
-            f"the budget of {run.budget_s:g} s ended before the node and the cause were looked for",
-            "give more time with `--budget`",
-        )
-    scene = _steadiest(proof, run, case)
-    where = locate(scene)
-    if where is None:
-        return proof
-    proof = replace(proof, location=where, scene=scene, profile=scene.profile)
-    try:
-        bench = workbench(scene, where, proof, run)
-        report = causes.explain(bench, where, lambda model, options: _verify(run, model, options))
-    except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
-        return _unexplained(proof, f"the cause could not be tried: {type(why).__name__}: {why}")
-    if report.untried:
-        late = not_reached(f"{len(report.untried)} of {len(causes.codes())} causes were not tried")
-        proof = replace(proof, findings=(*proof.findings, late))
-    return replace(
-        proof,
-        causes=report.causes,
-        tried=report.skipped,
-        untried=report.untried,
-        waterfall=waterfall(bench),
-    )
+def _steadiest_scene(evidence: Evidence, policy: Policy, case: Case) -> Scene:
+    """The witness, or another case that differs where rounding decides an answer of the witness.
 
-
-def _unexplained(proof: "Proof", what: str, help: str = "") -> "Proof":
-    return replace(
-        proof, findings=(*proof.findings, Finding(code="unexplained", what=what, help=help))
-    )
-
-
-def _steadiest(proof: "Proof", run: "Run", case: Case) -> Scene:
-    """The witness, or another case that differs where rounding decides an answer of the witness: next to a flipped choice no smaller fault can be seen."""
-    scene = _scene(proof, run, case)
-    for other in run.bad[:_OTHERS] if scene.noise > _STEADY and proof.witness is not None else ():
-        if not run.budget.affords(_LEAST_PASSES):
+    Next to a choice that rounding flipped, no smaller fault can be seen.
+    """
+    scene = _worst_scene(evidence, policy, case)
+    if scene.noise <= _STEADY_NOISE or evidence.proof.witness is None:
+        return scene
+    for other in evidence.differing[:_MOST_STEADIER]:
+        if not evidence.budget.affords(_LEAST_PASSES):
             break
-        calmer = _scene(proof, run, other)
-        scene = calmer if calmer.noise < scene.noise else scene
-        if scene.noise <= _STEADY:
+        steadier = _worst_scene(evidence, policy, other)
+        if steadier.noise < scene.noise:
+            scene = steadier
+        if scene.noise <= _STEADY_NOISE:
             break
     return scene
 
 
-def _scene(proof: "Proof", run: "Run", case: Case) -> Scene:
-    counted = proof.witness is not None
-    gap = max(
-        (gap for gap in proof.gaps if gap.case == case.name),
-        key=lambda g: (
-            (g.domain is None) == counted,
-            g.domain is Domain.TIES,
-            *judging.severity(g, proof.policy),
-        ),
-    )
-    return scene_of(run, case, gap.backend, gap)
+def _worst_scene(evidence: Evidence, policy: Policy, case: Case) -> Scene:
+    """The case with its worst gap: one that counts where there is a witness, else a note's."""
+    counted = evidence.proof.witness is not None
+
+    def severity(gap: Gap) -> tuple[Any, ...]:
+        fits = (gap.domain is None) == counted
+        return fits, gap.domain is Domain.TIES, *judging.severity(gap, policy)
+
+    worst = max((gap for gap in evidence.proof.gaps if gap.case == case.name), key=severity)
+    return open_scene(evidence, case, worst.backend, worst)
 
 
-def profiled(proof: "Proof", run: "Run") -> "Proof":
-    """The proof with the noise ratio along the graph, on the example: the same case in every run, so that two runs can be compared."""
-    from onnxproof.diagnosis.locate.profile import measure
-
-    if not run.budget.affords(_LEAST_PASSES):
-        return replace(
-            proof,
-            findings=(*proof.findings, not_reached("the noise along the graph was not measured")),
-        )
-    example = Case(
-        name="example", group="ordinary", about="the example inputs", inputs=run.oracle.example()
-    )
-    try:
-        return replace(proof, profile=measure(scene_of(run, example, run.backends[0])))
-    except (
-        OnnxproofError,
-        ValueError,
-        MemoryError,
-    ):  # a report without this chart is still a report
-        return proof
-
-
-def workbench(
-    scene: Scene, where: Location, proof: "Proof", run: "Run", deadline: Deadline | None = None
+def open_workbench(
+    evidence: Evidence,
+    policy: Policy,
+    scene: Scene,
+    location: Location,
+    *,
+    means: Means,
+    deadline: Deadline | None = None,
 ) -> Workbench:
-    """The bench for this scene, with what is known of all cases; trials end with the budget, or with a deadline of their own."""
-    bad: dict[str, bool] = {}
-    telling: dict[str, bool] = {}
-    for gap in proof.gaps:
+    """The workbench for this scene, with what is known of all cases; trials end with the budget, or with a deadline of their own."""
+    differs: dict[str, bool] = {}
+    ordinary: dict[str, bool] = {}
+    for gap in evidence.proof.gaps:
         if gap.domain is None:
-            beyond = judging.judge_gap(gap, proof.policy) in (Verdict.DRIFT, Verdict.DIVERGED)
-            bad[gap.case] = bad.get(gap.case, False) or beyond
-            telling[gap.case] = gap.group in ("ordinary", "shapes") and not gap.case.startswith(
-                "scale-"
-            )
+            verdict = judging.judge_gap(gap, policy)
+            beyond_noise = verdict in (Verdict.DRIFT, Verdict.DIVERGED)
+            differs[gap.case] = differs.get(gap.case, False) or beyond_noise
+            usual = gap.group in ("ordinary", "shapes")
+            ordinary[gap.case] = usual and not gap.case.startswith("scale-")
     return Workbench(
         scene,
-        where,
-        bad_cases=bad,
-        sizes=run.sizes,
-        telling=telling,
-        subject=run.subject,
-        calibration=run.calibration,
-        others=[case for case in run.bad if case.name != scene.case.name],
-        findings=proof.findings,
-        deadline=deadline or run.budget.end,
+        location,
+        bad_cases=differs,
+        sizes=evidence.proof.sizes,
+        telling=ordinary,
+        subject=evidence.request.subject,
+        calibration=means.calibration,
+        export_float=means.export_float,
+        others=[case for case in evidence.differing if case.name != scene.case.name],
+        findings=evidence.proof.findings,
+        deadline=deadline or evidence.budget.end,
     )
 
 
-def _verify(run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...]) -> Verdict | None:
-    """The verdict on a remedy, from scratch and within what is left of the budget; None where that is not enough for one."""
-    from onnxproof.verification.run import Run as Again
+def noise_profile(evidence: Evidence) -> tuple[Profile | None, tuple[Finding, ...]]:
+    """The noise ratio along the graph, on the example: the same case in every run, so that two runs can be compared."""
+    from onnxproof.diagnosis.locate.profile import measure
 
-    left = min(_FIX_BUDGET_S, run.budget.end.left)
-    if left < _VERIFY_PASSES * run.budget.pass_s or not left:
-        return None
-    with temporary.Folder() as folder:
-        path = run.path
-        if model is not None:
-            path = Path(folder) / "mended.onnx"
-            onnx.save(model, path)
-        elif not options:
-            return None
-        try:
-            return (
-                Again(
-                    run.subject,
-                    path,
-                    run.backends,
-                    run.policy,
-                    budget_s=left,
-                    seed=run.seed,
-                    disabled_optimizers=options,
-                )
-                .prove()
-                .verdict
-            )
-        except OnnxproofError:
-            return Verdict.ERROR
+    if not evidence.budget.affords(_LEAST_PASSES):
+        return None, (not_reached("the noise along the graph was not measured"),)
+    inputs = evidence.reference.example()
+    example = Case(name="example", group="ordinary", about="the example inputs", inputs=inputs)
+    try:
+        return measure(open_scene(evidence, example, evidence.request.backends[0])), ()
+    except (OnnxproofError, ValueError, MemoryError):  # a report without this chart is still one
+        return None, ()

@@ -1,25 +1,24 @@
-"""A remedy applied: the graph that the proven cause calls for, verified from scratch; several causes one after the other."""
+"""Mending: the graph that a proven cause calls for, verified from scratch; several causes one after the other."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import onnx
 
 from onnxproof.diagnosis import causes
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
-from onnxproof.diagnosis.diagnose import diagnose, workbench
+from onnxproof.diagnosis.diagnose import Diagnosis, Means, diagnose, open_workbench
 from onnxproof.diagnosis.locate import Scene
+from onnxproof.diagnosis.reverify import within_budget_of
 from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.results import Cause, Fix, Location, OutputInfo, Verdict
 from onnxproof.results.proof import Proof
-from onnxproof.system import temporary
+from onnxproof.system import temporary, writing
 from onnxproof.system.deadline import Deadline
-
-if TYPE_CHECKING:
-    from onnxproof.verification.run import Run
+from onnxproof.verification.evidence import Evidence, Request
+from onnxproof.verification.run import run
 
 _MOST = 4
 _BAD = (Verdict.DRIFT, Verdict.DIVERGED)
@@ -39,73 +38,84 @@ class Mended:
     """The proof of the mended file; the given one where there was nothing to mend."""
     better: bool = False
     """True when the verdict is better than before, or the error a tenth of it."""
+    path: Path | None = None
+    """Where the mended file was written; None where it was not."""
+
+    @property
+    def worth_writing(self) -> bool:
+        """True for a mended graph that is faithful, or better than before."""
+        return self.model is not None and (self.verdict is Verdict.FAITHFUL or self.better)
+
+    def written_to(self, path: Path) -> "Mended":
+        """Write the mended graph; it appears whole or not at all."""
+        assert self.model is not None, "there is no graph to write"
+        with writing.replacing(path, what="the mended file") as draft:
+            onnx.save(self.model, draft)
+        return replace(self, path=path)
 
 
-def mend(run: "Run", proof: Proof) -> Mended:
-    """Apply the remedy of the first cause, verify; while the verdict is bad, diagnose the mended file and go on."""
+def mend(evidence: Evidence, diagnosis: Diagnosis, means: Means) -> Mended:
+    """Apply the fix of the first cause and verify; while the verdict is bad, diagnose the mended file and go on."""
     model: onnx.ModelProto | None = None
     options: tuple[str, ...] = ()
     removed: list[Cause] = []
-    first = proof
+    first = diagnosis.added_to(evidence.proof)
     with temporary.Folder() as folder:
         for turn in range(_MOST):
-            found = next(_remedies(run, proof, Path(folder), Deadline.after(run.budget_s)), None)
-            if found is None:
+            deadline = Deadline.after(evidence.request.budget_s)
+            attempt = _Attempt(evidence, diagnosis, means, Path(folder), deadline)
+            fix = next(attempt.fixes(), None)
+            if fix is None:
                 break
-            cause, tried = found
+            cause, tried = fix
             removed.append(cause)
             model, options = tried.model or model, (*options, *tried.options)
-            run = _again(run, model, options, Path(folder) / f"mended-{turn}.onnx")
-            proof = run.prove()
-            if proof.verdict not in _BAD or options:
+            path = Path(folder) / f"mended-{turn}.onnx"
+            evidence = run(_request(evidence.request, model, options, path))
+            diagnosis = Diagnosis()
+            if evidence.proof.verdict not in _BAD or options:
                 break
-            proof = diagnose(proof, run)
+            policy, reverify = evidence.request.policy, within_budget_of(evidence)
+            diagnosis = diagnose(evidence, policy, reverify, means)
+    proof = diagnosis.added_to(evidence.proof) if removed else first
     return Mended(
         model=model,
         options=options,
         verdict=proof.verdict,
-        causes=_joined(removed, proof),
+        causes=_proven_together(removed, proof),
         proof=proof,
-        better=_better(first, proof),
+        better=removed != [] and _is_better(first, proof),
     )
 
 
-def _again(
-    run: "Run", model: onnx.ModelProto | None, options: tuple[str, ...], path: Path
-) -> "Run":
+def _request(
+    request: Request, model: onnx.ModelProto | None, options: tuple[str, ...], path: Path
+) -> Request:
     """The same verification of the mended file, with a budget of its own."""
-    from onnxproof.verification.run import Run as Again
-
-    if model is not None:
+    if model is None:
+        path = request.path
+    else:
         onnx.save(model, path)
-    return Again(
-        run.subject,
-        path if model is not None else run.path,
-        run.backends,
-        run.policy,
-        budget_s=run.budget_s,
-        seed=run.seed,
-        disabled_optimizers=options,
-        explained=True,
+    return replace(
+        request, path=path, only=(), explained=True, disabled_optimizers=options, progress=None
     )
 
 
-def _joined(found: list[Cause], proof: Proof) -> tuple[Cause, ...]:
+def _proven_together(removed: list[Cause], proof: Proof) -> tuple[Cause, ...]:
     """Causes that were only likely one by one are proven together, when the file without all of them is faithful."""
     if proof.verdict is not Verdict.FAITHFUL:
-        return tuple(found)
-    return tuple(
-        replace(
-            cause,
-            proven=True,
-            fix=replace(cause.fix, verdict=Verdict.FAITHFUL) if cause.fix is not None else None,
-        )
-        for cause in found
-    )
+        return tuple(removed)
+    return tuple(_proven(cause) for cause in removed)
 
 
-def _better(before: Proof, after: Proof) -> bool:
-    if after is before or after.verdict is Verdict.ERROR:
+def _proven(cause: Cause) -> Cause:
+    if cause.fix is None:
+        return replace(cause, proven=True)
+    return replace(cause, proven=True, fix=replace(cause.fix, verdict=Verdict.FAITHFUL))
+
+
+def _is_better(before: Proof, after: Proof) -> bool:
+    if after.verdict is Verdict.ERROR:
         return False
     if after.verdict is not before.verdict:
         return _RANK.index(after.verdict) < _RANK.index(before.verdict)
@@ -118,21 +128,77 @@ def _better(before: Proof, after: Proof) -> bool:
     )
 
 
-def _remedies(
-    run: "Run", proof: Proof, folder: Path, deadline: Deadline
-) -> Iterator[tuple[Cause, Tried]]:
-    """The remedy of the first cause that has one; failing that, of the first of several faults."""
-    where, scene = proof.location, proof.scene
-    if where is None or scene is None:
-        return
-    bench = workbench(scene, where, proof, run, deadline)
-    for cause in proof.causes:
-        tried = _retry(bench, cause) if cause.proven else None
-        if tried is not None and (tried.model is not None or tried.options):
-            yield cause, tried
+class _Attempt:
+    """One turn of mending: the fix of a cause that was proven, tried again to have the model that it made."""
+
+    def __init__(
+        self,
+        evidence: Evidence,
+        diagnosis: Diagnosis,
+        means: Means,
+        folder: Path,
+        deadline: Deadline,
+    ) -> None:
+        self._evidence, self._diagnosis, self._means = evidence, diagnosis, means
+        self._folder, self._deadline = folder, deadline
+
+    def fixes(self) -> Iterator[tuple[Cause, Tried]]:
+        """The fix of the first cause that has one; failing that, of the first of several faults."""
+        location, scene = self._diagnosis.location, self._diagnosis.scene
+        if location is None or scene is None:
             return
-    if not any(cause.proven for cause in proof.causes):
-        yield from _at_the_front(run, proof, scene, where, folder, deadline)
+        workbench = self._workbench(scene, location)
+        for cause in self._diagnosis.causes:
+            tried = _retry(workbench, cause) if cause.proven else None
+            if tried is not None and (tried.model is not None or tried.options):
+                yield cause, tried
+                return
+        if not any(cause.proven for cause in self._diagnosis.causes):
+            yield from self._at_first_suspects(scene, location)
+
+    def _workbench(self, scene: Scene, location: Location) -> Workbench:
+        policy = self._evidence.request.policy
+        return open_workbench(
+            self._evidence, policy, scene, location, means=self._means, deadline=self._deadline
+        )
+
+    def _at_first_suspects(self, scene: Scene, location: Location) -> Iterator[tuple[Cause, Tried]]:
+        """Several faults at once: nothing mends the outputs alone, so the first nodes are tried on their own values, whose truth is known."""
+        nodes = scene.file.model.graph.node
+        order = {node.name or node.output[0]: place for place, node in enumerate(nodes)}
+        known = [s for s in location.suspects if s.node in order and s.node in scene.counterparts]
+        known.sort(key=lambda suspect: order[suspect.node])
+        for suspect in known[:_MOST]:
+            true = scene.fetch(scene.counterparts[suspect.node].place)
+            if true is None:
+                continue
+            model = onnx.load(scene.path)
+            outputs = list(model.graph.output)
+            value = model.graph.node[order[suspect.node]].output[0]
+            _set_outputs(model, [onnx.ValueInfoProto(name=value)])
+            path = self._folder / f"front-{order[suspect.node]}.onnx"
+            onnx.save(model, path)
+            port = OutputInfo(name=value, dtype=str(true.dtype), shape=true.shape, onnx_name=value)
+            narrowed = replace(
+                scene,
+                path=path,
+                file=onnx_file.read(path),
+                signature=replace(scene.signature, outputs=(port,)),
+                truth=[true],
+                dtypes=[true.dtype],
+            )
+            alone = replace(
+                location,
+                nodes=(suspect.node,),
+                suspects=(suspect,),
+                module=suspect.module,
+                source=suspect.source,
+            )
+            fix = _first_fix(self._workbench(narrowed, alone))
+            if fix is not None and fix[1].model is not None:
+                _set_outputs(fix[1].model, outputs)
+                yield fix
+                return
 
 
 def _retry(bench: Workbench, cause: Cause) -> Tried | None:
@@ -145,56 +211,12 @@ def _retry(bench: Workbench, cause: Cause) -> Tried | None:
     return None
 
 
-def _at_the_front(
-    run: "Run", proof: Proof, scene: Scene, where: Location, folder: Path, deadline: Deadline
-) -> Iterator[tuple[Cause, Tried]]:
-    """Several faults at once: nothing mends the outputs alone, so the first nodes are tried on their own values, whose truth is known."""
-    order = {
-        node.name or node.output[0]: place for place, node in enumerate(scene.file.model.graph.node)
-    }
-    known = sorted(
-        (s for s in where.suspects if s.node in order and s.node in scene.counterparts),
-        key=lambda s: order[s.node],
-    )
-    for suspect in known[:_MOST]:
-        true = scene.fetch(scene.counterparts[suspect.node].place)
-        if true is None:
-            continue
-        model = onnx.load(scene.path)
-        outputs = list(model.graph.output)
-        value = model.graph.node[order[suspect.node]].output[0]
-        _look_at(model, [onnx.ValueInfoProto(name=value)])
-        path = folder / f"front-{order[suspect.node]}.onnx"
-        onnx.save(model, path)
-        port = OutputInfo(name=value, dtype=str(true.dtype), shape=true.shape, onnx_name=value)
-        narrowed = replace(
-            scene,
-            path=path,
-            file=onnx_file.read(path),
-            signature=replace(scene.signature, outputs=(port,)),
-            truth=[true],
-            dtypes=[true.dtype],
-        )
-        alone = replace(
-            where,
-            nodes=(suspect.node,),
-            suspects=(suspect,),
-            module=suspect.module,
-            source=suspect.source,
-        )
-        found = _first(workbench(narrowed, alone, proof, run, deadline))
-        if found is not None and found[1].model is not None:
-            _look_at(found[1].model, outputs)
-            yield found
-            return
-
-
-def _look_at(model: onnx.ModelProto, outputs: list[onnx.ValueInfoProto]) -> None:
+def _set_outputs(model: onnx.ModelProto, outputs: list[onnx.ValueInfoProto]) -> None:
     del model.graph.output[:]
     model.graph.output.extend(outputs)
 
 
-def _first(bench: Workbench) -> tuple[Cause, Tried] | None:
+def _first_fix(bench: Workbench) -> tuple[Cause, Tried] | None:
     for code, hypothesis in causes.codes().items():
         try:
             tried = hypothesis.test(bench)

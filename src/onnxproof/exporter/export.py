@@ -1,4 +1,4 @@
-"""Module to ONNX file, with its dims left open and its assumptions kept, then straight into the proof that the file says the same."""
+"""Module to ONNX file, with its dims left open and its assumptions kept."""
 
 import io
 import logging
@@ -16,110 +16,51 @@ from onnxproof.options import ExportOptions
 from onnxproof.preprocessing import pipelines
 from onnxproof.reference import subject
 from onnxproof.results import ExportRecord, Finding
+from onnxproof.results.proof import Proof
 from onnxproof.system import writing
-from onnxproof.verification import run
 
 if TYPE_CHECKING:
     from onnxproof.exporter.job import Job, Made
-    from onnxproof.options import Policy, Serving
-    from onnxproof.results.proof import Proof
 
 Tell = Callable[[str], None]
 
 
-def export(
-    model: Any,
-    example_inputs: Any,
-    path: str | Path,
-    *,
-    dynamic_shapes: Any = None,
-    opset: int | None = None,
-    options: ExportOptions | None = None,
-    data: Any = None,
-    backends: Sequence[str] = ("ort",),
-    policy: "Policy | None" = None,
-    budget_s: float = 60.0,
-    seed: int = 0,
-    explain: bool = True,
-    only: Sequence[str] = (),
-    serving: "Serving | None" = None,
-    progress: run.Report | None = None,
-    profile: bool = False,
-) -> "Proof":
-    """Export a module to an ONNX file and prove that the file says what the module says.
-
-    Without `dynamic_shapes`, every dim that can vary does; `proof.export` tells which, what the others are fixed by, and what was assumed.
-
-    >>> import torch, onnxproof
-    >>> onnxproof.export(torch.nn.Linear(4, 2), (torch.randn(3, 4),), "linear.onnx").verdict      # doctest: +SKIP
-    <Verdict.FAITHFUL: 'faithful'>
-    """
-    asked = options or ExportOptions()
-    asked = asked if opset is None else replace(asked, opset=opset)
-    found = subject.load(
+def prepare_subject(
+    model: Any, example_inputs: Any, options: ExportOptions, dynamic_shapes: Any, data: Any
+) -> subject.Subject:
+    """Load what is to be exported; the user's data is opened before anything runs."""
+    loaded = subject.load(
         model,
         example_inputs,
         dynamic_shapes=dynamic_shapes,
         data=data,
-        inside=asked.pipeline is None,
+        inside=options.pipeline is None,
     )
-    if asked.pipeline is not None:
-        pipelines.demand(found)
-    else:
-        found = replace(found, data=opened(found.data))
-    written = write(found, Path(path), asked, backends=backends, tell=_teller(progress, budget_s))
-    guards, findings = written.try_guards(Path(path))
-    piped = (
-        pipelines.compare(found, asked.pipeline, Path(path)) if asked.pipeline is not None else None
-    )
-
-    def completed(proof: "Proof") -> "Proof":
-        kept = [
-            finding
-            for finding in proof.findings
-            if finding.code not in {mine.code for mine in written.findings}
-        ]
-        proof = replace(
-            proof,
-            export=replace(written.record, guards=guards),
-            findings=(*findings, *written.findings, *kept),
-        )
-        return _with_pipeline(proof, piped) if piped else proof
-
-    return completed(
-        run.verify(
-            replace(found, data=None, preprocess=None) if piped else found,
-            path,
-            backends=backends,
-            policy=policy,
-            budget_s=budget_s,
-            seed=seed,
-            explain=explain,
-            only=only,
-            serving=serving,
-            progress=run.with_proofs(progress, completed),
-            profile=profile,
-        )
-    )
+    if options.pipeline is None:
+        return replace(loaded, data=opened(loaded.data))
+    pipelines.demand(loaded)
+    return loaded
 
 
-def _teller(progress: run.Report | None, budget_s: float) -> Tell:
-    """Says through the progress bar what the export is at."""
-    start = time.monotonic()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExaminedExport:
+    """What an export adds to the proof of its file."""
 
-    def tell(what: str) -> None:
-        if progress is not None:
-            progress(
-                run.Progress(case=what, done=0, elapsed=time.monotonic() - start, budget=budget_s)
-            )
+    record: ExportRecord
+    findings: tuple[Finding, ...]
+    guard_findings: tuple[Finding, ...]
+    pipeline: pipelines.Compared | None
 
-    return tell
-
-
-def _with_pipeline(proof: "Proof", compared: pipelines.Compared) -> "Proof":
-    assert proof.export is not None
-    record = replace(proof.export, choices={**proof.export.choices, "pipeline": compared.words})
-    return replace(compared.join(proof), export=record)
+    def added_to(self, proof: Proof) -> Proof:
+        """The proof with the record, and without findings that the export has already made."""
+        codes = {finding.code for finding in self.findings}
+        others = [finding for finding in proof.findings if finding.code not in codes]
+        findings = (*self.guard_findings, *self.findings, *others)
+        proof = replace(proof, export=self.record, findings=findings)
+        if self.pipeline is None:
+            return proof
+        choices = {**self.record.choices, "pipeline": self.pipeline.words}
+        return replace(self.pipeline.join(proof), export=replace(self.record, choices=choices))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +72,20 @@ class Written:
     job: "Job"
     made: "Made"
 
-    def try_guards(self, path: Path) -> tuple[tuple[Any, ...], list[Finding]]:
+    def examined(self, path: Path, pipeline: Any) -> ExaminedExport:
+        """The export with its guards tried on the file, and the deployment's pipeline beside its own."""
+        guards, findings = self._try_guards(path)
+        compared = None
+        if pipeline is not None:
+            compared = pipelines.compare(self.job.found, pipeline, path)
+        return ExaminedExport(
+            record=replace(self.record, guards=guards),
+            findings=self.findings,
+            guard_findings=tuple(findings),
+            pipeline=compared,
+        )
+
+    def _try_guards(self, path: Path) -> tuple[tuple[Any, ...], list[Finding]]:
         """The guards, each tried on both sides, and a finding for each size that the file accepts and they do not cover."""
         if self.made.captured is None or not self.made.assumed:
             return self.record.guards, []

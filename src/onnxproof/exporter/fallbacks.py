@@ -13,7 +13,8 @@ from onnxproof.exporter.dims import BakedDim, Dims
 from onnxproof.exporter.job import Drawn, Job, Made, draw, finish
 from onnxproof.results import Attempt, Verdict
 from onnxproof.system import temporary
-from onnxproof.verification import run
+from onnxproof.verification.evidence import Request
+from onnxproof.verification.run import run
 
 _TRIAL_S = 20.0
 """Seconds for the proof of an attempt that is not the standard way, before it is offered."""
@@ -157,7 +158,7 @@ def _trial(job: Job, made: Made) -> Verdict:
             path = Path(folder) / made.file.name
         else:
             made.save(path, {}, weight=translate.weight(job.found.module), external=None)
-        return run.verify(job.found, path, budget_s=_TRIAL_S, explain=False).verdict
+        return run(Request(subject=job.found, path=path, budget_s=_TRIAL_S)).proof.verdict
 
 
 def _short(why: BaseException) -> str:

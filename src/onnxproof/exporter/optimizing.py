@@ -8,9 +8,11 @@ from typing import Any
 import onnx
 
 from onnxproof.errors import UsageError
+from onnxproof.reference import subject
 from onnxproof.results import Finding, Verdict
 from onnxproof.system import temporary, writing
-from onnxproof.verification import run
+from onnxproof.verification.evidence import Request
+from onnxproof.verification.run import run
 
 TOOLS = ("onnxslim", "onnxscript")
 _BUDGET_S = 15.0
@@ -47,7 +49,9 @@ def optimise(path: Path, tool: str) -> tuple[str, list[Finding]]:
                 after, {prop.key: prop.value for prop in before.metadata_props}
             )
             onnx.save(after, trial)
-            proof = run.diff(path, trial, budget_s=_BUDGET_S, explain=False)
+            unoptimized = subject.load(str(path))
+            request = Request(subject=unoptimized, path=trial, budget_s=_BUDGET_S)
+            proof = run(request).proof
         except Exception as why:  # an optimizer that fails costs the optimisation, not the export
             return f"{tool} failed", [
                 _finding(tool, f"it raised {type(why).__name__}: {str(why)[:200]}")

@@ -1,25 +1,25 @@
-"""`onnxproof.quantize`: a float model in, a quantized file with its proof out; nothing is written before it is whole."""
+"""A float model in, a quantized file with its proof out; nothing is written before it is whole."""
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import onnx
 
 from onnxproof.errors import InputError, UsageError
-from onnxproof.exporter import export
 from onnxproof.inputs.user_data import opened
 from onnxproof.onnxmodel import onnx_file
-from onnxproof.options import Policy
+from onnxproof.options import QuantizeOptions, VerifyOptions
 from onnxproof.quantization import schemes
 from onnxproof.quantization import stage_errors as ledgers
 from onnxproof.quantization.calibration import batches, data_quality, data_trust, images
-from onnxproof.quantization.calibration.observe import HELD_OUT, Observer, Pass, held_out, observe
+from onnxproof.quantization.calibration.observe import HELD_OUT, Observer, observe
 from onnxproof.quantization.calibration.range_coverage import coverage
 from onnxproof.quantization.calibration.range_coverage import examine as examine_ranges
 from onnxproof.quantization.calibration.ranges import calibrator
+from onnxproof.quantization.calibration.samples import Samples, example_inputs
 from onnxproof.quantization.evaluation import Evaluator
 from onnxproof.quantization.float_graph import prepare
 from onnxproof.quantization.kernel_report import census, latencies
@@ -28,436 +28,319 @@ from onnxproof.quantization.result import Quantized
 from onnxproof.quantization.tuning import RECIPES, arrange, front, tune
 from onnxproof.quantization.tuning_journal import Journal
 from onnxproof.quantization.tuning_state import Budget, Tuning, deadline, one, reached
-from onnxproof.quantization.workbench import Bench, Score, answers, compare
+from onnxproof.quantization.workbench import Bench, answers, compare
 from onnxproof.reference import subject
+from onnxproof.reference.subject import Subject
 from onnxproof.results import Finding
 from onnxproof.results.proof import Proof
 from onnxproof.system import temporary, writing
-from onnxproof.verification import run as prove
+from onnxproof.verification.progress import Progress
 
-_KEPT = 512
-"""Samples that are kept in memory for judging."""
 _NEEDS_NO_DATA = ("w8", "w4", "dynamic", "fp16", "bf16")
-_PROOF_S = 20.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """What is quantized: the model, the data, and the stages above that this one is handed."""
+
+    subject: Subject
+    calibration: Any
+    evaluate: Any
+    export: Callable[[Subject, Path], object]
+    """Writes a module as a float ONNX file."""
+    verify: Callable[[Subject, Path, VerifyOptions], Proof]
+    """Proves the quantized file."""
 
 
 def quantize(
-    model: Any,
-    path: str | Path,
-    *,
-    calibration: Any = None,
-    evaluate: Any = None,
-    budget: Budget | float | None = None,
-    scheme: str = "u8s8",
-    calibrator: str = "min-max",
-    recipes: Sequence[str] = RECIPES,
-    exclude: Sequence[str] = (),
-    example_inputs: Any = None,
-    dynamic_shapes: Any = None,
-    data: Any = None,
-    backends: Sequence[str] = ("ort",),
-    policy: Policy | None = None,
-    cache: str | Path | None = None,
-    target: str = "",
-    preprocess: Any = None,
-    proof_s: float = _PROOF_S,
-    seed: int = 0,
-    progress: prove.Report | None = None,
+    source: Source, path: Path, options: QuantizeOptions, budget: Budget | float | None
 ) -> Quantized:
-    """Quantize a model, tune it to a budget, and prove what it costs.
-
-    `budget` is a `Budget`, or the largest drop of the metric as a number. `evaluate` is a function of `predict`, or (inputs, labels).
-    `preprocess` makes inputs of an image, where `calibration` is a folder of image files and the model does not take pixels.
-
-    >>> import onnxproof
-    >>> result = onnxproof.quantize("model.onnx", "model.int8.onnx", calibration="calib.npz")      # doctest: +SKIP
-    >>> result.score.sqnr_db, result.verdict                                                       # doctest: +SKIP
-    """
-    budget = budget if isinstance(budget, Budget) else Budget(max_drop=budget)
-    found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
-    found = replace(found, data=opened(found.data))
-    job = _Job(
-        found,
-        Path(path),
-        scheme,
-        calibrator,
-        tuple(recipes),
-        tuple(exclude),
-        budget,
-        None if cache is None else Path(cache),
-        progress,
-        target,
-        preprocess,
-        proof_s,
-    )
-    return job.run(calibration, evaluate, tuple(backends), policy, seed)
+    """The whole way; the output file appears at its end or not at all."""
+    if not isinstance(budget, Budget):
+        budget = Budget(max_drop=budget)
+    data = opened(source.subject.data)
+    source = replace(source, subject=replace(source.subject, data=data))
+    return _Job(source, path, options, budget).run()
 
 
-@dataclass
 class _Job:
-    subject: subject.Subject
-    path: Path
-    scheme: str
-    calibrator: str
-    recipes: tuple[str, ...]
-    exclude: tuple[str, ...]
-    budget: Budget
-    cache: Path | None
-    progress: prove.Report | None
-    target: str
-    preprocess: Any
-    proof_s: float
+    """One quantization."""
 
-    def run(
-        self,
-        calibration: Any,
-        evaluate: Any,
-        backends: tuple[str, ...],
-        policy: Policy | None,
-        seed: int,
-    ) -> Quantized:
-        """The whole way; the output file appears at its end or not at all."""
-        started = time.monotonic()
-        self._started, self._trials = started, 0
-        self._check(calibration, evaluate)
+    def __init__(
+        self, source: Source, path: Path, options: QuantizeOptions, budget: Budget
+    ) -> None:
+        self._source, self._path, self._options, self._budget = source, path, options, budget
+        self._subject = source.subject
+        self._recipes = RECIPES if options.recipes is None else options.recipes
+        self._started, self._trials = time.monotonic(), 0
+
+    def run(self) -> Quantized:
+        """Check, pass over the data, quantize and tune, then write, prove and deliver."""
+        self._check()
         with temporary.Folder() as folder:
-            source = self._float(Path(folder))
-            plain, ports = prepare(source), onnx_file.read(source).inputs
-            evaluator = (
-                None if evaluate is None else Evaluator(evaluate, ports, self.budget.confidence)
-            )
-            kept, seen, findings = self._data(plain, source, ports, calibration, evaluator)
-            tuning = self._quantized(plain, kept, seen, evaluator)
-            return self._delivered(tuning, kept, seen, findings, backends, policy, seed, started)
+            float_path = self._float_file(Path(folder))
+            plain, ports = prepare(float_path), onnx_file.read(float_path).inputs
+            evaluator = None
+            if self._source.evaluate is not None:
+                evaluator = Evaluator(self._source.evaluate, ports, self._budget.confidence)
+            samples = self._pass_over_data(plain, float_path, ports, evaluator)
+            tuning = self._quantized(plain, samples, evaluator)
+            return self._delivered(tuning, samples)
 
-    def _check(self, calibration: Any, evaluate: Any) -> None:
+    def _check(self) -> None:
         """Better now than after minutes of work."""
         from onnxproof.quantization import recipes as known
 
-        schemes.load(self.scheme)
-        if self.target not in ("", "avx2", "vnni"):
+        options = self._options
+        scheme = schemes.load(options.scheme)
+        if options.target not in ("", "avx2", "vnni"):
             raise UsageError(
                 "unknown-target",
-                f"there is no target `{self.target}`",
+                f"there is no target `{options.target}`",
                 help="say avx2 or vnni, or nothing for this CPU",
             )
-        if self.calibrator != "auto":
-            calibrator(self.calibrator)
-        for name in self.recipes:
+        if options.calibrator != "auto":
+            calibrator(options.calibrator)
+        for name in self._recipes:
             known.load(name)
-        if not hasattr(schemes.load(self.scheme), "PLAN") and (idle := self._idle()):
+        idle = "" if hasattr(scheme, "PLAN") else self._option_of_other_schemes()
+        if idle:
             raise UsageError(
                 "option-does-nothing",
-                f"`{idle}` does nothing under the scheme `{self.scheme}`",
+                f"`{idle}` does nothing under the scheme `{options.scheme}`",
                 help="leave it out, or use u8s8, s8s8 or a16w8",
             )
-        if calibration is None and self.scheme not in _NEEDS_NO_DATA:
+        self._check_data()
+        writing.check(self._path, what="the model", regular=True)
+        float_path = self._subject.onnx
+        if float_path is not None and float_path.resolve() == self._path.resolve():
+            raise UsageError(
+                "would-overwrite",
+                f"`{self._path}` is the model that is being quantized",
+                help="give another name to -o",
+            )
+
+    def _check_data(self) -> None:
+        scheme = self._options.scheme
+        if self._source.calibration is None and scheme not in _NEEDS_NO_DATA:
             raise InputError(
                 "no-calibration-data",
-                f"the scheme `{self.scheme}` needs calibration data",
+                f"the scheme `{scheme}` needs calibration data",
                 help="give a few hundred inputs, as they are served: "
                 f"`--calibration PATH`; or use a scheme without: {', '.join(_NEEDS_NO_DATA)}",
             )
-        if self.budget.max_drop is not None and evaluate is None:
+        if self._budget.max_drop is not None and self._source.evaluate is None:
             raise UsageError(
                 "no-evaluator",
                 "a largest drop needs a metric to drop",
                 help="give `--evaluate eval.py:accuracy`, or leave `--max-drop` out",
             )
-        writing.check(self.path, what="the model", regular=True)
-        if self.subject.onnx is not None and self.subject.onnx.resolve() == self.path.resolve():
-            raise UsageError(
-                "would-overwrite",
-                f"`{self.path}` is the model that is being quantized",
-                help="give another name to -o",
-            )
 
-    def _idle(self) -> str:
+    def _option_of_other_schemes(self) -> str:
         """The first option that only schemes with Q/DQ and ranges know."""
-        said = {
-            "exclude": bool(self.exclude),
-            "recipe": self.recipes not in ((), RECIPES),
-            "calibrator": self.calibrator not in ("auto", "min-max"),
-            "target": bool(self.target),
+        options = self._options
+        chosen = {
+            "exclude": bool(options.exclude),
+            "recipe": self._recipes not in ((), RECIPES),
+            "calibrator": options.calibrator not in ("auto", "min-max"),
+            "target": bool(options.target),
         }
-        return next((name for name, given in said.items() if given), "")
+        return next((name for name, is_chosen in chosen.items() if is_chosen), "")
 
-    def _float(self, folder: Path) -> Path:
-        if self.subject.onnx is not None:
-            return self.subject.onnx
-        self._tell("export")
-        export.write(self.subject, folder / "float.onnx")
+    def _float_file(self, folder: Path) -> Path:
+        if self._subject.onnx is not None:
+            return self._subject.onnx
+        self._announce("export")
+        self._source.export(self._subject, folder / "float.onnx")
         return folder / "float.onnx"
 
-    def _data(
-        self,
-        plain: onnx.ModelProto,
-        source: Path,
-        ports: Any,
-        calibration: Any,
-        evaluator: Evaluator | None,
-    ) -> "tuple[_Kept, Pass | None, list[Finding]]":
-        """One pass over the data; the first samples stay. Wrong data is found here, before a model is made of it."""
+    def _pass_over_data(
+        self, plain: onnx.ModelProto, float_path: Path, ports: Any, evaluator: Evaluator | None
+    ) -> Samples:
+        """One pass over the data; wrong data is found here, before a model is made of it."""
+        calibration = self._source.calibration
         if calibration is None:
-            return _Kept(tuned=list(batches.cut(_example(self.subject, ports), ports))), None, []
-        kept, guessed = _Kept(), list[Finding]()
-        if images.are_images(calibration):
-            function = (
-                subject.function(self.preprocess)
-                if isinstance(self.preprocess, str)
-                else self.preprocess
-            )
-            calibration, guessed = images.read(
-                calibration, ports, function, _example(self.subject, ports, quiet=True)
-            )
-        elif self.preprocess is not None:
-            raise UsageError(
-                "option-does-nothing",
-                "`preprocess` does nothing: the calibration data is no folder of images",
-                help="leave it out",
-            )
-        stream, few = batches.divided(
-            batches.peeked(batches.cut(calibration, ports), what="calibration"), ports, HELD_OUT
-        )
+            example = example_inputs(self._subject, ports)
+            return Samples(tuned=list(batches.cut(example, ports)))
+        calibration, findings = self._from_images(calibration, ports)
+        peeked = batches.peeked(batches.cut(calibration, ports), what="calibration")
+        stream, few = batches.divided(peeked, ports, HELD_OUT)
+        samples = Samples()
         seen = observe(
             Observer(plain),
-            kept.keeping(stream, few),
+            samples.keeping(stream, few),
             few=few,
-            cache=self._beside("calibration.npz"),
-            tell=lambda what, count: self._tell(f"{what}: {count} samples"),
+            cache=self._cache_file("calibration.npz"),
+            tell=lambda what, count: self._announce(f"{what}: {count} samples"),
         )
-        findings = data_trust.examine(
-            self.subject,
+        findings += data_trust.examine(
+            self._subject,
             plain,
-            source,
+            float_path,
             seen,
-            [*kept.tuned, *kept.held],
-            _example(self.subject, ports, quiet=True),
+            [*samples.tuned, *samples.held],
+            example_inputs(self._subject, ports, quiet=True),
         )
-        served = (
-            evaluator.inputs()
-            if evaluator is not None
-            else list(batches.cut(self.subject.data, ports))
-            if self.subject.data is not None
-            else []
-        )
-        for name in served[0][1] if served else ():
-            if served[0][1][name].dtype.kind == "f":
-                off = (
-                    data_quality.scale_of(
-                        name, seen.merged()[name], served[0][1][name], "the data it is evaluated on"
-                    )
-                    if name in seen.merged()
-                    else []
+        data_quality.refuse_other_scale(seen, self._first_served(ports, evaluator))
+        samples.seen, samples.findings = seen, findings
+        return samples
+
+    def _from_images(self, calibration: Any, ports: Any) -> tuple[Any, list[Finding]]:
+        """The calibration data; images become inputs, with findings where their preparation was guessed."""
+        preprocess = self._options.preprocess
+        if not images.are_images(calibration):
+            if preprocess is not None:
+                raise UsageError(
+                    "option-does-nothing",
+                    "`preprocess` does nothing: the calibration data is no folder of images",
+                    help="leave it out",
                 )
-                if off:
-                    raise InputError(
-                        "calibration-mismatch",
-                        off[0].what,
-                        notes=["nothing was written"],
-                        help=off[0].help,
-                    )
-        return kept, seen, [*guessed, *findings]
+            return calibration, []
+        if isinstance(preprocess, str):
+            preprocess = subject.function(preprocess)
+        example = example_inputs(self._subject, ports, quiet=True)
+        return images.read(calibration, ports, preprocess, example)
+
+    def _first_served(self, ports: Any, evaluator: Evaluator | None) -> Any:
+        """The first batch of the data that the model is evaluated on, or nothing."""
+        served: list[batches.Batch] = []
+        if evaluator is not None:
+            served = evaluator.inputs()
+        elif self._subject.data is not None:
+            served = list(batches.cut(self._subject.data, ports))
+        return served[0][1] if served else {}
 
     def _quantized(
-        self, plain: onnx.ModelProto, kept: "_Kept", seen: Pass | None, evaluator: Evaluator | None
+        self, plain: onnx.ModelProto, samples: Samples, evaluator: Evaluator | None
     ) -> Tuning:
-        scheme = schemes.load(self.scheme)
-        stats = {} if seen is None else seen.chosen()
-        journal = Journal(self._beside("trials.jsonl"), kept.tuned)
-        base = getattr(scheme, "PLAN", None)
         from onnxproof.quantization.insert_qdq import Plan
 
-        plan = (base or Plan()).with_(
-            calibrator="min-max" if self.calibrator == "auto" else self.calibrator
-        )
+        options = self._options
+        scheme = schemes.load(options.scheme)
+        stats = samples.seen.chosen() if samples.seen is not None else {}
+        base = getattr(scheme, "PLAN", None)
+        method = "min-max" if options.calibrator == "auto" else options.calibrator
         bench = Bench(
             model=plain,
             stats=stats,
-            plan=plan,
-            samples=kept.tuned,
-            answers=answers(plain, kept.tuned),
-            journal=journal,
-            tell=self._tell,
-            target=self.target,
-            deadline=deadline(self.budget.seconds),
+            plan=(base or Plan()).with_(calibrator=method),
+            samples=samples.tuned,
+            answers=answers(plain, samples.tuned),
+            journal=Journal(self._cache_file("trials.jsonl"), samples.tuned),
+            tell=self._announce,
+            target=options.target,
+            deadline=deadline(self._budget.seconds),
         )
-        tuning = Tuning(bench=bench, evaluator=evaluator, plain=plain, budget=self.budget)
+        tuning = Tuning(bench=bench, evaluator=evaluator, plain=plain, budget=self._budget)
         if base is None:
             bench.quantized = scheme.build(plain, stats)
             bench.score = bench.judged(bench.quantized)
-            tuning.points.append((self.scheme, bench.quantized, bench.score.sqnr_db))
+            tuning.points.append((options.scheme, bench.quantized, bench.score.sqnr_db))
             return tuning
-        unknown = sorted(set(self.exclude) - {node.name for node in plain.graph.node})
+        names = [node.name for node in plain.graph.node]
+        unknown = sorted(set(options.exclude) - set(names))
         if unknown:
             raise UsageError(
                 "unknown-node",
                 f"`--exclude {unknown[0]}` names no node of the simplified graph",
-                notes=[f"it has {', '.join(node.name for node in list(plain.graph.node)[:8])} ..."],
+                notes=[f"it has {', '.join(names[:8])} ..."],
             )
-        tuning.bench, tuning.points = arrange(bench, frozenset(self.exclude))
-        return tune(tuning, self.recipes)
+        tuning.bench, tuning.points = arrange(bench, frozenset(options.exclude))
+        return tune(tuning, self._recipes)
 
-    def _delivered(
-        self,
-        tuning: Tuning,
-        kept: "_Kept",
-        seen: Pass | None,
-        findings: list[Finding],
-        backends: tuple[str, ...],
-        policy: Policy | None,
-        seed: int,
-        started: float,
-    ) -> Quantized:
-        """Write a draft, prove it, and only then give it its name."""
-        made, plain = tuning.bench.quantized, tuning.plain
-        held = kept.unseen() if seen is not None else kept.tuned
-        ranges = coverage(made, kept.held or kept.tuned, tuning.bench.model)
-        findings = [
-            *findings,
-            *(
-                examine_ranges(
-                    ranges, coverage(made, kept.tuned, tuning.bench.model) if kept.held else None
-                )
-                if seen is not None
-                else []
-            ),
-        ]
-        with writing.replacing(self.path, what="the model") as draft:
-            onnx.save(made, draft)
-            self._tell("proof")
-            proof = replace(self._proof(draft, held, backends, policy, seed), ranges=ranges)
-            if seen is not None:
-                findings = data_trust.weighed(findings, proof, self.subject)
-            proof = data_trust.doubted(
-                proof, findings
-            )  # the verdict is whole before the file gets its name
-            entries = ledgers.ledger(self.subject, plain, draft, held, backends)
+    def _delivered(self, tuning: Tuning, samples: Samples) -> Quantized:
+        """Write a draft, prove it, and only then give it its name: the verdict is whole before."""
+        quantized, plain = tuning.bench.quantized, tuning.plain
+        held = samples.tuned if samples.seen is None else samples.unseen()
+        ranges = coverage(quantized, samples.held or samples.tuned, tuning.bench.model)
+        findings = [*samples.findings, *self._range_findings(tuning, samples, ranges)]
+        with writing.replacing(self._path, what="the model") as draft:
+            onnx.save(quantized, draft)
+            self._announce("proof")
+            proof = replace(self._proof(draft, held), ranges=ranges)
+            if samples.seen is not None:
+                findings = data_trust.weighed(findings, proof, self._subject)
+            proof = data_trust.doubted(proof, findings)
+            backends = self._options.backends
+            entries = ledgers.ledger(self._subject, plain, draft, held, backends)
         sample = one(tuning.bench)
-        times = latencies([plain, made], sample)
-        score = _score(plain, made, held)
-        outcome = (
-            tuning.outcome() if self.budget.max_drop is not None else reached(score, self.budget)
-        )  # what tuning saw is no judge of itself
-        met = outcome is Outcome.SHOWN and (
-            self.budget.max_latency is None or times[1] <= self.budget.max_latency
-        )
-        metric = tuning.metric or (
-            tuning.evaluator.compare(plain, made) if tuning.evaluator is not None else None
-        )
+        times = latencies([plain, quantized], sample)
+        score = compare(answers(plain, held), answers(quantized, held))
+        outcome = reached(score, self._budget)  # what tuning saw is no judge of itself
+        if self._budget.max_drop is not None:
+            outcome = tuning.outcome()
+        max_latency = self._budget.max_latency
+        in_time = max_latency is None or times[1] <= max_latency
+        metric = tuning.metric
+        if not metric and tuning.evaluator is not None:
+            metric = tuning.evaluator.compare(plain, quantized)
         journal = tuning.bench.journal
         return Quantized(
-            path=self.path,
-            scheme=self.scheme,
+            path=self._path,
+            scheme=self._options.scheme,
             proof=proof,
             score=score,
             metric=metric,
-            budget=self.budget,
-            met=met,
+            budget=self._budget,
+            met=outcome is Outcome.SHOWN and in_time,
             outcome=outcome,
-            samples=seen.samples if seen is not None else 0,
+            samples=samples.seen.samples if samples.seen is not None else 0,
             steps=tuple(tuning.steps),
             front=tuple(front(tuning.points, sample, tuning.evaluator, plain)),
             ledger=tuple(entries),
-            census=census(self.path),
+            census=census(self._path),
             findings=tuple(findings),
             float_size=plain.ByteSize(),
-            size=made.ByteSize(),
+            size=quantized.ByteSize(),
             float_latency_s=times[0],
             latency_s=times[1],
             kept_float=tuning.kept_float,
             tried=journal.tried if journal else 0,
             recalled=journal.recalled if journal else 0,
-            seconds=time.monotonic() - started,
+            seconds=time.monotonic() - self._started,
         )
 
-    def _proof(
-        self,
-        draft: Path,
-        held: list[batches.Batch],
-        backends: tuple[str, ...],
-        policy: Policy | None,
-        seed: int,
-    ) -> Proof:
-        given = (
-            self.subject.data
-            if self.subject.data is not None
-            else [tuple(batch.values()) for _, batch in held]
-        )
-        proof = prove.verify(
-            replace(self.subject, data=given),
-            draft,
-            backends=backends,
-            policy=policy,
-            budget_s=self.proof_s,
-            seed=seed,
-            explain=False,
-        )
-        return replace(
-            proof, candidate=str(self.path), replay=proof.replay.replace(str(draft), str(self.path))
-        )
+    def _range_findings(self, tuning: Tuning, samples: Samples, ranges: Any) -> list[Finding]:
+        """How the ranges fit data that did not choose them; nothing where no data chose any."""
+        if samples.seen is None:
+            return []
+        chosen_on = None
+        if samples.held:
+            chosen_on = coverage(tuning.bench.quantized, samples.tuned, tuning.bench.model)
+        return examine_ranges(ranges, chosen_on)
 
-    def _beside(self, name: str) -> Path | None:
-        if self.cache is None:
+    def _proof(self, draft: Path, held: list[batches.Batch]) -> Proof:
+        options = self._options
+        data = self._subject.data
+        if data is None:
+            data = [tuple(batch.values()) for _, batch in held]
+        verification = VerifyOptions(
+            backends=options.backends,
+            policy=options.policy,
+            budget_s=options.proof_s,
+            seed=options.seed,
+        )
+        proof = self._source.verify(replace(self._subject, data=data), draft, verification)
+        replay = proof.replay.replace(str(draft), str(self._path))
+        return replace(proof, candidate=str(self._path), replay=replay)
+
+    def _cache_file(self, name: str) -> Path | None:
+        cache = self._options.cache
+        if cache is None:
             return None
-        with writing.refusals(self.cache, "the cache"):
-            self.cache.mkdir(parents=True, exist_ok=True)
-        return self.cache / name
+        with writing.refusals(cache, "the cache"):
+            cache.mkdir(parents=True, exist_ok=True)
+        return cache / name
 
-    def _tell(self, what: str) -> None:
-        if self.progress is not None:
-            self._trials += 1
-            self.progress(
-                prove.Progress(
-                    case=what,
-                    done=self._trials,
-                    elapsed=time.monotonic() - self._started,
-                    budget=self.budget.seconds,
-                    step="steps",
-                )
-            )
-
-
-def _score(plain: onnx.ModelProto, made: onnx.ModelProto, held: list[batches.Batch]) -> Score:
-    return compare(answers(plain, held), answers(made, held))
-
-
-@dataclass(slots=True)
-class _Kept:
-    """The first samples, in memory: those that recipes may look at, and those that only the end does."""
-
-    tuned: list[batches.Batch] = field(default_factory=list)
-    held: list[batches.Batch] = field(default_factory=list)
-
-    def unseen(self) -> list[batches.Batch]:
-        """What quality is asked on: samples that chose no range; where there are too few to tell anything, also inputs like those that did."""
-        few = not self.held or data_quality.distinct([*self.tuned, *self.held]) < data_quality.FEW
-        return [*self.held, *(batches.perturbed(self.tuned) if few else [])]
-
-    def keeping(self, stream: Iterator[batches.Batch], few: int | None) -> Iterator[batches.Batch]:
-        """Pass batches on, and keep the first."""
-        count = 0
-        for place, (label, batch) in enumerate(stream):
-            if count < _KEPT and not any(
-                a.dtype.kind == "f" and not _finite(a) for a in batch.values()
-            ):
-                (self.held if held_out(place, few) else self.tuned).append((label, batch))
-                count += batches.samples(batch)
-            yield label, batch
-
-
-def _finite(array: Any) -> bool:
-    import numpy as np
-
-    return bool(np.isfinite(array).all())
-
-
-def _example(found: subject.Subject, ports: Any, *, quiet: bool = False) -> Any:
-    """The example inputs by the graph's names."""
-    from onnxproof.reference.protocol import open_oracle
-    from onnxproof.runtimes.session.execution import Clock
-
-    if quiet and found.onnx is not None and not (found.args or found.kwargs):
-        return None  # it would be made up
-    example = open_oracle(found, Clock()).example()
-    return dict(zip([port.name for port in ports], example.values(), strict=False))
+    def _announce(self, what: str) -> None:
+        if self._options.progress is None:
+            return
+        self._trials += 1
+        state = Progress(
+            case=what,
+            done=self._trials,
+            elapsed=time.monotonic() - self._started,
+            budget=self._budget.seconds,
+            step="steps",
+        )
+        self._options.progress(state)

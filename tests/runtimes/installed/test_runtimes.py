@@ -11,14 +11,13 @@ import pytest
 import torch
 from served_models import Served, export
 
-from onnxproof import runtimes, testing
+from onnxproof import api, runtimes, testing
 from onnxproof.errors import BackendError, BackendMissing, ModelError
 from onnxproof.options import Serving
 from onnxproof.results import Stage, Status, Verdict
 from onnxproof.results.judging import judge_gap
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes import ort_web
-from onnxproof.verification import run
 
 REQUIRED = os.environ.get("ONNXPROOF_RUNTIMES") == "required"
 OTHER = "ort@1.23.2"
@@ -81,7 +80,7 @@ def there(backend: str) -> None:
 
 
 def verify(model: Served, *names: str, budget_s: float = 15.0) -> Proof:
-    return run.verify(
+    return api.verify(
         model.reference,
         model.path,
         model.example,
@@ -147,7 +146,7 @@ def test_openvino_answers_wrongly_after_an_empty_batch(models: Callable[[str], S
 def test_the_node_that_drops_nan_is_named_on_openvino(models: Callable[[str], Served]) -> None:
     there("openvino")
     model = models("conv")
-    proof = run.verify(
+    proof = api.verify(
         model.reference,
         model.path,
         model.example,

@@ -9,7 +9,6 @@ from onnx import numpy_helper
 
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.errors import OnnxproofError
-from onnxproof.exporter import export
 from onnxproof.inputs import data_stream as user_data
 from onnxproof.options import Policy
 from onnxproof.quantization.attribution import Study, gain
@@ -82,8 +81,10 @@ def _float(bench: Workbench) -> onnx.ModelProto | None:
     try:
         if bench.subject.onnx is not None:
             return prepare(bench.subject.onnx)
+        if bench.export_float is None:
+            return None
         with temporary.Folder() as folder:
-            export.write(bench.subject, Path(folder) / "float.onnx")
+            bench.export_float(bench.subject, Path(folder) / "float.onnx")
             return prepare(Path(folder) / "float.onnx")
     except OnnxproofError:
         return None

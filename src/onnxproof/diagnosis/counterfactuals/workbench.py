@@ -60,12 +60,14 @@ class Workbench:
         telling: Mapping[str, bool],
         subject: Subject | None = None,
         calibration: Any = None,
+        export_float: Any = None,
         others: Sequence[Case] = (),
         findings: Sequence[Finding] = (),
         deadline: Deadline | None = None,
     ) -> None:
         self.scene, self.where = scene, where
         self.subject, self.calibration = subject, calibration
+        self.export_float = export_float
         """What is proven, with the user's data, and the data that a quantized candidate was calibrated on, where it is known."""
         self.others = others
         """Further cases that differ: an accident of the witness does not hold on them."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxproof.errors import InputError
 from onnxproof.inputs import training_statistics
 from onnxproof.inputs.training_statistics import guess
 from onnxproof.quantization.calibration.batches import Batch, samples
@@ -274,3 +275,19 @@ def _flat(kept: Sequence[Batch]) -> list[Finding]:
             doubts=True,
         )
     ]
+
+
+def refuse_other_scale(seen: Pass, served: Mapping[str, Any]) -> None:
+    """Refuse calibration data of another scale than the data that the model is evaluated on."""
+    observed = seen.merged()
+    for name, array in served.items():
+        if array.dtype.kind != "f" or name not in observed:
+            continue
+        findings = scale_of(name, observed[name], array, "the data it is evaluated on")
+        if findings:
+            raise InputError(
+                "calibration-mismatch",
+                findings[0].what,
+                notes=["nothing was written"],
+                help=findings[0].help,
+            )

@@ -1,0 +1,57 @@
+"""The samples of a quantization: those that recipes may look at, and those that only the end does."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from onnxproof.quantization.calibration import batches, data_quality
+from onnxproof.quantization.calibration.observe import Pass, held_out
+from onnxproof.reference.protocol import open_oracle
+from onnxproof.reference.subject import Subject
+from onnxproof.results import Finding
+from onnxproof.runtimes.session.execution import Clock
+
+_KEPT = 512
+"""Samples that are kept in memory for judging."""
+
+
+@dataclass(slots=True)
+class Samples:
+    """The first samples, in memory: those that recipes may look at, and those that only the end does."""
+
+    tuned: list[batches.Batch] = field(default_factory=list)
+    held: list[batches.Batch] = field(default_factory=list)
+    seen: Pass | None = None
+    """The statistics of the pass over the calibration data, where there was one."""
+    findings: list[Finding] = field(default_factory=list)
+    """What the data gave cause to say."""
+
+    def unseen(self) -> list[batches.Batch]:
+        """What quality is asked on: samples that chose no range; where there are too few to tell anything, also inputs like those that did."""
+        few = not self.held or data_quality.distinct([*self.tuned, *self.held]) < data_quality.FEW
+        return [*self.held, *(batches.perturbed(self.tuned) if few else [])]
+
+    def keeping(self, stream: Iterator[batches.Batch], few: int | None) -> Iterator[batches.Batch]:
+        """Pass batches on, and keep the first."""
+        count = 0
+        for place, (label, batch) in enumerate(stream):
+            if count < _KEPT and not any(
+                a.dtype.kind == "f" and not _finite(a) for a in batch.values()
+            ):
+                (self.held if held_out(place, few) else self.tuned).append((label, batch))
+                count += batches.samples(batch)
+            yield label, batch
+
+
+def _finite(array: Any) -> bool:
+    return bool(np.isfinite(array).all())
+
+
+def example_inputs(found: Subject, ports: Any, *, quiet: bool = False) -> Any:
+    """The example inputs by the graph's names."""
+    if quiet and found.onnx is not None and not (found.args or found.kwargs):
+        return None  # it would be made up
+    example = open_oracle(found, Clock()).example()
+    return dict(zip([port.name for port in ports], example.values(), strict=False))

@@ -1,0 +1,99 @@
+"""After the planned cases: climb towards disagreement, and ask the graph in float64 about what is neither noise nor a fault."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from onnxproof.errors import OnnxproofError
+from onnxproof.inputs.search import climb
+from onnxproof.inputs.shrink import shrink
+from onnxproof.options import Policy
+from onnxproof.results import Case, Finding, Signature, Verdict, judging
+from onnxproof.runtimes.session.execution import Candidate, Clock
+from onnxproof.verification.budget import Budget, not_reached
+from onnxproof.verification.case_runner import RERUNS, ReferenceRefused, Trial, Unconfirmed
+from onnxproof.verification.evidence import Request
+from onnxproof.verification.observations import LARGE, Observations, elements
+from onnxproof.verification.pacing import PASSES_OF_A_CASE, Pacing
+
+_SHARE_OF_CASES = 0.3
+"""Of the cases so far, the number that a search may add. Not measured."""
+_DOUBTFUL = 2.0
+"""Times the noise from which on the graph is asked in float64: healthy models stay below 0.74 there, faults begin at 2.2."""
+_SHARE_FOR_GRAPH, _LEAST_FOR_GRAPH_S = 0.05, 1.0
+"""Of the budget, and seconds at least, that one answer of the graph in float64 may take."""
+
+
+def climb_to_disagreement(
+    observed: Observations, pacing: Pacing, seed: int, compare: Callable[[Case], float | None]
+) -> None:
+    """Mutate the cases that came nearest to an alarm, for a share of the number of the others.
+
+    Counted, not timed: the same seed gives the same proof.
+    """
+    if observed.faulty or not observed.nearest:
+        return
+    walk = climb(observed.nearest, seed)
+    case = next(walk)
+    for _ in range(int(len(observed.sizes) * _SHARE_OF_CASES)):
+        if pacing.over or observed.faulty:
+            break
+        case = walk.send(compare(case) or 0.0)
+
+
+def smaller_witness(
+    witness: Case, signature: Signature, trial: Trial, pacing: Pacing, policy: Policy
+) -> Case | None:
+    """A smaller case that is as bad as the one that the search found, or None."""
+
+    def still_differs(case: Case) -> bool:
+        if pacing.over:
+            return False
+        try:
+            gaps = trial.run(case).gaps
+        except (ReferenceRefused, Unconfirmed):
+            return False
+        bad = (Verdict.DRIFT, Verdict.DIVERGED)
+        return any(judging.judge_gap(gap, policy) in bad for gap in gaps)
+
+    smaller = shrink(witness, signature, still_differs)
+    if smaller is witness:
+        return None
+    name, about = f"{witness.name}, shrunk", f"{witness.about}, made smaller"
+    return replace(smaller, name=name, about=about)
+
+
+def ask_graph_in_float64(
+    request: Request,
+    observed: Observations,
+    trial: Trial,
+    *,
+    budget: Budget,
+    signature: Signature,
+    clock: Clock,
+    announce: Callable[[str], None],
+) -> list[Finding]:
+    """Evaluate the graph in float64 on the doubtful cases: there a wrong epsilon has nothing to hide behind."""
+    limit = request.policy.noise_limit
+    doubtful = [
+        case
+        for ratio, case in observed.nearest
+        if ratio * limit > _DOUBTFUL and elements(case) < LARGE
+    ]
+    if not doubtful:
+        return []
+    from onnxproof.runtimes import reference
+
+    announce("asking the graph in float64")
+    try:
+        session = reference.open(request.path, "float64")
+        session.limit_s = max(request.budget_s * _SHARE_FOR_GRAPH, _LEAST_FOR_GRAPH_S)
+        graph = Candidate("reference:float64", request.path, signature, clock, session=session)
+        for case in doubtful:
+            if not budget.affords(PASSES_OF_A_CASE) or not budget.affords_reruns(RERUNS):
+                what = "the graph was not asked in float64 about a case that is neither noise nor a fault"
+                return [not_reached(what)]
+            observed.add_bias(case, trial.bias(case, graph))
+    except OnnxproofError as why:  # an operator that the evaluator lacks, or too slow
+        what = f"the graph could not be evaluated in float64: {why.what}"
+        return [Finding(code="graph-not-asked", what=what)]
+    return []
