@@ -37,7 +37,7 @@ from torch import Tensor, nn
 
 import onnxproof
 from onnxproof import api
-from onnxproof.diagnosis import diagnose
+from onnxproof.diagnosis import reverify
 from onnxproof.errors import InputError
 from onnxproof.results import Verdict
 from onnxproof.results.proof import Proof
@@ -74,7 +74,7 @@ def written(module: nn.Module, example: Tensor, name: str) -> Path:
 
 
 def verified(module: nn.Module, path: Path, example: Tensor) -> Proof:
-    with mock.patch.object(diagnose, "_FIX_BUDGET_S", BUDGET_S):
+    with mock.patch.object(reverify, "MOST_S", BUDGET_S):
         return api.verify(
             module, path, (example,), dynamic_shapes=({0: "batch"},), budget_s=BUDGET_S
         )
@@ -353,7 +353,7 @@ def test_between_two_files_the_usual_ones_are_tried() -> None:
         written(prepared(Conv, p), UNIT, name)
         for p, name in ((normed(*IMAGENET), "diff-right"), (bare, "diff-wrong"))
     )
-    with mock.patch.object(diagnose, "_FIX_BUDGET_S", BUDGET_S):
+    with mock.patch.object(reverify, "MOST_S", BUDGET_S):
         proof = onnxproof.diff(right, wrong, {"x": np.asarray(UNIT)}, budget_s=BUDGET_S)
     assert (proof.causes[0].code, proof.causes[0].proven) == ("preprocessing", True), told(proof)
     assert "ImageNet" in proof.causes[0].evidence

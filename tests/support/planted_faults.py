@@ -21,7 +21,7 @@ from support.planted_models import MODELS, Model
 from torch import nn
 
 from onnxproof import api
-from onnxproof.diagnosis import diagnose
+from onnxproof.diagnosis import reverify
 from onnxproof.results import Stage
 from onnxproof.results.proof import Proof
 
@@ -450,7 +450,7 @@ def examine(name: str) -> Examined:
     path = Path(_FOLDER.name) / f"{name}.onnx"
     onnx.save(loaded, path)
     right = model(planted.model)
-    with mock.patch.object(diagnose, "_FIX_BUDGET_S", 5.0):
+    with mock.patch.object(reverify, "MOST_S", 5.0):
         proof = api.verify(
             right.module, path, right.example, dynamic_shapes=right.shapes, budget_s=BUDGET_S
         )

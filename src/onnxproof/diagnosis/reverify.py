@@ -12,7 +12,7 @@ from onnxproof.system import temporary
 from onnxproof.verification.evidence import Evidence
 from onnxproof.verification.run import run
 
-_MOST_S = 12.0
+MOST_S = 12.0
 """For the verdict on one fix, if that much of the budget is left. Not measured."""
 _LEAST_PASSES = 8
 """Forward passes that a verdict on a mended file needs at least."""
@@ -24,7 +24,7 @@ def within_budget_of(evidence: Evidence) -> Reverify:
     """Verify fixes within what is left of the evidence's budget; None where that is not enough for a verdict."""
 
     def reverify(model: onnx.ModelProto | None, optimizers: tuple[str, ...]) -> Verdict | None:
-        left = min(_MOST_S, evidence.budget.end.left)
+        left = min(MOST_S, evidence.budget.end.left)
         if not left or left < _LEAST_PASSES * evidence.budget.pass_s:
             return None
         if model is None and not optimizers:
