@@ -11,6 +11,7 @@ OnnxproofError
 │   ├── Refused           this model or input is refused by the runtime
 │   └── Crashed           the runtime's process died or ran out of time
 ├── ExportError           torch could not export the module
+├── PluginError           a plug-in of another package can't be loaded, or lacks something
 └── VerdictError          raise_for_verdict: the proof is not good enough (also an AssertionError)
 
 Stopped                   Ctrl-C (a KeyboardInterrupt), with the proof of what was measured until then
@@ -35,22 +36,19 @@ class OnnxproofError(Exception):
     def __init__(
         self, code: str, what: str, *, where: str = "", notes: Sequence[str] = (), help: str = ""
     ) -> None:
-        self.code, self.what, self.where, self.notes, self.help = (
-            code,
-            what,
-            where,
-            tuple(notes),
-            help,
-        )
+        self.code, self.what, self.where = code, what, where
+        self.notes, self.help = tuple(notes), help
         super().__init__(self.render())
 
     def render(self) -> str:
         """The message as it is printed: error, place, notes, help."""
-        told = [f"error[{self.code}]: {self.what}"]
-        told += [f"  --> {self.where}"] if self.where else []
-        told += [f"  = note: {note}" for note in self.notes]
-        told += [f"  = help: {self.help}"] if self.help else []
-        return "\n".join(map(lines, told))
+        message = [f"error[{self.code}]: {self.what}"]
+        if self.where:
+            message.append(f"  --> {self.where}")
+        message += [f"  = note: {note}" for note in self.notes]
+        if self.help:
+            message.append(f"  = help: {self.help}")
+        return "\n".join(map(lines, message))
 
 
 class UsageError(OnnxproofError, ValueError):
@@ -91,6 +89,10 @@ class Crashed(BackendError):
 
 class ExportError(OnnxproofError):
     """torch could not export the module."""
+
+
+class PluginError(OnnxproofError):
+    """A plug-in can't be loaded, or lacks something."""
 
 
 class Stopped(KeyboardInterrupt):

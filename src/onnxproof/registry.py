@@ -1,9 +1,110 @@
-"""What other packages add to onnxproof through entry points: backends, case generators, causes, replacements."""
+"""The one way in which plug-ins are found: a file of a package, or an entry point of another package.
 
+A kind of plug-in (runtime, generator, cause, attempt, check, recipe, scheme, writer) is a `Registry`: it has a folder,
+a Protocol that says what a plug-in defines, and mostly a group of entry points. A file's name is its key. Nothing is
+imported before it is asked for, and what lacks a part of the Protocol is refused when it is loaded.
+"""
+
+import difflib
 import functools
+import importlib
 import importlib.metadata
+import importlib.util
+import pkgutil
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from onnxproof.errors import PluginError, UsageError
+
+Plugin = TypeVar("Plugin")
+
+
+@dataclass(frozen=True, slots=True)
+class DoesNotApply:
+    """Why a plug-in has nothing to do here: a rule that did not fire says so."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+class Registry(Generic[Plugin]):
+    """One kind of plug-in: the files of a package, and the entry points of a group.
+
+    >>> from typing import Protocol
+    >>> class Writer(Protocol):
+    ...     def write(self, proof: object, path: str) -> None: ...
+    >>> writers = Registry("writer", "onnxproof.report.writers", Writer)
+    >>> "junit" in writers.names()
+    True
+    """
+
+    def __init__(self, kind: str, package: str, protocol: type, *, group: str = "") -> None:
+        self.kind, self.package, self.group = kind, package, group
+        self._members = _members(protocol)
+
+    def own_names(self) -> list[str]:
+        """The keys of our own plug-ins: file names, with `-` for `_`."""
+        spec = importlib.util.find_spec(self.package)
+        folders = (spec.submodule_search_locations if spec is not None else None) or []
+        files = (info for info in pkgutil.iter_modules(folders) if not info.ispkg)
+        return [_key(info.name) for info in files if not info.name.startswith("_")]
+
+    def names(self) -> list[str]:
+        """Every key, ours first."""
+        return [*self.own_names(), *sorted(point.name for point in self.outsiders())]
+
+    def outsiders(self) -> Sequence[importlib.metadata.EntryPoint]:
+        """The entry points of other packages."""
+        return points(self.group) if self.group else ()
+
+    def load(self, name: str) -> Plugin:
+        """The plug-in of this name, imported now; an error where there is none, or where it lacks something."""
+        for point in self.outsiders():
+            if point.name == name:
+                return self._load_outsider(point)
+        if name not in self.own_names():
+            raise self._unknown(name)
+        module = importlib.import_module(f"{self.package}.{name.replace('-', '_')}")
+        return self._checked(name, module)
+
+    def load_all(self) -> dict[str, Plugin]:
+        """Every plug-in by its key."""
+        return {name: self.load(name) for name in self.names()}
+
+    def _load_outsider(self, point: importlib.metadata.EntryPoint) -> Plugin:
+        try:
+            plugin = point.load()
+        except (Exception, SystemExit) as why:  # another package's code may raise anything
+            raise self._broken(point.name, f"{type(why).__name__}: {why}") from why
+        return self._checked(point.name, plugin)
+
+    def _checked(self, name: str, plugin: Any) -> Plugin:
+        missing = [member for member in self._members if not hasattr(plugin, member)]
+        if missing:
+            raise self._broken(name, f"it has no `{missing[0]}`")
+        return plugin  # type: ignore[no-any-return]
+
+    def _broken(self, name: str, why: str) -> PluginError:
+        return PluginError(
+            f"{self.kind}-broken",
+            f"the {self.kind} `{name}` is broken: {why}",
+            help="mend it, or remove the package that registers it",
+        )
+
+    def _unknown(self, name: str) -> UsageError:
+        names = self.names()
+        near = difflib.get_close_matches(name, names, n=1)
+        help = f"did you mean `{near[0]}`?" if near else ""
+        return UsageError(
+            f"unknown-{self.kind}",
+            f"there is no {self.kind} `{name}`",
+            notes=[f"known are {', '.join(names)}"],
+            help=help,
+        )
 
 
 def points(group: str) -> Sequence[importlib.metadata.EntryPoint]:
@@ -14,3 +115,14 @@ def points(group: str) -> Sequence[importlib.metadata.EntryPoint]:
 @functools.cache
 def _points(group: str, path: tuple[str, ...]) -> Sequence[importlib.metadata.EntryPoint]:
     return tuple(importlib.metadata.entry_points(group=group))
+
+
+def _key(file_name: str) -> str:
+    return file_name.replace("_", "-")
+
+
+def _members(protocol: type) -> list[str]:
+    """What a plug-in must define: the functions of the Protocol, and its attributes without a default."""
+    functions = [name for name, value in vars(protocol).items() if callable(value)]
+    names = [*getattr(protocol, "__annotations__", {}), *functions]
+    return [name for name in names if not name.startswith("_")]

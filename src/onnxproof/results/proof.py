@@ -1,13 +1,13 @@
 """The proof: everything that was measured, and the ways to hand it on."""
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from onnxproof.errors import VerdictError
 from onnxproof.options import Policy
+from onnxproof.registry import Registry
 from onnxproof.results import (
     CalibrationRange,
     Case,
@@ -286,12 +286,20 @@ class Proof:
 
     def write_repro(self, folder: str | Path) -> Path:
         """Write the smallest sub-model that shows the fault, with a script that needs numpy and onnxruntime alone; gives the script's path."""
-        write: Any = importlib.import_module("onnxproof.diagnosis.repro.writing").write_repro
-        return Path(write(self, self.scene, folder))
+        return Path(str(_WRITERS.load("repro").write(self, folder)))
 
     def _write(self, writer: str, path: str | Path) -> None:
-        write: Any = importlib.import_module(f"onnxproof.report.writers.{writer}").write
-        write(self, path)
+        _WRITERS.load(writer).write(self, path)
+
+
+class Writer(Protocol):
+    """What the file of a writer defines."""
+
+    def write(self, proof: Proof, path: str | Path) -> object:
+        """Write the proof to the path."""
+
+
+_WRITERS: Registry[Writer] = Registry("writer", "onnxproof.report.writers", Writer)
 
 
 def _size(gap: Gap) -> str:
