@@ -60,6 +60,16 @@ class Policy:
     domains: tuple[Domain, ...] = (Domain.NAN, Domain.INF, Domain.TIES, Domain.EMPTY, Domain.MASKED)
     """Odd domains to look into; `--domain finite` empties it."""
 
+    def is_stricter_than(self, other: "Policy") -> bool:
+        """True where any limit is tighter, or another domain is looked into: what was measured under `other` may not be enough."""
+        upper = ("noise_limit", "worst_limit", "bias_limit", "atol", "rtol", "clip_limit")
+        lower = ("drift_db", "diverged_db", "twin_db")
+        return (
+            any(getattr(self, name) < getattr(other, name) for name in (*upper, "runtime_limit"))
+            or any(getattr(self, name) > getattr(other, name) for name in lower)
+            or not set(self.domains) <= set(other.domains)
+        )
+
     def __post_init__(self) -> None:
         """Refuse limits that nothing can keep: a ratio is divided by them."""
         for name in ("noise_limit", "worst_limit", "bias_limit", "runtime_limit"):

@@ -30,15 +30,11 @@ def beyond_noise(gap: Gap, policy: Policy) -> bool:
         return True
     if gap.mismatches:
         return gap.mismatches > gap.unstable and gap.noise_ratio > policy.noise_limit / 4
-    if (
-        _fills(gap)
-        and gap.noise_ratio > _OF_LIMIT * policy.noise_limit
-        and not within_tolerance(gap, policy)
-    ):
+    large = _fills(gap) and gap.noise_ratio > _OF_LIMIT * policy.noise_limit
+    if large and not within_tolerance(gap, policy):
         return True
-    return not (
-        gap.noise_ratio <= policy.noise_limit and gap.worst_ratio <= policy.worst_limit
-    )  # an undefined ratio is beyond
+    within = gap.noise_ratio <= policy.noise_limit and gap.worst_ratio <= policy.worst_limit
+    return not within  # an undefined ratio is beyond
 
 
 def _fills(gap: Gap) -> bool:
@@ -75,7 +71,7 @@ def judge_gap(gap: Gap, policy: Policy) -> Verdict:
 def _judge_gap(gap: Gap, policy: Policy) -> Verdict:
     """By the numbers alone. A gap in an odd domain stays FAITHFUL here: it is a note, unless the policy makes notes count."""
     if gap.domain is not None and not policy.strict_domains:
-        return Verdict.FAITHFUL if gap.compared else Verdict.VACUOUS
+        return _faithful_if(gap.compared > 0)
     if gap.status in (Status.SHAPE, Status.MISSING, Status.REFUSED):
         return Verdict.DIVERGED
     if gap.status is Status.EMPTY:
@@ -84,20 +80,26 @@ def _judge_gap(gap: Gap, policy: Policy) -> Verdict:
         return Verdict.DIVERGED
     if gap.compared and gap.noise_kind is NoiseKind.NONE:
         return Verdict.ERROR
+    return _judge_values(gap, policy)
+
+
+def _judge_values(gap: Gap, policy: Policy) -> Verdict:
     beyond = beyond_noise(gap, policy)
     if gap.noise_kind in QUANTIZED:
-        return (
-            Verdict.FAITHFUL
-            if not beyond
-            else Verdict.DRIFT
-            if gap.noise_ratio <= _FAR * policy.runtime_limit
-            else Verdict.DIVERGED
-        )
+        if not beyond:
+            return Verdict.FAITHFUL
+        near = gap.noise_ratio <= _FAR * policy.runtime_limit
+        return Verdict.DRIFT if near else Verdict.DIVERGED
     if beyond and not within_tolerance(gap, policy):
         return Verdict.DIVERGED
     if beyond or gap.status is Status.DTYPE:
         return Verdict.DRIFT
-    return Verdict.FAITHFUL if gap.compared or gap.odd else Verdict.VACUOUS
+    return _faithful_if(gap.compared > 0 or gap.odd > 0)
+
+
+def _faithful_if(compared: bool) -> Verdict:
+    """Nothing compared is never a pass."""
+    return Verdict.FAITHFUL if compared else Verdict.VACUOUS
 
 
 def quality(gaps: Sequence[Gap], policy: Policy) -> Verdict:
@@ -105,22 +107,34 @@ def quality(gaps: Sequence[Gap], policy: Policy) -> Verdict:
 
     The user's own data is asked, or else the example inputs. Whatever was made up lies beyond the graph's ranges, and says nothing here.
     """
-    found = asked(gaps)
-    worst = Verdict.FAITHFUL
-    for key in {(gap.backend, gap.output) for gap in found}:
-        mine = [gap for gap in found if (gap.backend, gap.output) == key]
-        level, clipped = pooled_db(mine), sum(gap.clipped or 0.0 for gap in mine) / len(mine)
-        least = policy.twin_db if mine[0].noise_kind is NoiseKind.TWIN else policy.drift_db
-        good = level >= least and clipped <= policy.clip_limit
-        said = (
-            Verdict.DIVERGED
-            if not level >= policy.diverged_db
-            else Verdict.FAITHFUL
-            if good
-            else Verdict.DRIFT
-        )
-        worst = max(worst, said, key=_ORDER.index)
-    return worst
+    verdicts = [_output_quality(group, policy) for group in by_output(asked(gaps))]
+    return max(verdicts, key=_ORDER.index, default=Verdict.FAITHFUL)
+
+
+def _output_quality(gaps: Sequence[Gap], policy: Policy) -> Verdict:
+    """The same for one output on one backend."""
+    level = pooled_db(gaps)
+    if not level >= policy.diverged_db:
+        return Verdict.DIVERGED
+    least = policy.drift_db
+    if gaps[0].noise_kind is NoiseKind.TWIN:
+        least = policy.twin_db
+    if level >= least and clipped_share(gaps) <= policy.clip_limit:
+        return Verdict.FAITHFUL
+    return Verdict.DRIFT
+
+
+def by_output(gaps: Sequence[Gap]) -> list[list[Gap]]:
+    """The gaps of each output on each backend."""
+    groups: dict[tuple[str, str], list[Gap]] = {}
+    for gap in gaps:
+        groups.setdefault((gap.backend, gap.output), []).append(gap)
+    return list(groups.values())
+
+
+def clipped_share(gaps: Sequence[Gap]) -> float:
+    """The mean share of input values beyond the first rounding's range."""
+    return sum(gap.clipped or 0.0 for gap in gaps) / max(len(gaps), 1)
 
 
 def _asked(gap: Gap) -> bool:
@@ -182,44 +196,56 @@ def judge(
     """The worst gap decides; nothing compared is VACUOUS, and so is a FAITHFUL that a finding takes away."""
     findings = tuple(findings)
     verdicts = [judge_gap(gap, policy) for gap in gaps]
-    said: list[Verdict] = [v for v in verdicts if v is not Verdict.VACUOUS]
+    deciding: list[Verdict] = [verdict for verdict in verdicts if verdict is not Verdict.VACUOUS]
     if any(finding.counts for finding in findings):
-        said.append(Verdict.DIVERGED)
+        deciding.append(Verdict.DIVERGED)
     if notes and policy.strict_domains:
-        said.append(Verdict.DIVERGED)
-    if said:
-        said.append(quality(gaps, policy))
-    if said and any(finding.doubts for finding in findings):
-        said.append(Verdict.DRIFT)
-    verdict = max(said, key=_ORDER.index) if said else Verdict.VACUOUS
+        deciding.append(Verdict.DIVERGED)
+    if not deciding:
+        return Verdict.VACUOUS
+    deciding.append(quality(gaps, policy))
+    if any(finding.doubts for finding in findings):
+        deciding.append(Verdict.DRIFT)
+    return _unless_void(max(deciding, key=_ORDER.index), findings)
+
+
+def _unless_void(verdict: Verdict, findings: Sequence[Finding]) -> Verdict:
+    """A drift may pass, and nothing may pass beside an alarm that nobody confirmed."""
     if verdict is Verdict.FAITHFUL and any(finding.voids for finding in findings):
         return Verdict.VACUOUS
-    if verdict is Verdict.DRIFT and any(finding.code == NOT_CONFIRMED for finding in findings):
-        return (
-            Verdict.VACUOUS
-        )  # a drift may pass, and nothing may pass beside an alarm that nobody confirmed
+    unconfirmed = any(finding.code == NOT_CONFIRMED for finding in findings)
+    if verdict is Verdict.DRIFT and unconfirmed:
+        return Verdict.VACUOUS
     return verdict
 
 
 def worse(one: Verdict, other: Verdict) -> Verdict:
     """The one that decides; VACUOUS decides nothing."""
-    return max(one, other, key=lambda verdict: _ORDER.index(verdict) if verdict in _ORDER else -1)
+    return max(one, other, key=_rank)
+
+
+def _rank(verdict: Verdict) -> int:
+    return _ORDER.index(verdict) if verdict in _ORDER else -1
 
 
 def severity(gap: Gap, policy: Policy) -> tuple[int, float]:
     """A sort key: the worst gap has the largest."""
     verdict = judge_gap(gap, policy)
     if _asked(gap) and verdict in _ORDER:
-        verdict = max(verdict, quality([gap], policy), key=_ORDER.index)
-    rank = _ORDER.index(verdict) if verdict in _ORDER else -1
-    ratio = max(
-        gap.noise_ratio / policy.noise_limit,
-        gap.worst_ratio / policy.worst_limit,
-        (gap.bias or 0.0) / policy.bias_limit,
-    )
-    if gap.noise_kind in QUANTIZED:
-        ratio = max(
-            gap.noise_ratio / policy.runtime_limit,
-            _ten_to((policy.drift_db - (gap.sqnr_db or 0.0)) / 20) if _asked(gap) else 0.0,
+        verdict = worse(verdict, quality([gap], policy))
+    ratio = _ratio_to_limit(gap, policy)
+    return _rank(verdict), math.inf if math.isnan(ratio) else ratio
+
+
+def _ratio_to_limit(gap: Gap, policy: Policy) -> float:
+    """How near a gap is to its limit: 1 is at it."""
+    if gap.noise_kind not in QUANTIZED:
+        return max(
+            gap.noise_ratio / policy.noise_limit,
+            gap.worst_ratio / policy.worst_limit,
+            (gap.bias or 0.0) / policy.bias_limit,
         )
-    return rank, ratio if not math.isnan(ratio) else math.inf
+    runtime = gap.noise_ratio / policy.runtime_limit
+    if not _asked(gap):
+        return max(runtime, 0.0)
+    return max(runtime, _ten_to((policy.drift_db - (gap.sqnr_db or 0.0)) / 20))

@@ -1,6 +1,6 @@
 """The proof: everything that was measured, and the ways to hand it on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,9 +25,16 @@ from onnxproof.results import (
     Signature,
     Verdict,
     judging,
+    sentences,
 )
 
 SCHEMA = "1"
+JUDGED_AGAIN = Finding(
+    code="judged-again",
+    what="judged again under a stricter policy than it was measured with: a run under this policy would search and confirm more",
+    help="verify again with these limits before you rely on it",
+)
+"""What a run does (which cases it confirms, where it searches) depends on the policy, so a stored proof is no stricter run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,170 +106,43 @@ class Proof:
         """True for FAITHFUL, and for DRIFT unless the policy is strict; never when a baseline was left or an input was written to."""
         if any(finding.fails for finding in self.findings):
             return False
-        return self.verdict is Verdict.FAITHFUL or (
-            self.verdict is Verdict.DRIFT and not self.policy.strict
-        )
+        return self._verdict_passes
+
+    @property
+    def _verdict_passes(self) -> bool:
+        if self.verdict is Verdict.DRIFT:
+            return not self.policy.strict
+        return self.verdict is Verdict.FAITHFUL
 
     def judged(self, policy: Policy) -> "Proof":
-        """The same measurements under another policy; nothing is run."""
+        """The same measurements under another policy; nothing is run, and a stricter policy is told so."""
         if self.error:
             return replace(self, policy=policy)
-        return replace(
-            self,
-            policy=policy,
-            verdict=judging.judge(self.gaps, policy, notes=self.notes, findings=self.findings),
-        )
+        verdict = judging.judge(self.gaps, policy, notes=self.notes, findings=self.findings)
+        findings = tuple(f for f in self.findings if f.code != JUDGED_AGAIN.code)
+        if policy.is_stricter_than(self.policy):
+            findings = (*findings, JUDGED_AGAIN)
+        return replace(self, policy=policy, verdict=verdict, findings=findings)
 
     def raise_for_verdict(self) -> None:
         """Raise `VerdictError`, with everything a CI log needs, unless the proof passed."""
-        if not self.passed:
-            stands = self.verdict is Verdict.FAITHFUL or (
-                self.verdict is Verdict.DRIFT and not self.policy.strict
-            )
-            failed = (
-                next((finding for finding in self.findings if finding.fails), None)
-                if stands
-                else None
-            )
-            code, what = (
-                (failed.code, f"{failed.what}; {failed.help}")
-                if failed is not None
-                else (f"verdict-{self.verdict.value}", self.sentence())
-            )
-            raise VerdictError(
-                code,
-                what,
-                where=self.candidate,
-                notes=self._facts(),
-                help=self.replay and f"replay: {self.replay}",
-            )
+        if self.passed:
+            return
+        code, what = f"verdict-{self.verdict.value}", self.sentence()
+        failed = next((finding for finding in self.findings if finding.fails), None)
+        if self._verdict_passes and failed is not None:
+            code, what = failed.code, f"{failed.what}; {failed.help}"
+        help = f"replay: {self.replay}" if self.replay else ""
+        raise VerdictError(code, what, where=self.candidate, notes=sentences.facts(self), help=help)
 
     def sentence(self) -> str:
         """The verdict in one sentence."""
-        worst = self.worst
-        if self.verdict is Verdict.ERROR:
-            return f"the proof could not be completed: {self.error}"
-        if self.verdict is Verdict.VACUOUS or not self.gaps:
-            return self._nothing()
-        cases = len({gap.case for gap in self.gaps})
-        level = self.quality()
-        if (
-            level is not None
-            and worst is not None
-            and not worst.lost
-            and worst.status.value in ("compared", "dtype")
-        ):
-            return self._quantized_sentence(worst, level)
-        if self.verdict is Verdict.FAITHFUL or worst is None:
-            return f"{self.candidate} says what {self.subject} says: {cases} case{'s' * (cases != 1)}, {self._most()}{self._thin()}"
-        if judging.judge_gap(worst, self.policy) not in (Verdict.DRIFT, Verdict.DIVERGED) and (
-            counted := [f for f in self.findings if f.counts]
-        ):
-            return f"{self.candidate} does not say what {self.subject} says: {counted[0].what}"
-        how = f"{worst.detail}" if worst.status.value not in ("compared", "dtype") else _size(worst)
-        word = "drifts from" if self.verdict is Verdict.DRIFT else "does not say what"
-        tail = "" if self.verdict is Verdict.DRIFT else " says"
-        return f"{self.candidate} {word} {self.subject}{tail}: output `{worst.output}`, case `{worst.case}` on {worst.backend}, {how}"
-
-    def _nothing(self) -> str:
-        """Why nothing is proven: by the first finding that says so."""
-        found = next((finding.what for finding in self.findings if finding.voids), "")
-        if not found:
-            return "nothing was compared, so nothing is proven"
-        return found if "not enough was compared" in found else f"nothing is proven: {found}"
-
-    def _most(self) -> str:
-        """The largest ratio of what counts."""
-        ratios = [gap.noise_ratio for gap in self.gaps if gap.domain is None and gap.void is None]
-        if not ratios:
-            return "and every difference is a note"
-        return f"at most {max(ratios):.1f} times the rounding noise{self._whose()}"
-
-    def _thin(self) -> str:
-        """Words for a run that left cases out; empty for a whole one."""
-        if self.chosen:
-            return "; only chosen cases were run"
-        return (
-            ""
-            if self.complete
-            else f"; not all cases were run, since the budget of {self.budget_s:g} s ended"
-        )
-
-    def _whose(self) -> str:
-        return f" of {self.half} itself" if self.half else ""
+        return sentences.verdict_sentence(self)
 
     def quality(self) -> float | None:
         """Of a quantized candidate: output SQNR in dB over the data it is judged by (the worst output and backend); None for others."""
-        found = judging.asked(self.gaps)
-        keys = {(gap.backend, gap.output) for gap in found}
-        return min(
-            (
-                judging.pooled_db([gap for gap in found if (gap.backend, gap.output) == key])
-                for key in keys
-            ),
-            default=None,
-        )
-
-    def _quantized_sentence(self, worst: Gap, level: float) -> str:
-        gaps = [
-            gap for gap in self.gaps if gap.domain is None and gap.noise_kind in judging.QUANTIZED
-        ]
-        most = max((gap.noise_ratio for gap in gaps), default=0.0)
-        runtime = f"the runtime adds {most:.2g} times what the graph's own quantization costs"
-        judged = judging.asked(self.gaps)
-        clipped = sum(gap.clipped or 0.0 for gap in judged) / max(len(judged), 1)
-        cut = f", {clipped:.2%} of the inputs clipped" if clipped > self.policy.clip_limit else ""
-        word = {
-            "faithful": "is a sound quantization of",
-            "drift": "loses more than quantization should of",
-            "diverged": "does not say what",
-        }[self.verdict.value]
-        tail = " says" if self.verdict is Verdict.DIVERGED else ""
-        decided = self._deciding()
-        if decided is not None:
-            word = "does not say what" if decided.counts else "may be no sound quantization of"
-            tail = f"{tail}: {decided.what}"
-        where = "your data" if judged[0].group == "data" else "the example inputs"
-        return f"{self.candidate} {word} {self.subject}{tail}: {judging.level_words(level)} on {where}{cut}; {runtime}{self._thin()}"
-
-    def _deciding(self) -> Finding | None:
-        """The finding that alone keeps the verdict from FAITHFUL, or None where what was measured does."""
-        findings = sorted(
-            (f for f in self.findings if f.counts or f.doubts), key=lambda f: not f.counts
-        )
-        if (
-            not findings
-            or judging.judge(self.gaps, self.policy, notes=self.notes) is not Verdict.FAITHFUL
-        ):
-            return None
-        return findings[0]
-
-    def _facts(self) -> Sequence[str]:
-        facts = []
-        if self.location is not None:
-            place = (
-                f"{self.location.source.file}:{self.location.source.line}: `{self.location.source.text}`"
-                if self.location.source
-                else ""
-            )
-            facts.append(
-                f"stage {self.location.stage.value}, node {', '.join(self.location.nodes[:3]) or 'unknown'} {place}".strip()
-            )
-        facts += [
-            f"cause {'proven' if cause.proven else 'likely'}: {cause.code}: {cause.title}; {cause.evidence}"
-            for cause in self.causes[:2]
-        ]
-        facts += [finding.what for finding in self.findings[:3]]
-        bad = [
-            gap
-            for gap in self.gaps
-            if judging.judge_gap(gap, self.policy) in (Verdict.DRIFT, Verdict.DIVERGED)
-        ]
-        if bad or self.quality() is None:  # where quality decides, no single case need differ
-            facts.append(
-                f"{len({g.case for g in bad})} of {len({g.case for g in self.gaps})} cases differ"
-            )
-        return facts
+        groups = judging.by_output(judging.asked(self.gaps))
+        return min((judging.pooled_db(gaps) for gaps in groups), default=None)
 
     def to_json(self, path: str | Path) -> None:
         """Write the proof as JSON; the schema is published in docs/."""
@@ -300,14 +180,3 @@ class Writer(Protocol):
 
 
 _WRITERS: Registry[Writer] = Registry("writer", "onnxproof.report.writers", Writer)
-
-
-def _size(gap: Gap) -> str:
-    if gap.lost:
-        return f"{gap.lost} elements are NaN or infinite where the reference is finite"
-    if gap.mismatches:
-        return f"{gap.mismatches} of {gap.compared} integers differ"
-    within = "passes" if gap.allowance <= 1 else "fails"
-    if gap.bias is not None and gap.bias >= gap.noise_ratio / 2:
-        return f"{gap.noise_ratio:.1f} times the rounding noise, and the graph itself, in float64, {gap.bias:.1f} times (max abs {gap.max_abs:.3g}; allclose {within})"
-    return f"{gap.noise_ratio:,.0f} times the rounding noise (max abs {gap.max_abs:.3g}; allclose {within})"
