@@ -4,7 +4,7 @@ A found case is named by its way: `scale-10 + search-3 + search-17` is case `sca
 mutation depends on its number and the seed alone. So any of them can be made again from its name.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -85,3 +85,13 @@ def _float(array: Array, rng: np.random.Generator) -> Array:
             rng.random(wide.shape) < 0.5, wide, wide.reshape(-1)[int(rng.integers(0, wide.size))]
         )
     return as_dtype(wide, array.dtype)
+
+
+def cases_by_name(planned: Iterable[Case], names: Sequence[str], seed: int) -> Iterator[Case]:
+    """The cases that were asked for by name; one that a search found is made again from its origin."""
+    wanted: dict[str, list[str]] = {}
+    for name in names:
+        wanted.setdefault(origin(name), []).append(name)
+    for case in planned:
+        for name in wanted.get(case.name, ()):
+            yield again(case, name, seed)

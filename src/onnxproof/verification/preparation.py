@@ -1,0 +1,107 @@
+"""Before the cases: pair the two models, learn the input space, examine the runtimes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from onnxproof.errors import InputError, OnnxproofError
+from onnxproof.inputs import inference
+from onnxproof.inputs.roles import confirm_roles
+from onnxproof.inputs.space import Space
+from onnxproof.onnxmodel.onnx_file import OnnxFile
+from onnxproof.reference import pairing
+from onnxproof.reference.protocol import Oracle
+from onnxproof.results import Case, Finding, Signature
+from onnxproof.runtimes.session.execution import Candidate
+from onnxproof.verification import runtime_checks
+from onnxproof.verification.budget import Budget, not_reached
+from onnxproof.verification.evidence import Request
+from onnxproof.verification.pacing import PASSES_OF_A_CASE
+
+_SHARE_FOR_RUNTIMES, _LEAST_FOR_RUNTIMES_S = 0.1, 3.0
+"""Of the budget, and seconds at least (a quarter of a short budget at most): time in which the runtimes are examined."""
+_PASSES_FOR_RUNTIMES = 3
+"""Forward passes of the reference that the first questions to a runtime need: two answers and a truth."""
+
+
+def pair(reference: Oracle, file: OnnxFile, dynamic_shapes: Any) -> tuple[Signature, list[Finding]]:
+    """How the inputs and outputs of the reference go with the file's."""
+    example = reference.example()
+    try:
+        inputs, outputs = reference.leaves(example)
+    except OnnxproofError:
+        raise
+    except Exception as why:  # the user's own module on the user's own example
+        raise InputError(
+            "example-refused",
+            f"the reference refuses the example inputs: {type(why).__name__}: {why}",
+            help="call the module with them by itself; inputs are a tuple, or a dict of keyword inputs",
+        ) from why
+    return pairing.merge(inputs, outputs, file, tree=reference.tree, dynamic_shapes=dynamic_shapes)
+
+
+def learn_space(
+    reference: Oracle,
+    signature: Signature,
+    file: OnnxFile,
+    *,
+    request: Request,
+    budget: Budget,
+    data: Iterable[tuple[str, Mapping[str, Any]]],
+) -> tuple[Space, list[Finding]]:
+    """The input space: which dims vary together, and which inputs really are masks, both tried on the reference."""
+    space = inference.make_space(
+        signature,
+        reference.example(),
+        file,
+        seed=request.seed,
+        domains=request.policy.domains,
+        data=data,
+        parameter=reference.parameter,
+    )
+
+    def affordable() -> bool:
+        """Whether a pass for a dim and one case still fit."""
+        return budget.affords(PASSES_OF_A_CASE + 1)
+
+    def accepts(case: Case) -> bool:
+        try:
+            reference.run(case.inputs)
+        except Exception:  # any refusal is an answer here
+            return False
+        return True
+
+    findings = []
+    if affordable():
+        space = inference.learn_dims(space, accepts, affordable)
+    elif space.signature.dims:
+        findings.append(not_reached("which sizes go together was not learned"))
+    return confirm_roles(space, reference.run), findings
+
+
+def examine_runtimes(
+    candidates: Sequence[Candidate],
+    reference: Oracle,
+    signature: Signature,
+    *,
+    request: Request,
+    budget: Budget,
+    sizes: Any,
+    quantized: bool,
+) -> list[Finding]:
+    """The runtimes themselves, where their share of the time is enough for the questions."""
+    budget_s = request.budget_s
+    share = max(min(_LEAST_FOR_RUNTIMES_S, budget_s / 4), budget_s * _SHARE_FOR_RUNTIMES)
+    needed = _PASSES_FOR_RUNTIMES * budget.pass_s
+    if needed > share or not budget.affords(_PASSES_FOR_RUNTIMES + PASSES_OF_A_CASE):
+        what = "the runtimes themselves were not examined (the same answer twice, other threads, an empty batch)"
+        return [not_reached(what)]
+    return runtime_checks.examine(
+        candidates,
+        reference,
+        request.path,
+        signature,
+        request.policy,
+        deadline=budget.end.within(share),
+        sizes=sizes,
+        quantized=quantized,
+    )
