@@ -9,7 +9,6 @@ import difflib
 import functools
 import importlib
 import importlib.metadata
-import importlib.util
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -48,10 +47,9 @@ class Registry(Generic[Plugin]):
 
     def own_names(self) -> list[str]:
         """The keys of our own plug-ins: file names, with `-` for `_`."""
-        spec = importlib.util.find_spec(self.package)
-        folders = (spec.submodule_search_locations if spec is not None else None) or []
-        files = (info for info in pkgutil.iter_modules(folders) if not info.ispkg)
-        return [_key(info.name) for info in files if not info.name.startswith("_")]
+        package = importlib.import_module(self.package)
+        files = [info.name for info in pkgutil.iter_modules(package.__path__) if not info.ispkg]
+        return [_key(name) for name in files if not name.startswith("_")]
 
     def names(self) -> list[str]:
         """Every key, ours first."""
@@ -59,7 +57,9 @@ class Registry(Generic[Plugin]):
 
     def outsiders(self) -> Sequence[importlib.metadata.EntryPoint]:
         """The entry points of other packages."""
-        return points(self.group) if self.group else ()
+        if not self.group:
+            return ()
+        return points(self.group)
 
     def load(self, name: str) -> Plugin:
         """The plug-in of this name, imported now; an error where there is none, or where it lacks something."""
@@ -98,12 +98,11 @@ class Registry(Generic[Plugin]):
     def _unknown(self, name: str) -> UsageError:
         names = self.names()
         near = difflib.get_close_matches(name, names, n=1)
-        help = f"did you mean `{near[0]}`?" if near else ""
         return UsageError(
             f"unknown-{self.kind}",
             f"there is no {self.kind} `{name}`",
             notes=[f"known are {', '.join(names)}"],
-            help=help,
+            help="".join(f"did you mean `{other}`?" for other in near),
         )
 
 

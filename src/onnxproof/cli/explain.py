@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -96,20 +97,11 @@ def command(
     trust_remote_code: option.TrustRemoteCode = False,
 ) -> int:
     """Verify and explain; the exit code is that of `verify`, and 2 when something that was asked for could not be written."""
-    if causes:
-        sys.stdout.write("".join(f"{code:<18}{title}\n" for code, (title, _) in pages().items()))
-        return 0
-    if cause is not None:
-        sys.stdout.write(_page(cause) + "\n")
+    if causes or cause is not None:
+        sys.stdout.write(_page(cause) + "\n" if cause is not None else _list_of_causes())
         return 0
     if subject is not None and model is None and subject.endswith(".json"):
-        if repro or fix:
-            raise UsageError(
-                "usage",
-                "a stored proof holds no tensors: a repro or a fix needs the models",
-                help="onnxproof explain SUBJECT MODEL --repro DIR",
-            )
-        return _stored(Path(subject), overlay, where)
+        return _stored(Path(subject), overlay, where, needs_models=bool(repro or fix))
     if subject is None or model is None:
         raise UsageError(
             "usage",
@@ -119,40 +111,54 @@ def command(
     _check_output(fix, output, subject, model)
     if overlay is not None:
         writing.check(overlay, what="the overlay")
-    policy, shapes = judging.policy(), option.dynamic_shapes(dynamic)
-    arguments = running.arguments()
-    data = arguments.pop("data")
+    wanted = _Wanted(overlay=overlay, repro=repro, mended=output if fix else None)
     extras = _Extras()
+    shapes, arguments = option.dynamic_shapes(dynamic), running.arguments()
+    data = arguments.pop("data")
+    keywords = {"policy": judging.policy(), "only": tuple(case or ()), **arguments}
 
     def run(report: Report | None) -> "Proof":
         from onnxproof import api
         from onnxproof.options import VerifyOptions
 
         source = option.reference(subject, trust_remote_code=trust_remote_code)
-        options = VerifyOptions.of({"policy": policy, "only": tuple(case or ()), **arguments})
+        options = VerifyOptions.of(keywords)
         loaded = api.load(source, Path(model), dynamic_shapes=shapes, data=data)
         examined = api.examine(loaded, Path(model), options, report, calibration)
+        wanted.write(examined, extras)
+        return examined.proof
+
+    code = deliver(run, where)
+    stream = sys.stderr if where.to_stdout else sys.stdout
+    stream.write("".join(f"{lines(words)}\n" for words in extras.said))
+    sys.stderr.write("".join(f"{words}\n" for words in extras.failed))
+    return ERROR if extras.failed else code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What is to be written beside the report."""
+
+    overlay: str | None
+    repro: str | None
+    mended: str | None
+
+    def write(self, examined: "Examination", extras: "_Extras") -> None:
+        """Write each; where nothing was located there is nothing to write."""
         proof = examined.proof
-        if proof.location is None and (repro or fix or overlay):
+        if proof.location is None and (self.overlay or self.repro or self.mended):
             why = "nothing was located"
             if proof.verdict is Verdict.FAITHFUL:
                 why = "the file is faithful"
             extras.said.append(f"{why}: there is nothing to write")
-            return proof
+            return
+        overlay, repro, mended = self.overlay, self.repro, self.mended
         if overlay is not None:
             extras.do(lambda: _overlay(proof, overlay))
         if repro is not None:
             extras.do(lambda: f"repro: {proof.write_repro(repro)}")
-        if fix and output is not None:
-            extras.do(lambda: _mend(examined, output))
-        return proof
-
-    code = deliver(run, where)
-    (sys.stderr if where.to_stdout else sys.stdout).write(
-        "".join(f"{lines(words)}\n" for words in extras.said)
-    )
-    sys.stderr.write("".join(f"{words}\n" for words in extras.failed))
-    return ERROR if extras.failed else code
+        if mended is not None:
+            extras.do(lambda: _mend(examined, mended))
 
 
 class _Extras:
@@ -218,7 +224,13 @@ def _check_output(fix: bool, output: str | None, subject: str, model: str) -> No
         writing.check(output, what="the mended file", regular=True)
 
 
-def _stored(path: Path, overlay: str | None, where: Delivery) -> int:
+def _stored(path: Path, overlay: str | None, where: Delivery, *, needs_models: bool) -> int:
+    if needs_models:
+        raise UsageError(
+            "usage",
+            "a stored proof holds no tensors: a repro or a fix needs the models",
+            help="onnxproof explain SUBJECT MODEL --repro DIR",
+        )
     from onnxproof.report import terminal
     from onnxproof.report.writers import json
 
@@ -256,6 +268,10 @@ def pages() -> dict[str, tuple[str, str]]:
                 ast.get_docstring(tree) or "",
             )
     return found
+
+
+def _list_of_causes() -> str:
+    return "".join(f"{code:<18}{title}\n" for code, (title, _) in pages().items())
 
 
 def _page(code: str) -> str:

@@ -120,12 +120,8 @@ class _Verification:
             if not self._observed.gaps:
                 raise
             self._complete = False
-            count = len(self._observed.sizes)
-            raise Stopped(
-                self._proof(
-                    f"error[interrupted]: stopped by the user after {count} cases: there is no verdict"
-                )
-            ) from why
+            after = f"stopped by the user after {len(self._observed.sizes)} cases"
+            raise Stopped(self._proof(f"error[interrupted]: {after}: there is no verdict")) from why
         finally:
             self._findings += self._fleet.findings()
             self._fleet.close()

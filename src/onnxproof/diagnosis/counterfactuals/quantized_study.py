@@ -1,7 +1,10 @@
 """What the causes of a quantization loss share: the study of the candidate, and when a counterfactual counts as the cause."""
 
+import itertools
 import weakref
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -9,7 +12,7 @@ from onnx import numpy_helper
 
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.errors import OnnxproofError
-from onnxproof.inputs import data_stream as user_data
+from onnxproof.inputs import data_stream
 from onnxproof.options import Policy
 from onnxproof.quantization.attribution import Study, gain
 from onnxproof.quantization.float_graph import prepare
@@ -32,7 +35,8 @@ def study(bench: Workbench) -> Study | str:
     if gap is None or gap.noise_kind is not NoiseKind.SIMULATED:
         return "the file quantizes nothing that the reference does not"
     if bench not in _studies:
-        _studies[bench] = _made(bench)
+        plain = _float_graph(bench)
+        _studies[bench] = _open_study(bench, plain), plain
     return _studies[bench][0]
 
 
@@ -42,40 +46,43 @@ def float_graph(bench: Workbench) -> onnx.ModelProto | None:
     return _studies[bench][1]
 
 
-def _made(bench: Workbench) -> tuple[Study, onnx.ModelProto | None]:
-    names = [info.name for info in bench.scene.signature.inputs]
-    items = [bench.scene.case.inputs]
-    given = bench.subject.data if bench.subject is not None else None
-    if given is not None and not hasattr(given, "__next__"):  # an iterator was used up by the proof
-        items = [
-            arrays
-            for _, (_, arrays) in zip(range(_ITEMS), user_data.stream(given, names), strict=False)
-        ] or items
-    fed = [
-        feed({n: np.asarray(a) for n, a in item.items()}, bench.scene.signature) for item in items
+def _open_study(bench: Workbench, plain: onnx.ModelProto | None) -> Study:
+    """The candidate with the samples that it is judged by, the reference's answers, and the float weights."""
+    signature = bench.scene.signature
+    items = _samples(bench)
+    batches = [
+        feed({name: np.asarray(array) for name, array in item.items()}, signature) for item in items
     ]
-    wanted = [bench.scene.oracle.run(item) for item in items]
-    order = [output.onnx_name for output in bench.scene.signature.outputs]
+    order = [output.onnx_name for output in signature.outputs]
     places = [order.index(value.name) for value in bench.model.graph.output if value.name in order]
-    plain = _float(bench)
-    floats = (
-        {}
-        if plain is None
-        else {
-            t.name: numpy_helper.to_array(t)
-            for t in plain.graph.initializer
-            if t.data_type == onnx.TensorProto.FLOAT and t.dims
-        }
-    )
+    answers = [bench.scene.oracle.run(item) for item in items]
     return Study(
         bench.model,
-        [(str(k), batch) for k, batch in enumerate(fed)],
-        [[answer[p] for p in places] for answer in wanted],
-        floats,
-    ), plain
+        [(str(place), batch) for place, batch in enumerate(batches)],
+        [[answer[place] for place in places] for answer in answers],
+        _float_weights(plain),
+    )
 
 
-def _float(bench: Workbench) -> onnx.ModelProto | None:
+def _samples(bench: Workbench) -> list[Mapping[str, Any]]:
+    """The first of the user's data, or the witness; an iterator was used up by the proof."""
+    data = bench.subject.data if bench.subject is not None else None
+    if data is None or hasattr(data, "__next__"):
+        return [bench.scene.case.inputs]
+    names = [info.name for info in bench.scene.signature.inputs]
+    stream = itertools.islice(data_stream.stream(data, names), _ITEMS)
+    return [arrays for _, arrays in stream] or [bench.scene.case.inputs]
+
+
+def _float_weights(plain: onnx.ModelProto | None) -> dict[str, Any]:
+    if plain is None:
+        return {}
+    float32 = onnx.TensorProto.FLOAT
+    tensors = [t for t in plain.graph.initializer if t.data_type == float32 and t.dims]
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in tensors}
+
+
+def _float_graph(bench: Workbench) -> onnx.ModelProto | None:
     if bench.subject is None:
         return None
     try:

@@ -31,27 +31,30 @@ class Samples:
     def unseen(self) -> list[batches.Batch]:
         """What quality is asked on: samples that chose no range; where there are too few to tell anything, also inputs like those that did."""
         few = not self.held or data_quality.distinct([*self.tuned, *self.held]) < data_quality.FEW
-        return [*self.held, *(batches.perturbed(self.tuned) if few else [])]
+        if few:
+            return [*self.held, *batches.perturbed(self.tuned)]
+        return self.held
 
     def keeping(self, stream: Iterator[batches.Batch], few: int | None) -> Iterator[batches.Batch]:
         """Pass batches on, and keep the first."""
         count = 0
         for place, (label, batch) in enumerate(stream):
-            if count < _KEPT and not any(
-                a.dtype.kind == "f" and not _finite(a) for a in batch.values()
-            ):
-                (self.held if held_out(place, few) else self.tuned).append((label, batch))
+            if count < _KEPT and all(_is_finite(array) for array in batch.values()):
+                kept = self.held if held_out(place, few) else self.tuned
+                kept.append((label, batch))
                 count += batches.samples(batch)
             yield label, batch
 
 
-def _finite(array: Any) -> bool:
-    return bool(np.isfinite(array).all())
+def _is_finite(array: Any) -> bool:
+    return array.dtype.kind != "f" or bool(np.isfinite(array).all())
 
 
-def example_inputs(found: Subject, ports: Any, *, quiet: bool = False) -> Any:
+def example_inputs(subject: Subject, ports: Any, *, quiet: bool = False) -> Any:
     """The example inputs by the graph's names."""
-    if quiet and found.onnx is not None and not (found.args or found.kwargs):
-        return None  # it would be made up
-    example = open_oracle(found, Clock()).example()
-    return dict(zip([port.name for port in ports], example.values(), strict=False))
+    made_up = subject.onnx is not None and not (subject.args or subject.kwargs)
+    if quiet and made_up:
+        return None
+    example = open_oracle(subject, Clock()).example()
+    names = [port.name for port in ports]
+    return dict(zip(names, example.values(), strict=False))
