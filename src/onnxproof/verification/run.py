@@ -39,7 +39,8 @@ from onnxproof.system.deadline import Deadline
 from onnxproof.system.environment import environment
 from onnxproof.verification import consensus, runtime_checks, void_outputs
 from onnxproof.verification.budget import Budget, not_reached
-from onnxproof.verification.case_runner import LOUDER, RERUNS, ReferenceRefused, Trial, Unconfirmed
+from onnxproof.verification.case_reference import LOUD_RERUNS, RERUNS, ReferenceRefused
+from onnxproof.verification.case_runner import Trial, TrialOptions, Unconfirmed
 from onnxproof.verification.coverage_floor import Floor
 from onnxproof.verification.masked import Masks
 from onnxproof.verification.masked import finding as masked_findings
@@ -447,12 +448,14 @@ class Run:
             self.candidates,
             self.signature,
             self.policy,
-            half=self.file.half,
-            seed=self.seed,
-            op_types=self.file.op_types,
-            fidelity=quantized,
-            affords=self.budget.affords_reruns,
-            masks=Masks(space, self.oracle.run),
+            TrialOptions(
+                half=self.file.half,
+                seed=self.seed,
+                op_types=self.file.op_types,
+                fidelity=quantized,
+                affords=self.budget.affords_reruns,
+                masks=Masks(space, self.oracle.run),
+            ),
         )
         self._trial, self.floor = (
             trial,
@@ -795,7 +798,9 @@ class Run:
 
     def _proof(self, error: str) -> Proof:
         if self.unconfirmed:
-            self.findings.append(self.budget.not_confirmed(self.unconfirmed[0], RERUNS + LOUDER))
+            self.findings.append(
+                self.budget.not_confirmed(self.unconfirmed[0], RERUNS + LOUD_RERUNS)
+            )
         self._weigh()
         self.findings += masked_findings(self.gaps)
         verdict = (
