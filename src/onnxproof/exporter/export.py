@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxproof.errors import ExportError, UsageError
-from onnxproof.inputs.user_data import opened
+from onnxproof.inputs.user_data import open_data
 from onnxproof.options import ExportOptions
 from onnxproof.preprocessing import pipelines
 from onnxproof.reference import subject
@@ -66,7 +66,7 @@ def export(
     if asked.pipeline is not None:
         pipelines.demand(found)
     else:
-        found = replace(found, data=opened(found.data))
+        found = replace(found, data=open_data(found.data))
     written = write(found, Path(path), asked, backends=backends, tell=_teller(progress, budget_s))
     guards, findings = written.try_guards(Path(path))
     piped = (

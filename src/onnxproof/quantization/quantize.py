@@ -10,7 +10,7 @@ import onnx
 
 from onnxproof.errors import InputError, UsageError
 from onnxproof.exporter import export
-from onnxproof.inputs.user_data import opened
+from onnxproof.inputs.user_data import open_data
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.options import Policy
 from onnxproof.quantization import schemes
@@ -75,7 +75,7 @@ def quantize(
     """
     budget = budget if isinstance(budget, Budget) else Budget(max_drop=budget)
     found = subject.load(model, example_inputs, dynamic_shapes=dynamic_shapes, data=data)
-    found = replace(found, data=opened(found.data))
+    found = replace(found, data=open_data(found.data))
     job = _Job(
         found,
         Path(path),

@@ -10,10 +10,10 @@ from onnxproof.inputs import generators, inference, training_statistics
 from onnxproof.inputs.decision_points import Watch
 from onnxproof.inputs.output_sizes import Sizing
 from onnxproof.inputs.roles import confirm_roles
-from onnxproof.inputs.search import again, climb, origin
+from onnxproof.inputs.search import climb, origin, rebuild
 from onnxproof.inputs.shrink import shrink
 from onnxproof.inputs.space import Space
-from onnxproof.inputs.user_data import UserData, opened
+from onnxproof.inputs.user_data import UserData, open_data
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.options import Policy, Serving
 from onnxproof.preprocessing import pipelines
@@ -318,7 +318,7 @@ class Run:
         """Run the cases within the budget and judge; what was measured before an error is kept."""
         error = ""
         self.subject = replace(
-            self.subject, data=opened(self.subject.data)
+            self.subject, data=open_data(self.subject.data)
         )  # a file that isn't there is told before anything runs
         self.data = UserData(self.subject.data)
         self.oracle: Oracle = open_oracle(self.subject, self.clock)
@@ -558,7 +558,7 @@ class Run:
             if not self._only:
                 yield case
             for name in wanted.get(case.name, ()):
-                yield again(case, name, self.seed)
+                yield rebuild(case, name, self.seed)
 
     def _one(self, trial: Trial, case: Case) -> float | None:
         """Run one case; returns how near it came to an alarm, or None where the reference refuses it."""

@@ -1,10 +1,10 @@
 """Floats that sit where trouble is: zeros, halves, ties, constant rows, low variance, outliers, tiny, large, one sign."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Role, Space
+from onnxproof.inputs.space import Array, Slot, Space
 from onnxproof.results import Case
 
 Shape = tuple[int, ...]
@@ -12,7 +12,10 @@ Make = Callable[[Shape, np.random.Generator], Array]
 
 
 def _rows(shape: Shape) -> tuple[int, int]:
-    return (int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]) if shape else (1, 1)
+    """Number and width of the rows, which run along the last axis."""
+    if not shape:
+        return 1, 1
+    return int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]
 
 
 def _constant_rows(shape: Shape, rng: np.random.Generator) -> Array:
@@ -83,20 +86,22 @@ _WIDE: dict[str, Make] = {
     "beyond float32": lambda s, r: 1e9 * (1 + r.random(s)),
 }
 """For inputs in float64: whoever asks for it has numbers that float32 does not hold."""
+_BEYOND_HALF = ("large", "huge")
+_MOST_INPUTS = 4
+"""Inputs that are changed one by one (not measured)."""
 
 
 def generate(space: Space) -> Iterator[Case]:
     """Each kind for each float input while the others stay ordinary; then for all float inputs together."""
-    slots = [slot for slot in space.of_role(Role.FLOAT) if slot.dtype.kind != "c"]
+    slots = space.real_floats()
     sizes = space.roomy()
+    groups = [(slot.name, [slot]) for slot in slots[:_MOST_INPUTS]]
+    if len(slots) > 1:
+        groups.append(("all", slots))
     for kind, make in (_EXACT | _SMOOTH | _WIDE).items():
-        groups = [[slot] for slot in slots[:4]] + ([slots] if len(slots) > 1 else [])
-        for group in groups:
-            if kind in _WIDE and any(slot.dtype.itemsize < 8 for slot in group):
+        for label, group in groups:
+            if not _holds(kind, group):
                 continue
-            if kind in ("large", "huge") and any(slot.dtype.itemsize == 2 for slot in group):
-                continue
-            label = group[0].name if len(group) == 1 else "all"
             name = f"float-{label}-{kind}"
             arrays = {
                 slot.name: make(space.shape(slot.info, sizes), space.rng(name + slot.name))
@@ -105,3 +110,11 @@ def generate(space: Space) -> Iterator[Case]:
             yield space.case(
                 name, "floats", f"{label}: {kind}", sizes, replace=arrays, exact=kind in _EXACT
             )
+
+
+def _holds(kind: str, slots: Sequence[Slot]) -> bool:
+    """Whether the dtypes of these inputs hold values of that kind."""
+    smallest = min(slot.dtype.itemsize for slot in slots)
+    if kind in _WIDE:
+        return smallest >= 8
+    return kind not in _BEYOND_HALF or all(slot.dtype.itemsize != 2 for slot in slots)
