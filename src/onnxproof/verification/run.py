@@ -791,7 +791,7 @@ class Run:
             constant=self._trial.answers.constant,
         )
         self.gaps = list(assessed.gaps)
-        self.findings = void_outputs.uncounted(self.findings, doubts.random)
+        self.findings = void_outputs.discount_random(self.findings, doubts.random)
         self.findings += [*doubts.findings(), *assessed.findings]
         if not self._known():  # where the verdict was clear, nothing more had to be compared
             self.findings += self.floor.findings(complete=complete, budget_s=self.budget_s)
