@@ -276,16 +276,20 @@ def _points_of(
     if op_type in _COMPARE and node.input[0] and node.input[0] not in static:
         yield Point(name, op_type, node.input[0], node.input[1])
     elif op_type == "Clip":
-        for bound in node.input[1:]:
-            if bound in fixed and fixed[bound].size == 1:
-                value = float(fixed[bound].reshape(-1)[0])
-                yield Point(name, op_type, node.input[0], bound=value)
+        for bound in _clip_bounds(node, fixed):
+            yield Point(name, op_type, node.input[0], bound=bound)
     elif op_type in ("Where", "If"):
         yield Point(name, op_type, node.input[0], bound=0.5)
     elif op_type in _SIGN or _casts_to_integer(node):
         yield Point(name, op_type, node.input[0])
     elif op_type in ("Max", "Min") and len(node.input) == 2:
         yield Point(name, op_type, node.input[0], node.input[1])
+
+
+def _clip_bounds(node: onnx.NodeProto, fixed: Mapping[str, Array]) -> list[float]:
+    """The bounds of a Clip that are constants."""
+    bounds = [fixed[name] for name in node.input[1:] if name in fixed]
+    return [float(bound.reshape(-1)[0]) for bound in bounds if bound.size == 1]
 
 
 def _casts_to_integer(node: onnx.NodeProto) -> bool:

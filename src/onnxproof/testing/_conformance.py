@@ -1,17 +1,24 @@
 """The conformance kit: small models whose answers are known, and what a backend must do with each."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from onnxproof import runtimes
 from onnxproof.errors import BackendError, BackendMissing, ModelError, Refused
 from onnxproof.runtimes import open_session
 from onnxproof.runtimes.session import inner_values
+from onnxproof.testing._models import (
+    ELEMENT_TYPES,
+    arithmetic_model,
+    batch,
+    linear_model,
+    write_model,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -55,76 +62,6 @@ def _results(backend: str, folder: Path) -> Iterator[tuple[str, bool]]:
 
 _EXCUSED = "refused"
 _MAY_REFUSE = frozenset({"empty", "scalar", "external-data", "nan-and-inf", "inner-values"})
-_ELEMENTS = {
-    "float32": TensorProto.FLOAT,
-    "float64": TensorProto.DOUBLE,
-    "float16": TensorProto.FLOAT16,
-    "int64": TensorProto.INT64,
-    "int32": TensorProto.INT32,
-    "bool": TensorProto.BOOL,
-    "uint8": TensorProto.UINT8,
-}
-
-
-def _write(
-    path: Path,
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Mapping[str, tuple[str, Sequence[Any]]],
-    outputs: Mapping[str, tuple[str, Sequence[Any]]],
-    weights: Mapping[str, Array] | None = None,
-    *,
-    external: bool = False,
-) -> Path:
-    """Write a model with these inputs and outputs, each with its dtype and shape."""
-    tensors = [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()]
-    graph = helper.make_graph(
-        list(nodes), "conformance", _value_infos(inputs), _value_infos(outputs), tensors
-    )
-    domains = {node.domain for node in nodes} - {""}
-    opsets = [helper.make_opsetid("", 17)]
-    opsets += [helper.make_opsetid(domain, 1) for domain in domains]
-    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
-    onnx.save(
-        model, path, save_as_external_data=external, location=f"{path.stem}.data", size_threshold=0
-    )
-    return path
-
-
-def _value_infos(
-    types: Mapping[str, tuple[str, Sequence[Any]]],
-) -> list[onnx.ValueInfoProto]:
-    return [
-        helper.make_tensor_value_info(name, _ELEMENTS[dtype], list(shape))
-        for name, (dtype, shape) in types.items()
-    ]
-
-
-def _linear(folder: Path, *, external: bool = False) -> tuple[Path, Callable[[Array], Array]]:
-    """relu(x @ w + b) with a batch that may vary."""
-    rng = np.random.default_rng(7)
-    w = rng.standard_normal((4, 3)).astype(np.float32)
-    b = rng.standard_normal(3).astype(np.float32)
-    name = "linear.onnx"
-    if external:
-        name = "linear-external.onnx"
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["p"]),
-        helper.make_node("Add", ["p", "b"], ["s"]),
-        helper.make_node("Relu", ["s"], ["y"]),
-    ]
-    path = _write(
-        folder / name,
-        nodes,
-        {"x": ("float32", ["batch", 4])},
-        {"y": ("float32", ["batch", 3])},
-        {"w": w, "b": b},
-        external=external,
-    )
-    return path, lambda x: np.maximum(x @ w + b, 0)
-
-
-def _batch(rows: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).standard_normal((rows, 4)).astype(np.float32)
 
 
 def _difference(output: Array | None, wanted: Array, *, tolerance: float = 1e-5) -> str:
@@ -187,7 +124,7 @@ def _check_describe(backend: str, folder: Path) -> Iterator[str]:
 
 
 def _check_names(backend: str, folder: Path) -> Iterator[str]:
-    session = open_session(backend, _several(folder))
+    session = open_session(backend, arithmetic_model(folder))
     inputs = list(session.input_names)
     outputs = list(session.output_names)
     if inputs != ["b", "a"] or outputs != ["sum", "difference", "product"]:
@@ -195,25 +132,10 @@ def _check_names(backend: str, folder: Path) -> Iterator[str]:
     session.close()
 
 
-def _several(folder: Path) -> Path:
-    nodes = [
-        helper.make_node("Mul", ["b", "a"], ["product"]),
-        helper.make_node("Add", ["b", "a"], ["sum"]),
-        helper.make_node("Sub", ["b", "a"], ["difference"]),
-    ]
-    kind = ("float32", [2, 3])
-    return _write(
-        folder / "several.onnx",
-        nodes,
-        {"b": kind, "a": kind},
-        {"sum": kind, "difference": kind, "product": kind},
-    )
-
-
 def _check_order(backend: str, folder: Path) -> Iterator[str]:
     a = np.arange(6, dtype=np.float32).reshape(2, 3)
     b = np.full((2, 3), 10, np.float32)
-    outputs = _run(backend, _several(folder), {"a": a, "b": b})
+    outputs = _run(backend, arithmetic_model(folder), {"a": a, "b": b})
     if len(outputs) != 3:
         yield f"{len(outputs)} outputs instead of 3"
         return
@@ -225,15 +147,15 @@ def _check_order(backend: str, folder: Path) -> Iterator[str]:
 
 
 def _check_values(backend: str, folder: Path) -> Iterator[str]:
-    path, answer = _linear(folder)
-    yield from _differences(backend, path, {"x": _batch(5)}, answer(_batch(5)))
+    path, answer = linear_model(folder)
+    yield from _differences(backend, path, {"x": batch(5)}, answer(batch(5)))
 
 
 def _check_dynamic(backend: str, folder: Path) -> Iterator[str]:
-    path, answer = _linear(folder)
+    path, answer = linear_model(folder)
     session = open_session(backend, path)
     for rows in (3, 1, 7):
-        x = _batch(rows, rows)
+        x = batch(rows, rows)
         words = _difference(session.run({"x": x})[0], answer(x))
         if words:
             yield f"batch {rows}: {words}"
@@ -241,10 +163,10 @@ def _check_dynamic(backend: str, folder: Path) -> Iterator[str]:
 
 
 def _check_fresh(backend: str, folder: Path) -> Iterator[str]:
-    path, answer = _linear(folder)
+    path, answer = linear_model(folder)
     session = open_session(backend, path)
     for turn, seed in enumerate((1, 2, 1)):
-        x = _batch(3, seed)
+        x = batch(3, seed)
         words = _difference(session.run({"x": x})[0], answer(x))
         if words:
             yield f"input {turn + 1} on one session: {words}"
@@ -252,16 +174,16 @@ def _check_fresh(backend: str, folder: Path) -> Iterator[str]:
 
 
 def _check_untouched(backend: str, folder: Path) -> Iterator[str]:
-    path = _write(
+    path = write_model(
         folder / "same.onnx",
         [helper.make_node("Identity", ["x"], ["y"])],
         {"x": ("float32", ["n", 4])},
         {"y": ("float32", ["n", 4])},
     )
-    x = _batch(3)
+    x = batch(3)
     session = open_session(backend, path)
     output = session.run({"x": x})[0]
-    if not np.array_equal(x, _batch(3)):
+    if not np.array_equal(x, batch(3)):
         yield "the caller's input was written to"
     if output is not None and np.shares_memory(output, x):
         yield "the output shares the memory of the input"
@@ -269,8 +191,8 @@ def _check_untouched(backend: str, folder: Path) -> Iterator[str]:
 
 
 def _check_dtypes(backend: str, folder: Path) -> Iterator[str]:
-    for dtype in _ELEMENTS:
-        path = _write(
+    for dtype in ELEMENT_TYPES:
+        path = write_model(
             folder / f"dtype-{dtype}.onnx",
             [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])],
             {"x": (dtype, [2, 3])},
@@ -304,12 +226,12 @@ def _values_of_dtype(dtype: str) -> Array:
 
 
 def _check_empty(backend: str, folder: Path) -> Iterator[str]:
-    path, answer = _linear(folder)
-    yield from _differences(backend, path, {"x": _batch(0)}, answer(_batch(0)))
+    path, answer = linear_model(folder)
+    yield from _differences(backend, path, {"x": batch(0)}, answer(batch(0)))
 
 
 def _check_scalar(backend: str, folder: Path) -> Iterator[str]:
-    path = _write(
+    path = write_model(
         folder / "scalar.onnx",
         [helper.make_node("Add", ["x", "one"], ["y"])],
         {"x": ("float32", [])},
@@ -321,7 +243,7 @@ def _check_scalar(backend: str, folder: Path) -> Iterator[str]:
 
 
 def _check_nonfinite(backend: str, folder: Path) -> Iterator[str]:
-    path = _write(
+    path = write_model(
         folder / "plus.onnx",
         [helper.make_node("Add", ["x", "x"], ["y"])],
         {"x": ("float32", ["n"])},
@@ -332,24 +254,24 @@ def _check_nonfinite(backend: str, folder: Path) -> Iterator[str]:
 
 
 def _check_external(backend: str, folder: Path) -> Iterator[str]:
-    path, answer = _linear(folder, external=True)
-    yield from _differences(backend, path, {"x": _batch(2)}, answer(_batch(2)))
+    path, answer = linear_model(folder, external=True)
+    yield from _differences(backend, path, {"x": batch(2)}, answer(batch(2)))
 
 
 def _check_refuses(backend: str, folder: Path) -> Iterator[str]:
-    path, _answer = _linear(folder)
-    yield from _refusal(backend, path, {"x": _batch(2)[0]}, "an input of the wrong rank")
-    yield from _refusal(backend, path, {"x": _batch(2)[:, :3]}, "an input of the wrong size")
+    path, _answer = linear_model(folder)
+    yield from _refusal(backend, path, {"x": batch(2)[0]}, "an input of the wrong rank")
+    yield from _refusal(backend, path, {"x": batch(2)[:, :3]}, "an input of the wrong size")
     yield from _refusal(
-        backend, path, {"x": _batch(2).astype(np.int64)}, "an input of the wrong dtype"
+        backend, path, {"x": batch(2).astype(np.int64)}, "an input of the wrong dtype"
     )
-    yield from _refusal(backend, path, {"z": _batch(2)}, "an input of the wrong name")
+    yield from _refusal(backend, path, {"z": batch(2)}, "an input of the wrong name")
     yield from _refusal(backend, path, {}, "a missing input")
 
 
 def _check_bad_models(backend: str, folder: Path) -> Iterator[str]:
     nowhere = [helper.make_node("NoSuchOperator", ["x"], ["y"], domain="onnxproof.nowhere")]
-    unknown = _write(
+    unknown = write_model(
         folder / "missing-operator.onnx", nowhere, {"x": ("float32", [2])}, {"y": ("float32", [2])}
     )
     damaged = folder / "damaged.onnx"
@@ -369,10 +291,10 @@ def _check_bad_models(backend: str, folder: Path) -> Iterator[str]:
 
 
 def _check_inner(backend: str, folder: Path) -> Iterator[str]:
-    path, _ = _linear(folder)
+    path, _ = linear_model(folder)
     model = onnx.load(path)
     weight, bias = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer)
-    x = _batch(3)
+    x = batch(3)
     values = inner_values.values(backend, path, {"x": x}, ["p", "s"])
     for name, wanted in (("p", x @ weight), ("s", x @ weight + bias)):
         if name not in values:
