@@ -65,7 +65,12 @@ def data_files(path: Path) -> list[Path]:
     return [path]
 
 
-def _item(item: Any, names: Sequence[str], where: str, unused: set[str] | None = None) -> Arrays:
+def _item(
+    item: Any,
+    names: Sequence[str],
+    where: str,
+    unused: set[str] | None = None,
+) -> Arrays:
     if isinstance(item, Mapping):
         return _named(dict(item), names, where, unused)
     leaves = [leaf for _, leaf in tree.flatten(item)]
@@ -80,7 +85,10 @@ def _item(item: Any, names: Sequence[str], where: str, unused: set[str] | None =
 
 
 def _named(
-    item: dict[str, Any], names: Sequence[str], where: str, unused: set[str] | None = None
+    item: dict[str, Any],
+    names: Sequence[str],
+    where: str,
+    unused: set[str] | None = None,
 ) -> Arrays:
     leaves = {path: _array(leaf) for path, leaf in tree.flatten(item)}
     if _is_single_array(leaves, names):

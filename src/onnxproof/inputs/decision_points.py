@@ -155,7 +155,12 @@ class Watch:
             point.look(values)
         return True
 
-    def _approach_bound(self, point: Point, start: Case, crossing: Case) -> Iterator[Case]:
+    def _approach_bound(
+        self,
+        point: Point,
+        start: Case,
+        crossing: Case,
+    ) -> Iterator[Case]:
         """Halve the interval between a case on either side, for one element, until it sits on the bound."""
         low = start.inputs
         high = crossing.inputs

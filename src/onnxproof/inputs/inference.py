@@ -220,7 +220,11 @@ def _looked_up_shape(
     return shapes.get(node.input[0], ())
 
 
-def _differing_rows(file: OnnxFile, tables: Iterable[str], parameter: Parameter) -> tuple[int, ...]:
+def _differing_rows(
+    file: OnnxFile,
+    tables: Iterable[str],
+    parameter: Parameter,
+) -> tuple[int, ...]:
     """The rows of tables that are not the module's: one stale row of thousands shows in no other way."""
     rows: dict[int, None] = {}
     for name in tables:
@@ -233,7 +237,11 @@ def _differing_rows(file: OnnxFile, tables: Iterable[str], parameter: Parameter)
     return tuple(rows)
 
 
-def learn_dims(space: Space, accepts: Accepts, in_time: Callable[[], bool] = lambda: True) -> Space:
+def learn_dims(
+    space: Space,
+    accepts: Accepts,
+    in_time: Callable[[], bool] = lambda: True,
+) -> Space:
     """Find out from the reference which dims move alone, which move together, and which follow from others; those not asked in time stay as they are."""
     for dim in space.signature.dims:
         if not in_time():
@@ -269,7 +277,12 @@ def _is_tied_batch(space: Space, dim: DimInfo) -> bool:
     )
 
 
-def _relate(space: Space, name: str, size: int, accepts: Accepts) -> Space:
+def _relate(
+    space: Space,
+    name: str,
+    size: int,
+    accepts: Accepts,
+) -> Space:
     """Find what a dim that does not move alone depends on: the first relation that the reference accepts is kept.
 
     1. `name = other`: a dim of the same size moves with it.
@@ -299,7 +312,10 @@ def _relate(space: Space, name: str, size: int, accepts: Accepts) -> Space:
     return replace(space, pinned=space.pinned | {name})  # 3
 
 
-def _sums_with(name: str, sizes: Mapping[str, int]) -> Iterator[tuple[str, str, str]]:
+def _sums_with(
+    name: str,
+    sizes: Mapping[str, int],
+) -> Iterator[tuple[str, str, str]]:
     """Every `whole = first + second` of these sizes in which a dim takes part."""
     for whole in sizes:
         others = [other for other in sizes if other != whole]

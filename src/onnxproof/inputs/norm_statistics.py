@@ -46,9 +46,11 @@ class _Sums:
 
     def add(self, values: Array) -> None:
         """Take one batch; channels are the second axis."""
-        if values.ndim < 2 or values.shape[1] != self.mean.size or not values.size:
+        channels = self.mean.size
+        if values.ndim < 2 or values.shape[1] != channels or not values.size:
             return
-        rows = np.moveaxis(values.astype(np.float64), 1, 0).reshape(self.mean.size, -1)
+        channels_first = np.moveaxis(values.astype(np.float64), 1, 0)
+        rows = channels_first.reshape(channels, -1)
         rows = (rows - self.mean[:, None]) / self.deviation[:, None]
         self.count += rows.shape[1]
         self.samples += values.shape[0]
@@ -58,7 +60,8 @@ class _Sums:
     def statistics(self, name: str) -> NormStatistics:
         """What was seen so far."""
         means = self.total / self.count
-        scales = np.sqrt(np.maximum(self.squares / self.count - means**2, 1e-24))
+        variances = self.squares / self.count - means**2
+        scales = np.sqrt(np.maximum(variances, 1e-24))
         return NormStatistics(
             name=name,
             samples=self.samples,
@@ -69,7 +72,11 @@ class _Sums:
         )
 
 
-def norms(subject: Subject, oracle: Oracle, samples: Sequence[Inputs]) -> list[NormStatistics]:
+def norms(
+    subject: Subject,
+    oracle: Oracle,
+    samples: Sequence[Inputs],
+) -> list[NormStatistics]:
     """What the first BatchNorms with trained statistics see on these samples, in the order in which they run; none where a sample can't be run."""
     if not samples:
         return []
@@ -80,22 +87,35 @@ def norms(subject: Subject, oracle: Oracle, samples: Sequence[Inputs]) -> list[N
             sums = _sums_of_module(subject.module, oracle, samples)
     except Exception:  # the user's own module, watched: one that can't be followed has no say
         return []
-    return [each.statistics(name) for name, each in list(sums.items())[:_LOOKED_AT] if each.count]
+    first = list(sums.items())[:_LOOKED_AT]
+    return [each.statistics(name) for name, each in first if each.count]
 
 
 def _trained(
-    mean: Array, variance: Array, weight: Array | None, bias: Array | None, tracked: int
+    mean: Array,
+    variance: Array,
+    weight: Array | None,
+    bias: Array | None,
+    tracked: int,
 ) -> bool:
     """True when the statistics come from training: defaults, and statistics that were put in by hand beside default weights, know no data."""
-    if not (np.isfinite(mean).all() and np.isfinite(variance).all() and (variance > 0).all()):
+    finite = np.isfinite(mean).all() and np.isfinite(variance).all()
+    if not finite or (variance <= 0).any():
         return False
     if (mean == 0).all() and (variance == 1).all():
         return False
-    plain = (weight is None or bool((weight == 1).all())) and (bias is None or not bias.any())
-    return tracked > 0 or not plain
+    if tracked > 0:
+        return True
+    scales = weight is not None and not (weight == 1).all()
+    shifts = bias is not None and bias.any()
+    return bool(scales or shifts)
 
 
-def _sums_of_module(module: Any, oracle: Any, samples: Sequence[Inputs]) -> dict[str, _Sums]:
+def _sums_of_module(
+    module: Any,
+    oracle: Any,
+    samples: Sequence[Inputs],
+) -> dict[str, _Sums]:
     """Every call of `batch_norm` in its first run with these inputs, whoever makes it: a layer, a function, an exported program."""
     from onnxproof.reference.dispatch import Mode, named_arguments
 
@@ -103,7 +123,11 @@ def _sums_of_module(module: Any, oracle: Any, samples: Sequence[Inputs]) -> dict
 
     class Watch(Mode):
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: Any,
+            types: Any,
+            args: Any = (),
+            kwargs: Any = None,
         ) -> Any:
             if "batch_norm" in str(func):
                 calls.add(named_arguments(func, args, kwargs))
@@ -134,7 +158,8 @@ class _BatchNormCalls:
         variance = arguments.get("running_var")
         if mean is None or variance is None or arguments.get("training"):
             return
-        name, layer = self._layers.get(mean.data_ptr(), (str(len(self.sums)), None))
+        unnamed = (str(len(self.sums)), None)
+        name, layer = self._layers.get(mean.data_ptr(), unnamed)
         if name not in self.sums:
             sums = self._new_sums(arguments, layer)
             if sums is None:
@@ -185,11 +210,12 @@ def _trained_norms(file: OnnxFile) -> dict[str, tuple[str, _Sums]]:
     known = constants(file, largest=_MOST_CONSTANTS)
     norms_by_name: dict[str, tuple[str, _Sums]] = {}
     for node in file.model.graph.node:
-        if node.op_type != "BatchNormalization" or not {*node.input[1:5]} <= set(known):
+        parameters = [known[name] for name in node.input[1:5] if name in known]
+        if node.op_type != "BatchNormalization" or len(parameters) < 4:
             continue
         if len(norms_by_name) >= _LOOKED_AT:
             break
-        weight, bias, mean, variance = (known[name] for name in node.input[1:5])
+        weight, bias, mean, variance = parameters
         if _trained(mean, variance, weight, bias, 0):
             eps = next((a.f for a in node.attribute if a.name == "epsilon"), 1e-5)
             name = node.name or node.output[0]

@@ -78,7 +78,12 @@ _MOST = 1 << 26
 class Sizing:
     """How many elements the values of an input would lead to."""
 
-    def __init__(self, file: OnnxFile, signature: Signature, example: Mapping[str, Array]) -> None:
+    def __init__(
+        self,
+        file: OnnxFile,
+        signature: Signature,
+        example: Mapping[str, Array],
+    ) -> None:
         decide = size_inputs(file)
         self._example = {}
         for info in signature.inputs:

@@ -87,7 +87,12 @@ def how_it_hides(space: Space, slot: Slot, run: Run) -> Hides | None:
     return next((how for how in ways if _hides_by(how, space, slot, run)), None)
 
 
-def _hides_by(how: Hides, space: Space, slot: Slot, run: Run) -> bool:
+def _hides_by(
+    how: Hides,
+    space: Space,
+    slot: Slot,
+    run: Run,
+) -> bool:
     """Whether a place that holds this value is hidden: the three steps of the module's docstring."""
     inputs = {other.name: other.example for other in space.slots}
     visible = _answers_elsewhere(inputs, slot, how, run, hide=False)
@@ -115,7 +120,12 @@ def _hidden_place(slot: Slot) -> int:
 
 
 def _answers_elsewhere(
-    inputs: Mapping[str, Array], slot: Slot, how: Hides, run: Run, *, hide: bool
+    inputs: Mapping[str, Array],
+    slot: Slot,
+    how: Hides,
+    run: Run,
+    *,
+    hide: bool,
 ) -> list[Array] | None:
     """The reference's float outputs with one place of the mask hidden or none, without what they say of that very place; None where it refuses or they are not finite."""
     hidden = np.zeros(slot.example.shape, bool)
@@ -175,7 +185,12 @@ def _likelihood_rank(mask: Slot, other: Slot, axis: int) -> int:
     return 2
 
 
-def _changed(space: Space, slot: Slot, axis: int, index: int) -> Array:
+def _changed(
+    space: Space,
+    slot: Slot,
+    axis: int,
+    index: int,
+) -> Array:
     """The example with other values of the same kind at one index of one axis."""
     array = np.moveaxis(slot.example.copy(), axis, 0)
     here = array[index]

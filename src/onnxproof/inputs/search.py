@@ -15,7 +15,10 @@ from onnxproof.results import Case
 _STEP = " + search-"
 
 
-def climb(starts: Sequence[tuple[float, Case]], seed: int) -> Generator[Case, float, None]:
+def climb(
+    starts: Sequence[tuple[float, Case]],
+    seed: int,
+) -> Generator[Case, float, None]:
     """Yields cases and is sent the score of each; deterministic for a seed."""
     rng = np.random.default_rng([seed, 7])
     pool = list(starts)

@@ -12,7 +12,11 @@ _DIGITS = (0, 1, 2)
 """Digits after the first that are tried (not measured)."""
 
 
-def shrink(case: Case, signature: Signature, still_bad: Callable[[Case], bool]) -> Case:
+def shrink(
+    case: Case,
+    signature: Signature,
+    still_bad: Callable[[Case], bool],
+) -> Case:
     """The smallest of a few simpler cases that still shows the fault."""
     case = _fewer_rows(case, signature, still_bad)
     for digits in _DIGITS:
@@ -23,7 +27,11 @@ def shrink(case: Case, signature: Signature, still_bad: Callable[[Case], bool]) 
     return case
 
 
-def _fewer_rows(case: Case, signature: Signature, still_bad: Callable[[Case], bool]) -> Case:
+def _fewer_rows(
+    case: Case,
+    signature: Signature,
+    still_bad: Callable[[Case], bool],
+) -> Case:
     """One row of the leading dim that all inputs share, or one half of them again and again."""
     leading = {info.dims[0] for info in signature.inputs if info.dims}
     dim = next(iter(leading), None)
@@ -40,9 +48,17 @@ def _fewer_rows(case: Case, signature: Signature, still_bad: Callable[[Case], bo
 def _parts(case: Case, dim: str) -> Iterator[Case]:
     """The first row, the last row, and either half."""
     rows = case.sizes[dim]
-    for low, high in ((0, 1), (rows - 1, rows), (0, rows // 2), (rows // 2, rows)):
-        inputs = {name: array[low:high] for name, array in case.inputs.items()}
-        yield replace(case, inputs=inputs, sizes={**case.sizes, dim: high - low})
+    middle = rows // 2
+    parts = [
+        slice(0, 1),
+        slice(rows - 1, rows),
+        slice(0, middle),
+        slice(middle, rows),
+    ]
+    for part in parts:
+        inputs = {name: array[part] for name, array in case.inputs.items()}
+        sizes = {**case.sizes, dim: part.stop - part.start}
+        yield replace(case, inputs=inputs, sizes=sizes)
 
 
 def _round(array: Array, digits: int) -> Array:

@@ -48,6 +48,8 @@ _PIXELS = (1 / 70_000, 1 / 40)
 """Factors at the input that turn pixels of 8 or 16 bits into numbers around 1, with a division by a standard deviation or without."""
 _WIDTH = (1 / 16, 64.0)
 """The distance of the smallest and the largest value after such a factor (not measured)."""
+_LOOKED_AT = 4096
+"""Elements among which two different ones are looked for (not measured)."""
 _ACTION = "give inputs exactly as the model is served, after its preprocessing"
 
 
@@ -62,7 +64,10 @@ class DataCheck:
 
 
 def examine(
-    subject: Subject, oracle: Oracle, samples: Sequence[Inputs], float_file: OnnxFile | None = None
+    subject: Subject,
+    oracle: Oracle,
+    samples: Sequence[Inputs],
+    float_file: OnnxFile | None = None,
 ) -> DataCheck:
     """Ask the BatchNorms, and where there are none the constants that normalise pixels inside the graph."""
     statistics = norms(subject, oracle, samples)
@@ -97,11 +102,13 @@ def doubt(norm: NormStatistics, *, later: bool = False) -> str:
     sees = f"over {norm.samples} samples the BatchNorm `{norm.name}` sees values"
     if norm.scale < 1e-6:
         return f"{sees} that do not vary at all"
-    if abs(math.log(norm.scale)) > width * math.log(_SCALE) + math.sqrt(2) * unsure:
+    scale_limit = width * math.log(_SCALE) + math.sqrt(2) * unsure
+    if abs(math.log(norm.scale)) > scale_limit:
         return f"{sees} {_times(norm.scale)} than in training (its running variance): {guess(norm.scale)}"
     if norm.shift > width * _SHIFT + 2 * unsure:
         return f"{sees} whose mean lies {norm.shift:.2g} standard deviations away from that in training (its running mean): was it normalised otherwise?"
-    if norm.channels >= _LEAST_CHANNELS and norm.spread > width * _SPREAD + math.sqrt(2) * unsure:
+    spread_limit = width * _SPREAD + math.sqrt(2) * unsure
+    if norm.channels >= _LEAST_CHANNELS and norm.spread > spread_limit:
         return f"{sees} whose channels vary otherwise than in training (their scales differ by a factor of {math.exp(norm.spread):.2g}): is it noise, or of another kind?"
     return ""
 
@@ -137,7 +144,11 @@ def pixel_factors(file: OnnxFile) -> dict[str, float]:
     return {name: factor for name, factor in factors.items() if smallest <= factor <= largest}
 
 
-def _factor(value: str, consumers: Mapping[str, list[Any]], known: Mapping[str, Array]) -> float:
+def _factor(
+    value: str,
+    consumers: Mapping[str, list[Any]],
+    known: Mapping[str, Array],
+) -> float:
     """The product of the constants that a value is multiplied with, as long as nothing but constants touches it."""
     factor = 1.0
     while len(consumers.get(value, ())) == 1:
@@ -187,23 +198,32 @@ def looks_made_up(array: Array) -> bool:
     (True, True)
     """
     values = np.asarray(array, np.float64).reshape(-1)
-    if values.size < 2 or not np.isfinite(values).all() or np.unique(values[:4096]).size <= 1:
+    if values.size < 2 or not np.isfinite(values).all():
+        return True
+    if np.unique(values[:_LOOKED_AT]).size <= 1:
         return True
     is_normal = _has_moments(values, 0.0, 1.0, 3.0)
     return is_normal or _has_moments(values, 0.5, math.sqrt(1 / 12), 1.8)
 
 
-def _has_moments(values: Array, mean: float, deviation: float, fourth: float) -> bool:
+def _has_moments(
+    values: Array,
+    mean: float,
+    deviation: float,
+    fourth: float,
+) -> bool:
     """Whether mean, deviation and fourth moment are within four standard errors of independent draws, and neighbours are uncorrelated."""
     error = 4 / math.sqrt(values.size)
     units = (values - mean) / deviation
     if abs(units.mean()) > error:
         return False
-    if abs((units**2).mean() - 1) > error * math.sqrt(max(fourth - 1, 1)):
+    variance_error = error * math.sqrt(max(fourth - 1, 1))
+    if abs((units**2).mean() - 1) > variance_error:
         return False
     if not abs((units**4).mean() - fourth) <= error * 10:
         return False
-    return bool(abs((units[1:] * units[:-1]).mean()) <= error)
+    correlation = (units[1:] * units[:-1]).mean()
+    return bool(abs(correlation) <= error)
 
 
 def rows_rms(samples: Iterator[Array] | Sequence[Array]) -> Array:
@@ -212,5 +232,6 @@ def rows_rms(samples: Iterator[Array] | Sequence[Array]) -> Array:
     for array in samples:
         if array.ndim and array.size:
             rows = array.reshape(len(array), -1)
-            by_batch.append(np.sqrt(np.mean(np.square(rows, dtype=np.float64), 1)))
+            squares = np.square(rows, dtype=np.float64)
+            by_batch.append(np.sqrt(np.mean(squares, 1)))
     return np.concatenate(by_batch)

@@ -132,7 +132,11 @@ class UserData:
         """True until one item of the data was compared, or all were tried: that is done however little time there is."""
         return self._data is not None and not self._all_tried and not _has_data(compared)
 
-    def findings(self, compared: Collection[str], dropped: Sequence[Dropped]) -> list[Finding]:
+    def findings(
+        self,
+        compared: Collection[str],
+        dropped: Sequence[Dropped],
+    ) -> list[Finding]:
         """What the user should know of the data: casts, drops, arrays that no input takes, data that was never reached."""
         self._check(compared, dropped)
         findings = [
@@ -174,7 +178,11 @@ class UserData:
             )
         return findings
 
-    def _left_out(self, compared: Collection[str], dropped: Sequence[Dropped]) -> dict[str, str]:
+    def _left_out(
+        self,
+        compared: Collection[str],
+        dropped: Sequence[Dropped],
+    ) -> dict[str, str]:
         """Items that were not compared, with the reason: our own, or the reference's."""
         refused = {
             drop.case.removeprefix("data-"): f"the reference refuses it: {drop.reason}"
@@ -187,7 +195,11 @@ class UserData:
                 left_out[label] = why
         return left_out
 
-    def _check(self, compared: Collection[str], dropped: Sequence[Dropped]) -> None:
+    def _check(
+        self,
+        compared: Collection[str],
+        dropped: Sequence[Dropped],
+    ) -> None:
         left = self._left_out(compared, dropped)
         if self._read and len(left) == len(set(self._read)):
             raise InputError(

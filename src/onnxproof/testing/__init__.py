@@ -57,7 +57,12 @@ class _FakeBackend:
 
 
 @contextmanager
-def fake_backend(name: str, run: Run = honest, *, inner: str = "ort") -> Iterator[None]:
+def fake_backend(
+    name: str,
+    run: Run = honest,
+    *,
+    inner: str = "ort",
+) -> Iterator[None]:
     """Make `name` a backend for a while: it opens models on `inner` and answers by `run`.
 
     >>> with fake_backend("liar", adds_noise()):

@@ -64,7 +64,12 @@ _EXCUSED = "refused"
 _MAY_REFUSE = frozenset({"empty", "scalar", "external-data", "nan-and-inf", "inner-values"})
 
 
-def _difference(output: Array | None, wanted: Array, *, tolerance: float = 1e-5) -> str:
+def _difference(
+    output: Array | None,
+    wanted: Array,
+    *,
+    tolerance: float = 1e-5,
+) -> str:
     """Words for how an output differs from what it should be; empty when it does not. Nothing is broadcast."""
     if output is None:
         return "the output is missing"
@@ -89,7 +94,10 @@ def _difference(output: Array | None, wanted: Array, *, tolerance: float = 1e-5)
 
 
 def _differences(
-    backend: str, path: Path, inputs: Mapping[str, Array], wanted: Array
+    backend: str,
+    path: Path,
+    inputs: Mapping[str, Array],
+    wanted: Array,
 ) -> Iterator[str]:
     """How the first output of a fresh session differs, if it does."""
     words = _difference(_run(backend, path, inputs)[0], wanted)
@@ -97,7 +105,11 @@ def _differences(
         yield words
 
 
-def _run(backend: str, path: Path, inputs: Mapping[str, Array]) -> list[Array | None]:
+def _run(
+    backend: str,
+    path: Path,
+    inputs: Mapping[str, Array],
+) -> list[Array | None]:
     """Run copies of the inputs in a session of their own."""
     session = open_session(backend, path)
     try:
@@ -106,7 +118,12 @@ def _run(backend: str, path: Path, inputs: Mapping[str, Array]) -> list[Array | 
         session.close()
 
 
-def _refusal(backend: str, path: Path, inputs: Mapping[str, Array], what: str) -> Iterator[str]:
+def _refusal(
+    backend: str,
+    path: Path,
+    inputs: Mapping[str, Array],
+    what: str,
+) -> Iterator[str]:
     try:
         _run(backend, path, inputs)
     except Refused:

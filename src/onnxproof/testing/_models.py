@@ -53,7 +53,11 @@ def _value_infos(types: Types) -> list[onnx.ValueInfoProto]:
     ]
 
 
-def linear_model(folder: Path, *, external: bool = False) -> tuple[Path, Callable[[Array], Array]]:
+def linear_model(
+    folder: Path,
+    *,
+    external: bool = False,
+) -> tuple[Path, Callable[[Array], Array]]:
     """relu(x @ w + b) with a batch that may vary."""
     rng = np.random.default_rng(7)
     w = rng.standard_normal((4, 3)).astype(np.float32)

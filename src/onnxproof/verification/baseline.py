@@ -88,7 +88,11 @@ def check(proof: Proof, path: str | Path, *, factor: float = FACTOR) -> Proof:
     return replace(proof, findings=tuple(findings))
 
 
-def _compare_outputs(old: Baseline, new: Baseline, factor: float) -> Iterator[Finding]:
+def _compare_outputs(
+    old: Baseline,
+    new: Baseline,
+    factor: float,
+) -> Iterator[Finding]:
     for (backend, output), before in old.outputs.items():
         now = new.outputs.get((backend, output))
         if now is None:
@@ -113,7 +117,11 @@ def _compare_outputs(old: Baseline, new: Baseline, factor: float) -> Iterator[Fi
         )
 
 
-def _compare_nodes(old: Baseline, new: Baseline, factor: float) -> Iterator[Finding]:
+def _compare_nodes(
+    old: Baseline,
+    new: Baseline,
+    factor: float,
+) -> Iterator[Finding]:
     """The first nodes of the graph that grew: what follows them grew with them."""
     both = [name for name in new.nodes if name in old.nodes]
     limits = {name: factor * max(old.nodes[name], _LEAST) for name in both}

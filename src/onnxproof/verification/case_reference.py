@@ -186,7 +186,11 @@ class CaseReference:
                 selected[place] = selected[place][keep]
         return selected
 
-    def _add_samples(self, outputs: Sequence[Array], limit: float = math.inf) -> None:
+    def _add_samples(
+        self,
+        outputs: Sequence[Array],
+        limit: float = math.inf,
+    ) -> None:
         """Take another run of the reference as a sample of its noise, of which no more than `limit` times the output's size counts."""
         if not outputs:
             return

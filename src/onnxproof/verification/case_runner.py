@@ -256,11 +256,19 @@ class Trial:
                 notes.append(note_of(gap, reference.reference[place], output))
         return gaps
 
-    def _compare_without_notes(self, reference: CaseReference, candidate: Candidate) -> list[Gap]:
+    def _compare_without_notes(
+        self,
+        reference: CaseReference,
+        candidate: Candidate,
+    ) -> list[Gap]:
         return self._compare(reference, candidate, [])
 
     def _refused_gaps(
-        self, reference: CaseReference, backend: str, refusal: str, notes: list[Note]
+        self,
+        reference: CaseReference,
+        backend: str,
+        refusal: str,
+        notes: list[Note],
     ) -> list[Gap]:
         """One gap for each output of a candidate that refuses the case, and a note where the case is of an odd domain."""
         case = reference.case

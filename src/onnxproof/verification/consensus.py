@@ -101,7 +101,10 @@ def _disagreements(
 
 
 def _standings(
-    answers: _Answers, signature: Signature, gaps: Sequence[Gap], policy: Policy
+    answers: _Answers,
+    signature: Signature,
+    gaps: Sequence[Gap],
+    policy: Policy,
 ) -> Iterator[Standing]:
     """How each output of each backend stands: by all cases, and by its distances on this one."""
     for backend, outputs in answers.by_backend.items():
@@ -115,7 +118,12 @@ def _standings(
             )
 
 
-def _standing_by_gaps(backend: str, output: str, gaps: Sequence[Gap], policy: Policy) -> Standing:
+def _standing_by_gaps(
+    backend: str,
+    output: str,
+    gaps: Sequence[Gap],
+    policy: Policy,
+) -> Standing:
     standing = Standing(
         backend=backend,
         output=output,
@@ -129,7 +137,13 @@ def _standing_by_gaps(backend: str, output: str, gaps: Sequence[Gap], policy: Po
     return replace(standing, case=worst.case, noise_ratio=worst.noise_ratio, max_abs=worst.max_abs)
 
 
-def _words(right: Sequence[str], wrong: Sequence[str], arbiter: str, *, faithful: bool) -> str:
+def _words(
+    right: Sequence[str],
+    wrong: Sequence[str],
+    arbiter: str,
+    *,
+    faithful: bool,
+) -> str:
     """One sentence on who agrees with the arbiter."""
     file = "; the file itself says something else than the reference"
     if faithful:
@@ -147,7 +161,12 @@ def _list(names: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
-def _evaluate_graph(case: Case, path: Path, signature: Signature, limit_s: float) -> Outputs | None:
+def _evaluate_graph(
+    case: Case,
+    path: Path,
+    signature: Signature,
+    limit_s: float,
+) -> Outputs | None:
     """The file by the standard's evaluator in float64; None where that lacks an operator or the time."""
     try:
         session = standard.open(path, "float64")
@@ -174,7 +193,11 @@ def _largest_distance(one: Outputs | None, other: Outputs | None) -> float:
     return max((_distance(one, other, place) or 0.0 for place in range(len(other))), default=0.0)
 
 
-def _distance(one: Outputs | None, other: Outputs | None, place: int) -> float | None:
+def _distance(
+    one: Outputs | None,
+    other: Outputs | None,
+    place: int,
+) -> float | None:
     """rms of the difference over the rms of the second; infinite for another shape or where only one is finite."""
     if one is None or other is None:
         return None

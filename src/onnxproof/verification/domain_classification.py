@@ -88,7 +88,11 @@ class DomainClassifier:
     def _flips(self, gap: Gap, reference: CaseReference, place: int) -> bool:
         return self.decides and not gap.lost and reference.measure_flips(place)
 
-    def _domain_of_nonfinite(self, gap: Gap, comparison: Comparison) -> Domain | None:
+    def _domain_of_nonfinite(
+        self,
+        gap: Gap,
+        comparison: Comparison,
+    ) -> Domain | None:
         """The domain of a difference on inputs that are not finite; None where it is a fault.
 
         Where finite numbers differ, the case is tried with nothing but finite inputs: what is still there is no matter of NaN or infinity.
@@ -114,13 +118,22 @@ class DomainClassifier:
             return None
         return case.domain
 
-    def _agrees_with_ties_broken(self, comparison: Comparison, output: Array) -> bool:
+    def _agrees_with_ties_broken(
+        self,
+        comparison: Comparison,
+        output: Array,
+    ) -> bool:
         """Whether the candidate says what the reference says with its ties broken by a rule."""
         if not self.orders:
             return False
         return any(self._agrees_by_rule(comparison, output, rule) for rule in _TIE_RULES)
 
-    def _agrees_by_rule(self, comparison: Comparison, output: Array, rule: str) -> bool:
+    def _agrees_by_rule(
+        self,
+        comparison: Comparison,
+        output: Array,
+        rule: str,
+    ) -> bool:
         answers = self.oracle.ties(comparison.case.inputs, rule)
         if answers is None:
             return False
@@ -150,7 +163,11 @@ class DomainClassifier:
             return own_noise, wide
         return noise, None  # beyond it, float64 took another path at a tie
 
-    def _measure_beside_masks(self, gap: Gap, comparison: Comparison) -> Gap | None:
+    def _measure_beside_masks(
+        self,
+        gap: Gap,
+        comparison: Comparison,
+    ) -> Gap | None:
         """Step 6: the gap of what no mask hides, where the two differ only in what one hides and agree once it is opened; else None."""
         case = comparison.case
         masks = self.masks

@@ -68,7 +68,12 @@ class Scales:
 class GapMeasurer:
     """Measures the outputs of all candidates of one verification."""
 
-    def __init__(self, signature: Signature, policy: Policy, fidelity: Fidelity | None) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        policy: Policy,
+        fidelity: Fidelity | None,
+    ) -> None:
         self._signature = signature
         self._policy = policy
         self._fidelity = fidelity
@@ -88,7 +93,12 @@ class GapMeasurer:
         )
 
     def measure_against(
-        self, comparison: Comparison, *, answer: Array, truth: Array | None, noise: Noise
+        self,
+        comparison: Comparison,
+        *,
+        answer: Array,
+        truth: Array | None,
+        noise: Noise,
     ) -> Gap:
         """The gap to another answer than the reference gave, with a truth and a noise of its own."""
         output = self._signature.outputs[comparison.place].name

@@ -47,7 +47,12 @@ class Masks:
         by_mask = {name: hidden_places(inputs[name], how) for name, how in self.ways.items()}
         return {name: places for name, places in by_mask.items() if places.any()}
 
-    def excused(self, inputs: Inputs, sizes: Mapping[str, int], shape: Sequence[int]) -> Array:
+    def excused(
+        self,
+        inputs: Inputs,
+        sizes: Mapping[str, int],
+        shape: Sequence[int],
+    ) -> Array:
         """The values of an output of that shape which belong to a hidden place, or to a query that sees nothing."""
         region = np.zeros(tuple(shape), bool)
         for name, hidden in self.hidden(inputs).items():
@@ -104,7 +109,11 @@ def _region_of_blind_queries(hidden: Array, shape: tuple[int, ...]) -> Array:
     return np.broadcast_to(blank.reshape(lined_up), shape)
 
 
-def _region_of_places(hidden: Array, shape: tuple[int, ...], new_sizes: set[int]) -> Array:
+def _region_of_places(
+    hidden: Array,
+    shape: tuple[int, ...],
+    new_sizes: set[int],
+) -> Array:
     """The values of an output that belong to hidden places, where it has the axes of the mask.
 
     1. The first axis is the mask's batch; without it no value belongs to a place.

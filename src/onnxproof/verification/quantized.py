@@ -46,7 +46,11 @@ _SLACK = 0.75
 
 
 def open_fidelity(
-    subject: Subject, oracle: Oracle, file: OnnxFile, signature: Signature, clock: Clock
+    subject: Subject,
+    oracle: Oracle,
+    file: OnnxFile,
+    signature: Signature,
+    clock: Clock,
 ) -> "Fidelity | None":
     """None unless the file quantizes; a fake-quantized module is held to its own rounding, which its re-runs know."""
     if not file.quantized:
@@ -80,7 +84,11 @@ def _quantizing_calls(oracle: Oracle) -> str:
         seen = ""
 
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: Any,
+            types: Any,
+            args: Any = (),
+            kwargs: Any = None,
         ) -> Any:
             name = str(func)
             if "quantize" in name and "fake_quant" in name:
@@ -136,7 +144,14 @@ class Fidelity:
             return None
         return Simulated(outputs=outputs, clipped=self._clipped(inputs))
 
-    def noise(self, name: str, simulated: Array, truth: Array, *, ordinary: bool) -> Noise:
+    def noise(
+        self,
+        name: str,
+        simulated: Array,
+        truth: Array,
+        *,
+        ordinary: bool,
+    ) -> Noise:
         """What quantization costs here, never less than half of what it usually costs: a case may be right by luck."""
         cost = noise_of(simulated, truth.astype(np.float64), self.kind)
         costs = self._costs[name]
@@ -152,7 +167,12 @@ class Fidelity:
         return replace(cost, rms=max(cost.rms, least), worst=max(cost.worst, _WORST_TO_RMS * least))
 
     def weigh(
-        self, gap: Gap, case: Case, candidate: Array, truth: Array, simulated: Simulated
+        self,
+        gap: Gap,
+        case: Case,
+        candidate: Array,
+        truth: Array,
+        simulated: Simulated,
     ) -> Gap:
         """The same gap with what it says about quality."""
         if not is_float(truth) or truth.shape != candidate.shape or not truth.size:
@@ -251,7 +271,11 @@ def _input_ranges(file: OnnxFile) -> dict[str, tuple[float, float]]:
     return ranges
 
 
-def _real_range(limits: tuple[int, int], step: float, zero: float) -> tuple[float, float]:
+def _real_range(
+    limits: tuple[int, int],
+    step: float,
+    zero: float,
+) -> tuple[float, float]:
     """The real numbers that integers within these limits stand for."""
     low, high = limits
     return (low - zero - _SLACK) * step, (high - zero + _SLACK) * step

@@ -70,7 +70,11 @@ class _Questions:
     """Two different inputs and what the reference answers to them; what it refuses is not asked."""
 
     def __init__(
-        self, oracle: Oracle, signature: Signature, policy: Policy, sizes: Collection[str]
+        self,
+        oracle: Oracle,
+        signature: Signature,
+        policy: Policy,
+        sizes: Collection[str],
     ) -> None:
         self._oracle = oracle
         self.first = oracle.example()
@@ -115,7 +119,11 @@ class _Questions:
         except Exception:  # the user's module: any refusal is an answer here
             return None
 
-    def _noise(self, inputs: Mapping[str, Array], answer: list[Array] | None) -> list[float]:
+    def _noise(
+        self,
+        inputs: Mapping[str, Array],
+        answer: list[Array] | None,
+    ) -> list[float]:
         if answer is None:
             return []
         truth = self._oracle.truth(inputs)
@@ -179,7 +187,11 @@ class _Examination:
             costs.append(cost)
         return costs
 
-    def _check_fresh_session(self, first: Answer, second: Answer) -> Iterator[Finding]:
+    def _check_fresh_session(
+        self,
+        first: Answer,
+        second: Answer,
+    ) -> Iterator[Finding]:
         """The second question to a session that was never asked the first, with another number of threads; then what an empty batch does to it."""
         ask = self._open_other()
         if ask is None:
@@ -257,7 +269,13 @@ class _Examination:
         words = "answers otherwise when it is asked the same again"
         yield from self._compare(first, again, "nondeterminism", words)
 
-    def _compare(self, one: Answer, other: Answer, code: str, words: str) -> Iterator[Finding]:
+    def _compare(
+        self,
+        one: Answer,
+        other: Answer,
+        code: str,
+        words: str,
+    ) -> Iterator[Finding]:
         """A difference of rounding is nothing (threads sum in another order); beyond noise and tolerance it counts."""
         for place, name in enumerate(self._names):
             a, b = one[place], other[place]

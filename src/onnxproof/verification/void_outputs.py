@@ -139,7 +139,10 @@ def _all_empty(gaps: Sequence[Gap]) -> bool:
     return all(gap.status is Status.EMPTY for gap in gaps)
 
 
-def _constants(filled: Collection[str], constant: Collection[str]) -> Iterator[Finding]:
+def _constants(
+    filled: Collection[str],
+    constant: Collection[str],
+) -> Iterator[Finding]:
     if filled and set(filled) <= set(constant):
         names = ", ".join(f"`{name}`" for name in sorted(filled))
         yield Finding(
@@ -156,7 +159,12 @@ def _constants(filled: Collection[str], constant: Collection[str]) -> Iterator[F
         )
 
 
-def _never_compared(name: str, gaps: Sequence[Gap], *, only_output: bool) -> Iterator[Finding]:
+def _never_compared(
+    name: str,
+    gaps: Sequence[Gap],
+    *,
+    only_output: bool,
+) -> Iterator[Finding]:
     """An output of which no number was ever compared."""
     if any(_proves_something(gap) for gap in gaps):
         return
@@ -183,7 +191,10 @@ def _proves_something(gap: Gap) -> bool:
 
 
 def _noisy(
-    name: str, gaps: Sequence[Gap], policy: Policy, plain: Collection[str]
+    name: str,
+    gaps: Sequence[Gap],
+    policy: Policy,
+    plain: Collection[str],
 ) -> Finding | None:
     """Where `allclose` would fail, or any answer pass, and yet nothing is beyond noise: the reason, with its figures.
 
@@ -268,7 +279,10 @@ def _uniform(array: Array) -> bool:
     return bool((array == array.reshape(-1)[0]).all())
 
 
-def discount_random(findings: Sequence[Finding], random: Mapping[str, Finding]) -> list[Finding]:
+def discount_random(
+    findings: Sequence[Finding],
+    random: Mapping[str, Finding],
+) -> list[Finding]:
     """The findings; that a runtime answers otherwise each time (asked again, with other threads) does not count where the reference does so, too."""
     outputs = tuple(f"output `{name}`" for name in random)
     discounted = []

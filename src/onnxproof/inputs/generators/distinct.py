@@ -25,13 +25,18 @@ def generate(space: Space) -> Iterator[Case]:
     yield from _batch_orders(space, sizes)
 
 
-def _leveled_inputs(space: Space, sizes: Mapping[str, int], turn: int) -> dict[str, Array]:
+def _leveled_inputs(
+    space: Space,
+    sizes: Mapping[str, int],
+    turn: int,
+) -> dict[str, Array]:
     """Every input at a level of its own; the levels move on by one input each turn."""
     arrays = {}
     for index, slot in enumerate(space.slots):
         level = (index + turn) % len(space.slots)
         rng = space.rng(f"distinct-{index}")
-        arrays[slot.name] = _values_at_level(slot, level, space.shape(slot.info, sizes), rng, sizes)
+        shape = space.shape(slot.info, sizes)
+        arrays[slot.name] = _values_at_level(slot, level, shape, rng, sizes)
     return arrays
 
 
@@ -56,8 +61,12 @@ def _batch_orders(space: Space, sizes: Mapping[str, int]) -> Iterator[Case]:
     arrays = {name: array for name, array in batches.items() if array.ndim}
     if all(array.shape[0] <= 1 for array in arrays.values()):
         return
-    repeated = {n: np.repeat(array[:1], array.shape[0], axis=0) for n, array in arrays.items()}
     scalars = {name: array for name, array in batches.items() if not array.ndim}
+    repeated = {}
+    reversed_rows = {}
+    for name, array in arrays.items():
+        repeated[name] = np.repeat(array[:1], array.shape[0], axis=0)
+        reversed_rows[name] = array[::-1]
     yield space.case(
         "batch-repeated",
         "distinct",
@@ -71,5 +80,5 @@ def _batch_orders(space: Space, sizes: Mapping[str, int]) -> Iterator[Case]:
         "distinct",
         "the rows in reverse order",
         sizes,
-        replace={**scalars, **{name: array[::-1] for name, array in arrays.items()}},
+        replace={**scalars, **reversed_rows},
     )

@@ -54,36 +54,36 @@ def _part_zero(shape: Shape, rng: np.random.Generator) -> Array:
 
 
 _EXACT: dict[str, Make] = {
-    "zeros": lambda s, r: np.zeros(s),
-    "negative zeros": lambda s, r: np.full(s, -0.0),
-    "halves": lambda s, r: r.integers(-4, 4, s) + 0.5,
-    "small integers": lambda s, r: r.integers(-3, 4, s).astype(np.float64),
-    "two levels": lambda s, r: r.integers(0, 2, s).astype(np.float64),
-    "all equal": lambda s, r: np.full(s, 0.75),
+    "zeros": lambda shape, rng: np.zeros(shape),
+    "negative zeros": lambda shape, rng: np.full(shape, -0.0),
+    "halves": lambda shape, rng: rng.integers(-4, 4, shape) + 0.5,
+    "small integers": lambda shape, rng: rng.integers(-3, 4, shape).astype(np.float64),
+    "two levels": lambda shape, rng: rng.integers(0, 2, shape).astype(np.float64),
+    "all equal": lambda shape, rng: np.full(shape, 0.75),
     "constant rows": _constant_rows,
-    "signed units": lambda s, r: r.choice([-1.0, 1.0], s),
+    "signed units": lambda shape, rng: rng.choice([-1.0, 1.0], shape),
     "one-hot": _one_hot,
     "part zero": _part_zero,
-    "quarters": lambda s, r: r.integers(-16, 17, s) / 4.0,
+    "quarters": lambda shape, rng: rng.integers(-16, 17, shape) / 4.0,
 }
 _SMOOTH: dict[str, Make] = {
-    "low variance": lambda s, r: 1e-4 * r.standard_normal(s),
-    "low variance, large mean": lambda s, r: 100.0 + 0.01 * r.standard_normal(s),
-    "all negative": lambda s, r: -np.abs(r.standard_normal(s)) - 0.1,
-    "all positive": lambda s, r: np.abs(r.standard_normal(s)) + 0.1,
-    "very negative": lambda s, r: -20.0 - 10 * np.abs(r.standard_normal(s)),
-    "unit interval": lambda s, r: r.random(s),
+    "low variance": lambda shape, rng: 1e-4 * rng.standard_normal(shape),
+    "low variance, large mean": lambda shape, rng: 100.0 + 0.01 * rng.standard_normal(shape),
+    "all negative": lambda shape, rng: -np.abs(rng.standard_normal(shape)) - 0.1,
+    "all positive": lambda shape, rng: np.abs(rng.standard_normal(shape)) + 0.1,
+    "very negative": lambda shape, rng: -20.0 - 10 * np.abs(rng.standard_normal(shape)),
+    "unit interval": lambda shape, rng: rng.random(shape),
     "one outlier": _outlier,
     "ramp": _ramp,
-    "bytes": lambda s, r: r.integers(0, 256, s).astype(np.float64),
-    "tiny": lambda s, r: 1e-8 * r.standard_normal(s),
-    "denormal": lambda s, r: 1e-39 * r.standard_normal(s),
-    "large": lambda s, r: 3e3 * r.standard_normal(s),
-    "huge": lambda s, r: 1e7 * r.standard_normal(s),
+    "bytes": lambda shape, rng: rng.integers(0, 256, shape).astype(np.float64),
+    "tiny": lambda shape, rng: 1e-8 * rng.standard_normal(shape),
+    "denormal": lambda shape, rng: 1e-39 * rng.standard_normal(shape),
+    "large": lambda shape, rng: 3e3 * rng.standard_normal(shape),
+    "huge": lambda shape, rng: 1e7 * rng.standard_normal(shape),
 }
 _WIDE: dict[str, Make] = {
-    "seconds of today": lambda s, r: 1.7e9 + 1e5 * r.random(s),
-    "beyond float32": lambda s, r: 1e9 * (1 + r.random(s)),
+    "seconds of today": lambda shape, rng: 1.7e9 + 1e5 * rng.random(shape),
+    "beyond float32": lambda shape, rng: 1e9 * (1 + rng.random(shape)),
 }
 """For inputs in float64: whoever asks for it has numbers that float32 does not hold."""
 _BEYOND_HALF = ("large", "huge")

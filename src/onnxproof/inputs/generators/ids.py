@@ -31,9 +31,7 @@ def generate(space: Space) -> Iterator[Case]:
     for kind in _KINDS:
         for slot in slots:
             name = f"ids-{slot.name}-{kind}"
-            array = _ids(
-                kind, slot, space.shape(slot.info, sizes), upper(slot, sizes), space.rng(name)
-            )
+            array = _ids(kind, space, slot, name)
             yield space.case(
                 name,
                 "ids",
@@ -44,14 +42,12 @@ def generate(space: Space) -> Iterator[Case]:
             )
         if len(slots) > 1:
             name = f"ids-{kind}"
-            arrays = {
-                s.name: _ids(kind, s, space.shape(s.info, sizes), upper(s, sizes), space.rng(name))
-                for s in slots
-            }
+            arrays = {slot.name: _ids(kind, space, slot, name) for slot in slots}
             yield space.case(name, "ids", f"all ids: {kind}", sizes, replace=arrays)
     yield from _columns(space, slots)
     yield from _differing_rows(space, slots)
-    wide = space.sizes(**{dim.name: 4 * dim.example for dim in space.free_dims})
+    longer = {dim.name: 4 * dim.example for dim in space.free_dims}
+    wide = space.sizes(**longer)
     if slots and wide != sizes and space.fits(wide):
         yield space.case("ids-many", "ids", "many more ids than the example has", wide)
 
@@ -111,9 +107,12 @@ def _differing_rows(space: Space, slots: list[Slot]) -> Iterator[Case]:
             )
 
 
-def _ids(
-    kind: str, slot: Slot, shape: tuple[int, ...], high: int, rng: np.random.Generator
-) -> Array:
+def _ids(kind: str, space: Space, slot: Slot, case: str) -> Array:
+    """The ids of one input in one case."""
+    sizes = space.roomy()
+    shape = space.shape(slot.info, sizes)
+    high = upper(slot, sizes)
+    rng = space.rng(case)
     rows = max(high, 1)
     if kind == "first":
         return np.zeros(shape, np.int64)
@@ -140,6 +139,10 @@ def _ids(
     return rng.integers(-rows, 0, shape)
 
 
-def _ascending(rows: int, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+def _ascending(
+    rows: int,
+    shape: tuple[int, ...],
+    rng: np.random.Generator,
+) -> Array:
     ids = np.asarray(rng.integers(0, rows, shape))
     return np.sort(np.atleast_1d(ids), axis=-1).reshape(shape)

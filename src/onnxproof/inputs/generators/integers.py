@@ -31,7 +31,8 @@ def generate(space: Space) -> Iterator[Case]:
             if slot.role is Role.IDS and slot.high is not None and not kind.startswith("beyond"):
                 continue
             name = f"integer-{slot.name}-{kind}"
-            array = _integers(kind, slot.dtype, space.shape(slot.info, sizes), space.rng(name))
+            shape = space.shape(slot.info, sizes)
+            array = _integers(kind, slot.dtype, shape, space.rng(name))
             if array is not None:
                 yield space.case(
                     name,
@@ -44,7 +45,10 @@ def generate(space: Space) -> Iterator[Case]:
 
 
 def _integers(
-    kind: str, dtype: np.dtype, shape: tuple[int, ...], rng: np.random.Generator
+    kind: str,
+    dtype: np.dtype,
+    shape: tuple[int, ...],
+    rng: np.random.Generator,
 ) -> Array | None:
     """Integers of that kind, or None where the dtype has none."""
     ends = np.iinfo(dtype)

@@ -1,31 +1,50 @@
 """Masks: all true, all false, one row false, padded left and right, ragged, inverted, one element true."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
 from onnxproof.inputs.space import Array, Role, Slot, Space
 from onnxproof.results import Case, Domain
 
-Rows = Callable[[tuple[int, int], Array, np.random.Generator], Array]
-"""A pattern: from the number and width of the rows, a random length for each of them and random numbers, where the mask is true."""
-_ALL_TRUE = "all true"
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """The rows of a mask, which run along the last axis."""
+
+    count: int
+    width: int
+    lengths: Array
+    """A random length for each row, in a column."""
+    rng: np.random.Generator
+
+    @property
+    def places(self) -> Array:
+        """The places of one row."""
+        return np.arange(self.width)
+
+    @property
+    def numbers(self) -> Array:
+        """The number of each row, in a column."""
+        return np.arange(self.count)[:, None]
+
+
 _ALL_FALSE = "all false"
 _ONE_ROW_FALSE = "one row false"
-_PATTERNS: Mapping[str, Rows] = {
-    _ALL_TRUE: lambda shape, lengths, rng: np.ones(shape, bool),
-    _ALL_FALSE: lambda shape, lengths, rng: np.zeros(shape, bool),
-    _ONE_ROW_FALSE: lambda shape, lengths, rng: np.arange(shape[0])[:, None] < shape[0] - 1,
-    "left-padded": lambda shape, lengths, rng: np.arange(shape[1]) >= shape[1] - lengths,
-    "right-padded": lambda shape, lengths, rng: np.arange(shape[1]) < lengths,
-    "ragged": lambda shape, lengths, rng: rng.random(shape) < 0.5,
-    "one true": lambda shape, lengths, rng: np.arange(shape[1]) == lengths - 1,
-    "first true": lambda shape, lengths, rng: np.arange(shape[1]) == 0,
-    "last true": lambda shape, lengths, rng: np.arange(shape[1]) == shape[1] - 1,
-    "lower triangle": lambda shape, lengths, rng: (
-        np.arange(shape[1]) <= (np.arange(shape[0]) % shape[1])[:, None]
-    ),
+_PATTERNS: Mapping[str, Callable[[_Rows], Array]] = {
+    "all true": lambda rows: rows.places >= 0,
+    _ALL_FALSE: lambda rows: rows.places < 0,
+    _ONE_ROW_FALSE: lambda rows: rows.numbers < rows.count - 1,
+    "left-padded": lambda rows: rows.places >= rows.width - rows.lengths,
+    "right-padded": lambda rows: rows.places < rows.lengths,
+    "ragged": lambda rows: rows.rng.random((rows.count, rows.width)) < 0.5,
+    "one true": lambda rows: rows.places == rows.lengths - 1,
+    "first true": lambda rows: rows.places == 0,
+    "last true": lambda rows: rows.places == rows.width - 1,
+    "lower triangle": lambda rows: rows.places <= rows.numbers % rows.width,
 }
+"""Where a mask is true."""
 _HIDE_ALL = (_ALL_FALSE, _ONE_ROW_FALSE)
 """Patterns in which a row has nothing to see."""
 
@@ -48,7 +67,12 @@ def generate(space: Space) -> Iterator[Case]:
             yield space.case(name, "masks", f"every mask: {label}", sizes, replace=masks)
 
 
-def _mask(space: Space, slot: Slot, label: str, case: str) -> Array:
+def _mask(
+    space: Space,
+    slot: Slot,
+    label: str,
+    case: str,
+) -> Array:
     """True keeps and false hides: 1 and 0 for a mask, 0 and minus infinity for one that is added."""
     shape = space.shape(slot.info, space.roomy())
     mask = _pattern(label, shape, space.rng(case))
@@ -57,14 +81,19 @@ def _mask(space: Space, slot: Slot, label: str, case: str) -> Array:
     return mask
 
 
-def _pattern(label: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+def _pattern(
+    label: str,
+    shape: tuple[int, ...],
+    rng: np.random.Generator,
+) -> Array:
     """A boolean array; rows run along the last axis."""
     if label == _ALL_FALSE:
         return np.zeros(shape, bool)
     if not shape or 0 in shape:
         return np.ones(shape, bool)
     width = shape[-1]
-    rows = int(np.prod(shape[:-1], dtype=np.int64))
-    lengths = rng.integers(1, width + 1, (rows, 1))
-    mask = np.broadcast_to(_PATTERNS[label]((rows, width), lengths, rng), (rows, width))
-    return mask.reshape(shape)
+    count = int(np.prod(shape[:-1], dtype=np.int64))
+    lengths = rng.integers(1, width + 1, (count, 1))
+    rows = _Rows(count=count, width=width, lengths=lengths, rng=rng)
+    mask = _PATTERNS[label](rows)
+    return np.broadcast_to(mask, (count, width)).reshape(shape)

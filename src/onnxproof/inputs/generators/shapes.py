@@ -28,9 +28,10 @@ def _together(space: Space) -> Iterator[Case]:
         if space.fits(sizes):
             about = f"every open dim at {size}"
             yield space.case(f"all-{label}", "shapes", about, sizes, ordinary=True)
-    large = space.sizes(**{dim.name: max(2 * dim.example + 1, 9) for dim in space.free_dims})
-    if space.fits(large):
-        yield space.case("all-large", "shapes", "every open dim large", large)
+    large = {dim.name: max(2 * dim.example + 1, 9) for dim in space.free_dims}
+    sizes = space.sizes(**large)
+    if space.fits(sizes):
+        yield space.case("all-large", "shapes", "every open dim large", sizes)
 
 
 def _one_by_one(space: Space) -> Iterator[Case]:
@@ -59,8 +60,12 @@ def _sizes(space: Space, dim: DimInfo) -> list[int]:
     usual: tuple[int, ...] = _OTHER
     if dim.name in leading:
         usual = _BATCH
-    sizes = [dim.example - 1, dim.example + 1, *usual, 2 * dim.example, 4 * dim.example + 1]
+    example = dim.example
+    sizes = []
     bound = dim.recorded[1]
     if bound is not None:
-        sizes = [bound, bound + 1, *sizes]
-    return [size for size in dict.fromkeys(sizes) if size >= 1 and size != dim.example]
+        sizes += [bound, bound + 1]
+    sizes += [example - 1, example + 1]
+    sizes += usual
+    sizes += [2 * example, 4 * example + 1]
+    return [size for size in dict.fromkeys(sizes) if size >= 1 and size != example]

@@ -47,7 +47,8 @@ def _compared(space: Space) -> Case:
     arrays = {}
     for slot in space.real_floats():
         rng = space.rng("compared" + slot.name)
-        arrays[slot.name] = rng.choice(space.bounds, space.shape(slot.info, sizes))
+        shape = space.shape(slot.info, sizes)
+        arrays[slot.name] = rng.choice(space.bounds, shape)
     return space.case(
         "constants-compared",
         "thresholds",
@@ -58,7 +59,12 @@ def _compared(space: Space) -> Case:
     )
 
 
-def _mixed(space: Space, label: str, constants: Array, near: Array) -> Case:
+def _mixed(
+    space: Space,
+    label: str,
+    constants: Array,
+    near: Array,
+) -> Case:
     """Floats drawn from `near`, integers from the constants themselves."""
     name = f"constants-{label}"
     sizes = space.roomy()
@@ -68,7 +74,8 @@ def _mixed(space: Space, label: str, constants: Array, near: Array) -> Case:
         arrays[slot.name] = space.rng(name + slot.name).choice(near, shape)
     for slot in space.of_role(Role.INTEGER):
         shape = space.shape(slot.info, sizes)
-        arrays[slot.name] = np.rint(space.rng(name + slot.name).choice(constants, shape))
+        rng = space.rng(name + slot.name)
+        arrays[slot.name] = np.rint(rng.choice(constants, shape))
     return space.case(
         name,
         "thresholds",
@@ -81,12 +88,14 @@ def _mixed(space: Space, label: str, constants: Array, near: Array) -> Case:
 
 def _single(space: Space, value: float) -> Case:
     sizes = space.roomy()
-    floats = space.real_floats()
+    arrays = {}
+    for slot in space.real_floats():
+        arrays[slot.name] = np.full(space.shape(slot.info, sizes), value)
     return space.case(
         f"constant={value:g}",
         "thresholds",
         f"every float at {value:g}, a constant of the graph",
         sizes,
-        replace={slot.name: np.full(space.shape(slot.info, sizes), value) for slot in floats},
+        replace=arrays,
         exact=True,
     )
