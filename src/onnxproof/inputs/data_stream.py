@@ -28,7 +28,8 @@ def stream(
             yield path.name, _named(read_arrays(path), names, str(path), unused)
         return
     if isinstance(data, Mapping):
-        yield "data", _named({str(k): v for k, v in data.items()}, names, "data", unused)
+        by_name = {str(name): value for name, value in data.items()}
+        yield "data", _named(by_name, names, "data", unused)
         return
     if not isinstance(data, Iterable):
         raise InputError(

@@ -106,7 +106,12 @@ class Point:
 class Watch:
     """Probes the decision points of a file."""
 
-    def __init__(self, file: OnnxFile, signature: Signature, clock: Clock) -> None:
+    def __init__(
+        self,
+        file: OnnxFile,
+        signature: Signature,
+        clock: Clock,
+    ) -> None:
         self._signature = signature
         self._clock = clock
         self.points = list(_points(file))[:_MOST_POINTS]
@@ -257,7 +262,8 @@ def _mean(low: Array, high: Array) -> Array:
     """The float input halfway between two; any other as it is in the first."""
     if not is_float(low.dtype):
         return low
-    return as_dtype((low.astype(np.float64) + high.astype(np.float64)) / 2, low.dtype)
+    total = low.astype(np.float64) + high.astype(np.float64)
+    return as_dtype(total / 2, low.dtype)
 
 
 def _points(file: OnnxFile) -> Iterator[Point]:

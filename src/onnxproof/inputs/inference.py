@@ -162,7 +162,12 @@ def _slot(
     return Slot(info=info, role=Role.INTEGER, example=example)  # 5
 
 
-def _is_integer_mask(name: str, example: Array, *, looks_up: bool) -> bool:
+def _is_integer_mask(
+    name: str,
+    example: Array,
+    *,
+    looks_up: bool,
+) -> bool:
     binary = example.size > 0 and bool(np.isin(example, (0, 1)).all())
     called_mask = "mask" in name.lower()
     return binary and (called_mask or (example.size > 1 and not looks_up))
@@ -189,8 +194,10 @@ def _is_additive(name: str, example: Array) -> bool:
     if example.dtype.kind == "c":
         return False
     wide = example.astype(np.float64)
-    hides = bool(example.size) and bool(((wide == 0) | (wide <= HIDDEN_BELOW)).all())
-    return hides or ("mask" in name.lower() and bool((wide <= 0).all()))
+    keeps_or_hides = (wide == 0) | (wide <= HIDDEN_BELOW)
+    if example.size and keeps_or_hides.all():
+        return True
+    return "mask" in name.lower() and bool((wide <= 0).all())
 
 
 def lookups(file: OnnxFile) -> dict[str, dict[str, int]]:
@@ -259,7 +266,11 @@ def learn_dims(
     return space
 
 
-def _moves(space: Space, sizes: Mapping[str, int], accepts: Accepts) -> bool:
+def _moves(
+    space: Space,
+    sizes: Mapping[str, int],
+    accepts: Accepts,
+) -> bool:
     """Whether the reference takes ordinary values at these sizes."""
     all_sizes = space.sizes(**sizes)
     return space.fits(all_sizes) and accepts(space.case("learn-dims", "learn", "", all_sizes))

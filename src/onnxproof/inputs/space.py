@@ -172,7 +172,8 @@ def ordinary(
     if slot.role is Role.MASK:
         return _mask(slot, shape, rng)
     if slot.role is Role.IDS:
-        return rng.integers(0, max(1, upper(slot, sizes)), shape).astype(slot.dtype)
+        rows = max(1, upper(slot, sizes))
+        return rng.integers(0, rows, shape).astype(slot.dtype)
     if slot.role is Role.INTEGER:
         low, high = _integer_range(slot)
         return rng.integers(low, high + 1, shape).astype(slot.dtype)
@@ -194,7 +195,11 @@ def upper(slot: Slot, sizes: Mapping[str, int]) -> int:
     return min(bounds)
 
 
-def _mask(slot: Slot, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+def _mask(
+    slot: Slot,
+    shape: tuple[int, ...],
+    rng: np.random.Generator,
+) -> Array:
     """Right-padded rows of random lengths, each with at least one true element."""
     if not shape or 0 in shape:
         return np.ones(shape, slot.dtype)

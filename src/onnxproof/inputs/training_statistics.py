@@ -166,7 +166,11 @@ def _factor(
     return factor
 
 
-def _is_affine(node: Any, value: str, known: Mapping[str, Array]) -> bool:
+def _is_affine(
+    node: Any,
+    value: str,
+    known: Mapping[str, Array],
+) -> bool:
     """Whether a node does nothing to a value but cast it, move its axes, or scale and shift it by constants."""
     if node.op_type not in ("Cast", "Transpose", "Sub", "Add", "Mul", "Div"):
         return False
@@ -175,7 +179,11 @@ def _is_affine(node: Any, value: str, known: Mapping[str, Array]) -> bool:
     return all(name in known for name in node.input if name != value)
 
 
-def _pixel_doubt(name: str, factor: float, samples: Sequence[Inputs]) -> str:
+def _pixel_doubt(
+    name: str,
+    factor: float,
+    samples: Sequence[Inputs],
+) -> str:
     """Why data can't be the pixels that the graph scales by this factor; empty where it can."""
     arrays = [sample[name] for sample in samples if name in sample and sample[name].size]
     if not arrays:

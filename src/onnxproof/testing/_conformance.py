@@ -23,7 +23,12 @@ from onnxproof.testing._models import (
 Array = np.ndarray[Any, Any]
 
 
-def conformance(backend: str, folder: Path, *, raises: bool = False) -> list[str]:
+def conformance(
+    backend: str,
+    folder: Path,
+    *,
+    raises: bool = False,
+) -> list[str]:
     """Every check that the backend fails, by name and in words; an empty list means that it passed.
 
     What not every runtime can do (a dtype besides float32, an empty tensor, a scalar, weights beside the file, inner

@@ -72,7 +72,12 @@ def update(proof: Proof, path: str | Path) -> Proof:
     return replace(proof, findings=(*proof.findings, written))
 
 
-def check(proof: Proof, path: str | Path, *, factor: float = FACTOR) -> Proof:
+def check(
+    proof: Proof,
+    path: str | Path,
+    *,
+    factor: float = FACTOR,
+) -> Proof:
     """The proof with a finding for whatever grew by more than the factor since the lock file was written."""
     old = read(path)
     new = of(proof)

@@ -25,7 +25,13 @@ _RERUN = ("torch-rerun", "ort-rerun", *_REFERENCE)
 class Budget:
     """How much time there is, and what it is enough for."""
 
-    def __init__(self, seconds: float, clock: Clock, *, explained: bool) -> None:
+    def __init__(
+        self,
+        seconds: float,
+        clock: Clock,
+        *,
+        explained: bool,
+    ) -> None:
         self.seconds = seconds
         self._clock = clock
         self._explained = explained

@@ -199,7 +199,8 @@ class CaseReference:
             if output.shape != target.shape:
                 continue
             kind = NoiseKind.PERTURBED if self.truth[place] is None else self._oracle.kind
-            self._noises[place].append(_limit_noise(noise_of(output, target, kind), target, limit))
+            noise = noise_of(output, target, kind)
+            self._noises[place].append(_limit_noise(noise, target, limit))
             if _loses_numbers(self.reference[place], output):
                 self._lost[place] = True
 
@@ -241,7 +242,9 @@ def _limit_noise(noise: Noise, target: Array, share: float) -> Noise:
     limit = math.inf
     if finite.size:
         limit = share * float(np.sqrt(np.mean(np.square(finite))))
-    return replace(noise, rms=min(noise.rms, limit), worst=min(noise.worst, _WORST_TO_RMS * limit))
+    rms = min(noise.rms, limit)
+    worst = min(noise.worst, _WORST_TO_RMS * limit)
+    return replace(noise, rms=rms, worst=worst)
 
 
 def _loses_numbers(reference: Array, output: Array) -> bool:

@@ -158,7 +158,9 @@ def _words(
 
 
 def _list(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _evaluate_graph(
@@ -190,7 +192,8 @@ def _largest_distance(one: Outputs | None, other: Outputs | None) -> float:
     """The distance of the farthest output; infinite where either gave no answer."""
     if one is None or other is None:
         return float("inf")
-    return max((_distance(one, other, place) or 0.0 for place in range(len(other))), default=0.0)
+    distances = [_distance(one, other, place) or 0.0 for place in range(len(other))]
+    return max(distances, default=0.0)
 
 
 def _distance(

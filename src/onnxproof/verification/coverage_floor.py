@@ -60,14 +60,24 @@ class Floor:
                 missing.append(f"a second size of `{dim}`")
         return tuple(missing)
 
-    def skips(self, case: Case, left_s: float, case_s: float) -> bool:
+    def skips(
+        self,
+        case: Case,
+        left_s: float,
+        case_s: float,
+    ) -> bool:
         """Whether a case must give way to those that are missing, since the time left is needed for them."""
         if not self.missing or self.wants(case) or left_s > len(self.missing) * case_s * _MARGIN:
             return False
         self.skipped += 1
         return True
 
-    def beyond(self, over_s: float, budget_s: float, case_s: float) -> bool:
+    def beyond(
+        self,
+        over_s: float,
+        budget_s: float,
+        case_s: float,
+    ) -> bool:
         """Whether not even a missing case may begin, so many seconds after the budget ended: it is extended for them, but not without limit."""
         extension_s = max(_EXTENSION * budget_s, case_s, _LEAST_EXTENSION_S)
         return not self.missing or over_s > extension_s

@@ -85,7 +85,12 @@ class DomainClassifier:
             return False
         return comparison.reference.undecided_infinities(comparison.place)
 
-    def _flips(self, gap: Gap, reference: CaseReference, place: int) -> bool:
+    def _flips(
+        self,
+        gap: Gap,
+        reference: CaseReference,
+        place: int,
+    ) -> bool:
         return self.decides and not gap.lost and reference.measure_flips(place)
 
     def _domain_of_nonfinite(
@@ -189,7 +194,12 @@ class DomainClassifier:
             return None
         return replace(visible_gap, domain=Domain.MASKED)
 
-    def _agree(self, case: Case, candidate: Candidate, place: int) -> bool:
+    def _agree(
+        self,
+        case: Case,
+        candidate: Candidate,
+        place: int,
+    ) -> bool:
         """Whether the two agree on a case: everywhere, or but for the very places that a mask hides."""
         try:
             reference = self.rerun.answer(case)

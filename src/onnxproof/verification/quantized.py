@@ -164,7 +164,9 @@ class Fidelity:
             # two honest integer implementations differ by single steps inside
             scale = float(np.sqrt(np.mean(np.square(truth, dtype=np.float64))))
             least = max(least, _SINGLE_STEPS * scale)
-        return replace(cost, rms=max(cost.rms, least), worst=max(cost.worst, _WORST_TO_RMS * least))
+        rms = max(cost.rms, least)
+        worst = max(cost.worst, _WORST_TO_RMS * least)
+        return replace(cost, rms=rms, worst=worst)
 
     def weigh(
         self,
@@ -229,7 +231,9 @@ def quality(truth: Array, candidate: Array) -> tuple[float, float | None]:
     error = candidate - truth
     error = np.where(np.isfinite(error), error, 0.0)
     signal = np.where(np.isfinite(truth), truth, 0.0)
-    whole = decibels(float((signal * signal).sum()), float((error * error).sum()))
+    signal_energy = float((signal * signal).sum())
+    error_energy = float((error * error).sum())
+    whole = decibels(signal_energy, error_energy)
     if truth.ndim < 2 or truth.shape[1] < 2:
         return whole, None
     axes = tuple(axis for axis in range(truth.ndim) if axis != 1)

@@ -278,23 +278,30 @@ class _Examination:
     ) -> Iterator[Finding]:
         """A difference of rounding is nothing (threads sum in another order); beyond noise and tolerance it counts."""
         for place, name in enumerate(self._names):
-            a, b = one[place], other[place]
+            a = one[place]
+            b = other[place]
             if a is None or b is None or _same(a, b):
                 continue
             if a.shape != b.shape or not is_float(a):
                 yield self._finding(code, f"{words}: output `{name}` differs", counts=False)
                 continue
-            if self._beyond(place, a, b) and not pair(a, b).rms <= self._cost[place]:
-                yield self._finding(
-                    code, f"{words}: output `{name}` by up to {pair(a, b).max_abs:.3g}", counts=True
-                )
+            gap = pair(a, b)
+            if self._beyond(place, a, b) and not gap.rms <= self._cost[place]:
+                what = f"{words}: output `{name}` by up to {gap.max_abs:.3g}"
+                yield self._finding(code, what, counts=True)
 
-    def _beyond(self, place: int, a: Array | None, b: Array | None) -> bool:
+    def _beyond(
+        self,
+        place: int,
+        a: Array | None,
+        b: Array | None,
+    ) -> bool:
         """Farther apart than two honest answers to one question may be: beyond the noise of this output, and beyond the tolerance."""
         if a is None or b is None or a.shape != b.shape or not is_float(a):
             return not _same(a, b)
         gap = pair(a, b)
-        noise = max(self._questions.noise[place], float(np.finfo(np.float32).eps) * gap.scale)
+        least_noise = float(np.finfo(np.float32).eps) * gap.scale
+        noise = max(self._questions.noise[place], least_noise)
         return gap.rms > 2 * self._policy.noise_limit * noise and not judging.agrees(
             gap, self._policy
         )
@@ -339,7 +346,13 @@ class _Examination:
                     counts=True,
                 )
 
-    def _finding(self, code: str, what: str, *, counts: bool) -> Finding:
+    def _finding(
+        self,
+        code: str,
+        what: str,
+        *,
+        counts: bool,
+    ) -> Finding:
         return Finding(code=code, what=f"`{self._candidate.backend}` {what}", counts=counts)
 
 
