@@ -82,7 +82,7 @@ class Budget:
         return self._mean(_REFERENCE)
 
     def not_confirmed(self, case: str, reruns: int) -> Finding:
-        """What is said of a case that differs, and that no time was left to confirm."""
+        """The finding on a case that differs, and that no time was left to confirm."""
         enough = 2 * (reruns + 2) * self.pass_s + 1
         return Finding(
             code=judging.NOT_CONFIRMED,

@@ -1,8 +1,8 @@
 """One case on every backend: run, measure, and, before anything raises an alarm, measure the noise again.
 
 A gap that looks too large is confirmed first. The reference is re-run with every operation rounded anew, and those
-runs tell which part of the gap any honest float32 implementation could show. What is left is then asked whether it
-lives only in a domain where runtimes differ by nature (`domain_classification`).
+runs show which part of the gap any correct float32 implementation could have. What is left is then examined: does it
+live only in a domain where runtimes differ by nature (`domain_classification`)?
 """
 
 import time
@@ -341,7 +341,7 @@ class Trial:
         return far and not self._decides and may_count
 
     def _confirm(self, comparison: Comparison) -> Gap:
-        """Measure again after re-runs; what is still suspicious is asked for its domain."""
+        """Measure again after re-runs; a gap that is still suspicious gets its domain, if it has one."""
         comparison.reference.confirm()
         gap = replace(self._measurer.measure(comparison), confirmed=True)
         if self._measurer.is_suspicious(gap):

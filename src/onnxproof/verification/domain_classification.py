@@ -23,7 +23,7 @@ from onnxproof.results.judging import beyond_noise, judge_gap
 from onnxproof.runtimes.session.execution import Candidate
 from onnxproof.verification.case_reference import CaseReference, ReferenceRefused
 from onnxproof.verification.gap_measurement import RECHECK_SHARE, Comparison, GapMeasurer
-from onnxproof.verification.masked import Masks, agree_when_opened
+from onnxproof.verification.masked import Masks, agree_with_wider_masks
 
 Array = np.ndarray[Any, Any]
 _ROUNDING = 0.5
@@ -190,7 +190,7 @@ class DomainClassifier:
             other_case = replace(case, inputs=inputs)
             return self._agree(other_case, comparison.candidate, comparison.place)
 
-        if not agree_when_opened(masks, case.inputs, agree):
+        if not agree_with_wider_masks(masks, case.inputs, agree):
             return None
         return replace(visible_gap, domain=Domain.MASKED)
 

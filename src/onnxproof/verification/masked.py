@@ -166,12 +166,12 @@ def _hide_another(hidden: Array) -> Array:
 Agree = Callable[[Inputs], bool]
 
 
-def agree_when_opened(
+def agree_with_wider_masks(
     masks: Masks,
     inputs: Inputs,
     agree: Agree,
 ) -> bool:
-    """True where the two agree once every query sees something, and still do with another place hidden."""
+    """True where reference and candidate agree once every query sees something, and still do with another place hidden."""
     return any(agree(wider) and agree(another) for wider, another in masks.wider_masks(inputs))
 
 

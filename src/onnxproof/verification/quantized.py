@@ -161,7 +161,7 @@ class Fidelity:
         if costs:
             least = statistics.median(costs) / 2
         if self.kind is NoiseKind.TWIN and is_float(truth) and truth.size:
-            # two honest integer implementations differ by single steps inside
+            # two correct integer implementations differ by single steps inside
             scale = float(np.sqrt(np.mean(np.square(truth, dtype=np.float64))))
             least = max(least, _SINGLE_STEPS * scale)
         rms = max(cost.rms, least)

@@ -62,7 +62,7 @@ def examine(
         with suppress(OnnxproofError):
             for finding in examination.findings():
                 words = finding.what.partition(" by up to ")[0]
-                findings[finding.code, words] = finding  # that two sessions show it is no news
+                findings[finding.code, words] = finding  # two sessions may show the same
     return list(findings.values())
 
 
@@ -296,7 +296,7 @@ class _Examination:
         a: Array | None,
         b: Array | None,
     ) -> bool:
-        """Farther apart than two honest answers to one question may be: beyond the noise of this output, and beyond the tolerance."""
+        """Whether two answers differ by more than correct ones to one question may: beyond the noise of this output, and beyond the tolerance."""
         if a is None or b is None or a.shape != b.shape or not is_float(a):
             return not _same(a, b)
         gap = pair(a, b)

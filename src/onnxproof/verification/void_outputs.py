@@ -1,6 +1,6 @@
 """Which outputs prove nothing, and why: a reference that never varies, numbers that were never there, noise in which any answer passes.
 
-What is found here takes a FAITHFUL away, or states the reason why it stands; it never excuses a difference.
+A finding of this module takes a FAITHFUL away, or states the reason why it stands; it never excuses a difference.
 """
 
 import math
@@ -95,7 +95,7 @@ def _checksum(array: Array) -> int:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assessed:
+class Assessment:
     """The gaps, with those that prove nothing marked, and what is to be said about them."""
 
     gaps: tuple[Gap, ...]
@@ -109,7 +109,7 @@ def assess(
     plain: Collection[str],
     random: Collection[str],
     constant: Collection[str],
-) -> Assessed:
+) -> Assessment:
     """Mark what proves nothing; `plain` names the cases of ordinary values, `random` and `constant` outputs of the reference."""
     by_output: dict[str, list[Gap]] = {}
     for gap in gaps:
@@ -129,7 +129,7 @@ def assess(
             if noisy.voids:
                 void[name] = Void.NOISE
     void |= dict.fromkeys(random, Void.RANDOM)
-    return Assessed(
+    return Assessment(
         gaps=tuple(replace(gap, void=void.get(gap.output)) for gap in gaps),
         findings=tuple(findings),
     )

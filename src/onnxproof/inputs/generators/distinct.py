@@ -18,7 +18,7 @@ def generate(space: Space) -> Iterator[Case]:
             yield space.case(
                 f"distinct-{turn}",
                 "distinct",
-                "inputs of one shape, told apart by their level",
+                "inputs of one shape, distinguished by their level",
                 sizes,
                 replace=_leveled_inputs(space, sizes, turn),
             )
