@@ -15,7 +15,7 @@ import onnx
 from onnx import TensorProto
 
 from onnxproof.errors import Crashed, OnnxproofError
-from onnxproof.inputs.space import as_dtype, is_float
+from onnxproof.inputs.space import Inputs, as_dtype, is_float
 from onnxproof.onnxmodel.onnx_file import OnnxFile, constants
 from onnxproof.results import Case, Coverage, Signature
 from onnxproof.runtimes import ort
@@ -151,7 +151,7 @@ class Watch:
                 yield crossing  # 1
                 yield from self._approach_bound(point, start, crossing)  # 2
 
-    def _probe(self, inputs: Mapping[str, Array]) -> bool:
+    def _probe(self, inputs: Inputs) -> bool:
         """Note on which side of every point these inputs are; False where they can't be run."""
         values = self._values(inputs)
         if values is None:
@@ -193,7 +193,7 @@ class Watch:
             inputs=high,
         )
 
-    def _signs(self, point: Point, inputs: Mapping[str, Array]) -> Array | None:
+    def _signs(self, point: Point, inputs: Inputs) -> Array | None:
         """On which side of the bound each element is; None where the inputs can't be run."""
         values = self._values(inputs)
         if values is None:
@@ -221,7 +221,7 @@ class Watch:
             missed=tuple(missed[:_MISSED_SHOWN]),
         )
 
-    def _values(self, inputs: Mapping[str, Array]) -> dict[str, Array] | None:
+    def _values(self, inputs: Inputs) -> dict[str, Array] | None:
         if self._session is None:
             return None
         try:

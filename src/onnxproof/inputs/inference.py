@@ -8,7 +8,17 @@ import numpy as np
 import onnx
 
 from onnxproof.inputs.roles import HIDDEN_BELOW
-from onnxproof.inputs.space import Array, Role, Slot, Space, evaluate, is_float
+from onnxproof.inputs.space import (
+    Array,
+    Inputs,
+    Role,
+    Shape,
+    Sizes,
+    Slot,
+    Space,
+    evaluate,
+    is_float,
+)
 from onnxproof.onnxmodel.onnx_file import OnnxFile, constants, row_marks, walk
 from onnxproof.results import Case, DimInfo, Domain, InputInfo, Signature
 
@@ -55,12 +65,12 @@ Parameter = Callable[[str], Array | None]
 
 def make_space(
     signature: Signature,
-    example: Mapping[str, Array],
+    example: Inputs,
     file: OnnxFile,
     *,
     seed: int = 0,
     domains: tuple[Domain, ...] = tuple(Domain),
-    data: Iterable[tuple[str, Mapping[str, Array]]] = (),
+    data: Iterable[tuple[str, Inputs]] = (),
     parameter: Parameter = lambda name: None,
 ) -> Space:
     """The input space of a pair of models; `parameter` gives the reference's own weight of a name, where there is one."""
@@ -168,9 +178,11 @@ def _is_integer_mask(
     *,
     looks_up: bool,
 ) -> bool:
-    binary = example.size > 0 and bool(np.isin(example, (0, 1)).all())
-    called_mask = "mask" in name.lower()
-    return binary and (called_mask or (example.size > 1 and not looks_up))
+    if not example.size or not np.isin(example, (0, 1)).all():
+        return False
+    if "mask" in name.lower():
+        return True
+    return example.size > 1 and not looks_up
 
 
 def _indexed_dims(largest: int, signature: Signature) -> tuple[str, ...] | None:
@@ -218,9 +230,7 @@ def lookups(file: OnnxFile) -> dict[str, dict[str, int]]:
     return tables
 
 
-def _looked_up_shape(
-    node: onnx.NodeProto, shapes: Mapping[str, tuple[int, ...]]
-) -> tuple[int, ...]:
+def _looked_up_shape(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> Shape:
     """The shape of the table that a node looks up; empty where it looks up none."""
     if node.op_type not in _GATHERS or len(node.input) < 2:
         return ()
@@ -237,7 +247,9 @@ def _differing_rows(
     for name in tables:
         weight = parameter(name)
         marks = file.tables.get(name)
-        if weight is None or marks is None or weight.ndim != 2 or len(weight) != len(marks):
+        if weight is None or marks is None:
+            continue
+        if weight.ndim != 2 or len(weight) != len(marks):
             continue
         differing = np.flatnonzero(marks != row_marks(weight))[:_MOST_ROWS]
         rows.update(dict.fromkeys(int(row) for row in differing))
@@ -260,7 +272,8 @@ def learn_dims(
             size = dim.example - 1
         if size < 1:
             continue
-        if not _is_tied_batch(space, dim) and _moves(space, {dim.name: size}, accepts):
+        tied = _is_tied_batch(space, dim)
+        if not tied and _moves(space, {dim.name: size}, accepts):
             continue
         space = _relate(space, dim.name, size, accepts)
     return space
@@ -268,12 +281,14 @@ def learn_dims(
 
 def _moves(
     space: Space,
-    sizes: Mapping[str, int],
+    sizes: Sizes,
     accepts: Accepts,
 ) -> bool:
     """Whether the reference takes ordinary values at these sizes."""
     all_sizes = space.sizes(**sizes)
-    return space.fits(all_sizes) and accepts(space.case("learn-dims", "learn", "", all_sizes))
+    if not space.fits(all_sizes):
+        return False
+    return accepts(space.case("learn-dims", "learn", "", all_sizes))
 
 
 def _is_tied_batch(space: Space, dim: DimInfo) -> bool:
@@ -325,7 +340,7 @@ def _relate(
 
 def _sums_with(
     name: str,
-    sizes: Mapping[str, int],
+    sizes: Sizes,
 ) -> Iterator[tuple[str, str, str]]:
     """Every `whole = first + second` of these sizes in which a dim takes part."""
     for whole in sizes:
@@ -340,5 +355,7 @@ def describe_dims(space: Space) -> Signature:
     """The signature with what was learned about its dims."""
     pinned = dict.fromkeys(space.pinned, "fixed: the reference refuses other sizes")
     derived = {**pinned, **space.relations}
-    dims = tuple(replace(dim, derived=derived.get(dim.name, "")) for dim in space.signature.dims)
-    return replace(space.signature, dims=dims)
+    dims = []
+    for dim in space.signature.dims:
+        dims.append(replace(dim, derived=derived.get(dim.name, "")))
+    return replace(space.signature, dims=tuple(dims))

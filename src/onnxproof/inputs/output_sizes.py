@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.inputs.space import Array
+from onnxproof.inputs.space import Array, Inputs
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.results import Case, Signature
 
@@ -82,7 +82,7 @@ class Sizing:
         self,
         file: OnnxFile,
         signature: Signature,
-        example: Mapping[str, Array],
+        example: Inputs,
     ) -> None:
         decide = size_inputs(file)
         self._example = {}

@@ -7,15 +7,15 @@ An input hides by a value (0, 1, or minus infinity) when a place that holds it m
    saturates every gate, so that nothing moves them any more.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Role, Slot, Space, as_dtype, is_float, upper
+from onnxproof.inputs.space import Array, Inputs, Role, Slot, Space, as_dtype, is_float, upper
 
-Run = Callable[[Mapping[str, Array]], Sequence[Array]]
+Run = Callable[[Inputs], Sequence[Array]]
 HIDDEN_BELOW = -1e3
 """An additive mask hides where it is below this; scores of trained models stay within a few hundred."""
 _SAME = 2.0
@@ -52,7 +52,8 @@ def with_hidden(array: Array, how: Hides, hidden: Array) -> Array:
         return as_dtype(~hidden, array.dtype)
     kept = hidden_places(array, how) & hidden
     fill = np.where(hidden, -np.inf, 0.0)
-    return as_dtype(np.where(kept, array.astype(np.float64), fill), array.dtype)
+    mask = np.where(kept, array.astype(np.float64), fill)
+    return as_dtype(mask, array.dtype)
 
 
 def confirm_roles(space: Space, run: Run) -> Space:
@@ -120,7 +121,7 @@ def _hidden_place(slot: Slot) -> int:
 
 
 def _answers_elsewhere(
-    inputs: Mapping[str, Array],
+    inputs: Inputs,
     slot: Slot,
     how: Hides,
     run: Run,
@@ -136,10 +137,10 @@ def _answers_elsewhere(
     except Exception:  # whatever the user's module raises: it does not take this mask
         return None
     floats = [_without_place(output, slot) for output in outputs if is_float(output.dtype)]
-    finite = all(np.isfinite(output.astype(np.float64)).all() for output in floats)
-    if not floats or not finite:
-        return None
-    return floats
+    for output in floats:
+        if not np.isfinite(output.astype(np.float64)).all():
+            return None
+    return floats or None
 
 
 def _without_place(output: Array, slot: Slot) -> Array:
@@ -215,9 +216,9 @@ def _distance(
     for a, b in zip(one, other, strict=True):
         if a.shape != b.shape:
             return np.inf
-        wide = a.astype(np.float64)
-        difference = float(np.abs(wide - b.astype(np.float64)).max(initial=0.0))
-        worst = max(worst, difference / _step(a))
+        difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        largest = float(difference.max(initial=0.0))
+        worst = max(worst, largest / _step(a))
     return worst
 
 

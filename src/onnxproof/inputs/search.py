@@ -29,8 +29,9 @@ def climb(
         child_score = yield child
         step += 1
         if child_score > score:
-            ranked = sorted([*pool, (child_score, child)], key=lambda pair: -pair[0])
-            pool = ranked[: len(starts)]
+            pool.append((child_score, child))
+            pool.sort(key=lambda pair: -pair[0])
+            pool = pool[: len(starts)]
 
 
 def origin(name: str) -> str:
@@ -48,9 +49,9 @@ def rebuild(case: Case, name: str, seed: int) -> Case:
 def mutate(case: Case, step: int, seed: int) -> Case:
     """One mutation of one input."""
     rng = np.random.default_rng([seed, 7, step])
-    floats = [name for name, array in case.inputs.items() if is_float(array.dtype) and array.size]
-    others = [name for name, array in case.inputs.items() if _is_permutable(array)]
     inputs: dict[str, Array] = dict(case.inputs)
+    floats = [name for name, array in inputs.items() if is_float(array.dtype) and array.size]
+    others = [name for name, array in inputs.items() if _is_permutable(array)]
     if floats:
         name = str(rng.choice(floats))
         inputs[name] = _mutate_float(inputs[name], rng)

@@ -13,6 +13,11 @@ import numpy as np
 from onnxproof.results import Case, DimInfo, Domain, InputInfo, Signature
 
 Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+Sizes = Mapping[str, int]
+"""The size of every open dim, by its name."""
+Inputs = Mapping[str, Array]
+"""Arrays by the name of the input."""
 _LARGEST = 1 << 22
 """Elements of one generated input at the most, unless the example itself is larger (not measured)."""
 
@@ -67,7 +72,7 @@ class Space:
     bounds: tuple[float, ...] = ()
     """The constants that the graph compares values with."""
     domains: tuple[Domain, ...] = tuple(Domain)
-    data: Iterable[tuple[str, Mapping[str, Array]]] = ()
+    data: Iterable[tuple[str, Inputs]] = ()
     relations: Mapping[str, str] = field(default_factory=dict)
     """Dims that follow from others: `{"total": "past + seq"}`; a dim tied to another has its bare name."""
     pinned: frozenset[str] = frozenset()
@@ -75,7 +80,8 @@ class Space:
 
     def rng(self, name: str) -> np.random.Generator:
         """Random numbers that depend on the seed and the case's name alone, so that any case can be replayed by itself."""
-        return np.random.default_rng([self.seed, zlib.crc32(name.encode())])
+        checksum = zlib.crc32(name.encode())
+        return np.random.default_rng([self.seed, checksum])
 
     @property
     def free_dims(self) -> list[DimInfo]:
@@ -96,16 +102,18 @@ class Space:
     def roomy(self) -> dict[str, int]:
         """The example's sizes, with a batch of at least three where the leading dim may vary: one odd row needs neighbours."""
         leading = {info.dims[0] for info in self.signature.inputs if info.dims}
-        batches = [dim for dim in self.free_dims if dim.name in leading]
-        return self.sizes(
-            **{dim.name: max(dim.example, min(3, dim.maximum or 3)) for dim in batches}
-        )
+        batches = {}
+        for dim in self.free_dims:
+            if dim.name in leading:
+                rows = min(3, dim.maximum or 3)
+                batches[dim.name] = max(dim.example, rows)
+        return self.sizes(**batches)
 
-    def shape(self, info: InputInfo, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    def shape(self, info: InputInfo, sizes: Sizes) -> Shape:
         """The shape of an input at these sizes."""
         return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in info.dims)
 
-    def fits(self, sizes: Mapping[str, int]) -> bool:
+    def fits(self, sizes: Sizes) -> bool:
         """True when no dim leaves its declared range and no input grows out of hand."""
         for dim in self.signature.dims:
             size = sizes[dim.name]
@@ -118,24 +126,23 @@ class Space:
                 return False
         return True
 
-    def values(
-        self, name: str, sizes: Mapping[str, int], *, scale: float = 1.0
-    ) -> dict[str, Array]:
+    def values(self, name: str, sizes: Sizes, *, scale: float = 1.0) -> dict[str, Array]:
         """Ordinary values for all inputs at these sizes."""
         rng = self.rng(name)
-        return {
-            slot.name: ordinary(slot, self.shape(slot.info, sizes), rng, sizes, scale=scale)
-            for slot in self.slots
-        }
+        arrays = {}
+        for slot in self.slots:
+            shape = self.shape(slot.info, sizes)
+            arrays[slot.name] = ordinary(slot, shape, rng, sizes, scale=scale)
+        return arrays
 
     def case(
         self,
         name: str,
         group: str,
         about: str,
-        sizes: Mapping[str, int],
+        sizes: Sizes,
         *,
-        replace: Mapping[str, Array] | None = None,
+        replace: Inputs | None = None,
         scale: float = 1.0,
         **flags: Any,
     ) -> Case:
@@ -162,9 +169,9 @@ def as_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
 
 def ordinary(
     slot: Slot,
-    shape: tuple[int, ...],
+    shape: Shape,
     rng: np.random.Generator,
-    sizes: Mapping[str, int],
+    sizes: Sizes,
     *,
     scale: float = 1.0,
 ) -> Array:
@@ -185,7 +192,7 @@ def ordinary(
     return as_dtype((mean + spread * rng.standard_normal(shape)) * scale, slot.dtype)
 
 
-def upper(slot: Slot, sizes: Mapping[str, int]) -> int:
+def upper(slot: Slot, sizes: Sizes) -> int:
     """One past the largest id that is valid at these sizes."""
     bounds = [sizes[dim] for dim in slot.high_dims if dim in sizes]
     if slot.high is not None:
@@ -197,14 +204,16 @@ def upper(slot: Slot, sizes: Mapping[str, int]) -> int:
 
 def _mask(
     slot: Slot,
-    shape: tuple[int, ...],
+    shape: Shape,
     rng: np.random.Generator,
 ) -> Array:
     """Right-padded rows of random lengths, each with at least one true element."""
     if not shape or 0 in shape:
         return np.ones(shape, slot.dtype)
-    lengths = rng.integers(1, shape[-1] + 1, shape[:-1])
-    return (np.arange(shape[-1]) < lengths[..., None]).astype(slot.dtype)
+    width = shape[-1]
+    lengths = rng.integers(1, width + 1, shape[:-1])
+    mask = np.arange(width) < lengths[..., None]
+    return mask.astype(slot.dtype)
 
 
 def _integer_range(slot: Slot) -> tuple[int, int]:
@@ -230,7 +239,7 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" or dtype == ml_dtypes.bfloat16
 
 
-def evaluate(expression: str, sizes: Mapping[str, int]) -> int:
+def evaluate(expression: str, sizes: Sizes) -> int:
     """A sum, difference or product of dims: nothing else is ever read from a file.
 
     >>> evaluate("past + seq", {"past": 6, "seq": 4})
@@ -249,7 +258,7 @@ def evaluate(expression: str, sizes: Mapping[str, int]) -> int:
     return total
 
 
-def _product(token: str, sizes: Mapping[str, int]) -> int:
+def _product(token: str, sizes: Sizes) -> int:
     """The product of numbers and dims: `2*seq`."""
     product = 1
     for factor in token.split("*"):

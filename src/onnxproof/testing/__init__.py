@@ -13,11 +13,13 @@ from onnxproof.testing._conformance import conformance, refusals
 from onnxproof.testing._outsiders import outsider
 
 Array = np.ndarray[Any, Any]
-Run = Callable[[Session, Mapping[str, Array]], "list[Array | None]"]
+Inputs = Mapping[str, Array]
+Outputs = list[Array | None]
+Run = Callable[[Session, Inputs], Outputs]
 """How a fake answers: it gets an honest session of the same model, and the inputs."""
 
 
-def honest(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:
+def honest(session: Session, inputs: Inputs) -> Outputs:
     """No misbehaviour: what the session behind the fake says."""
     return session.run(inputs)
 
@@ -32,7 +34,7 @@ class FakeSession:
         self.output_names = inner.output_names
         self.findings = getattr(inner, "findings", ())
 
-    def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
+    def run(self, inputs: Inputs) -> Outputs:
         """What the function answers to these inputs."""
         return self._run(self._inner, inputs)
 
@@ -99,9 +101,9 @@ def adds_noise(share: float = 1e-2, seed: int = 0) -> Run:
 
 def stale() -> Run:
     """Answers with the first output of that shape that it ever gave, as a runtime that swallowed an error does."""
-    first_answers: dict[Any, list[Array | None]] = {}
+    first_answers: dict[Any, Outputs] = {}
 
-    def run(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:
+    def run(session: Session, inputs: Inputs) -> Outputs:
         fresh = session.run(inputs)
         types = [(array.shape, array.dtype.str) for array in fresh if array is not None]
         missing = [array is None for array in fresh]
@@ -111,14 +113,14 @@ def stale() -> Run:
     return run
 
 
-def _copies(outputs: list[Array | None]) -> list[Array | None]:
+def _copies(outputs: Outputs) -> Outputs:
     return [array if array is None else array.copy() for array in outputs]
 
 
 def raising(error: Exception | None = None) -> Run:
     """Never answers."""
 
-    def run(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:
+    def run(session: Session, inputs: Inputs) -> Outputs:
         raise error or RuntimeError("the fake raises")
 
     return run
@@ -166,7 +168,7 @@ def narrows() -> Run:
 def spoils_inputs() -> Run:
     """Writes into the caller's arrays, as a runtime that shares inputs may."""
 
-    def run(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:
+    def run(session: Session, inputs: Inputs) -> Outputs:
         answer = session.run(inputs)
         for array in inputs.values():
             array[...] = np.zeros((), array.dtype)
@@ -178,7 +180,7 @@ def spoils_inputs() -> Run:
 def _change_each(change: Callable[[Array], Array]) -> Run:
     """Change every output that is there."""
 
-    def run(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:
+    def run(session: Session, inputs: Inputs) -> Outputs:
         outputs = session.run(inputs)
         return [array if array is None else change(array) for array in outputs]
 

@@ -21,6 +21,8 @@ from onnxproof.testing._models import (
 )
 
 Array = np.ndarray[Any, Any]
+Inputs = Mapping[str, Array]
+Outputs = list[Array | None]
 
 
 def conformance(
@@ -91,8 +93,10 @@ def _difference(
     with np.errstate(invalid="ignore"):
         error = np.abs(output.astype(np.float64) - wanted.astype(np.float64))
         error = np.where(output == wanted, 0.0, error)
-    worst = float(np.nan_to_num(error, nan=0.0, posinf=np.inf).max(initial=0.0))
-    scale = float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0))
+    error = np.nan_to_num(error, nan=0.0, posinf=np.inf)
+    worst = float(error.max(initial=0.0))
+    finite = wanted[np.isfinite(wanted)]
+    scale = float(np.abs(finite).max(initial=0.0))
     if worst <= tolerance * max(1.0, scale):
         return ""
     return f"the values are off by {worst:.3g}"
@@ -101,7 +105,7 @@ def _difference(
 def _differences(
     backend: str,
     path: Path,
-    inputs: Mapping[str, Array],
+    inputs: Inputs,
     wanted: Array,
 ) -> Iterator[str]:
     """How the first output of a fresh session differs, if it does."""
@@ -113,8 +117,8 @@ def _differences(
 def _run(
     backend: str,
     path: Path,
-    inputs: Mapping[str, Array],
-) -> list[Array | None]:
+    inputs: Inputs,
+) -> Outputs:
     """Run copies of the inputs in a session of their own."""
     session = open_session(backend, path)
     try:
@@ -126,7 +130,7 @@ def _run(
 def _refusal(
     backend: str,
     path: Path,
-    inputs: Mapping[str, Array],
+    inputs: Inputs,
     what: str,
 ) -> Iterator[str]:
     try:

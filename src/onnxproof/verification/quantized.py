@@ -27,6 +27,7 @@ from onnxproof.runtimes import Session, ort, reference
 from onnxproof.runtimes.session.execution import Clock, feed
 
 Array = np.ndarray[Any, Any]
+Inputs = Mapping[str, Array]
 _LIMIT_S = 5.0
 """Seconds for one case in the standard's evaluator (not measured)."""
 _MOST_COSTS = 32
@@ -189,7 +190,7 @@ class Fidelity:
         if self._session is not None:
             self._session.close()
 
-    def _run(self, inputs: Mapping[str, Array]) -> list[Array | None] | None:
+    def _run(self, inputs: Inputs) -> list[Array | None] | None:
         for _attempt in range(2):
             try:
                 if self._session is None:
@@ -212,7 +213,7 @@ class Fidelity:
         session.limit_s = _LIMIT_S
         return session
 
-    def _clipped(self, inputs: Mapping[str, Array]) -> float | None:
+    def _clipped(self, inputs: Inputs) -> float | None:
         """The share of the inputs' values beyond what the graph's first rounding can hold; None where it rounds no input."""
         outside = 0
         total = 0

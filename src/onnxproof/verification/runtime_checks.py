@@ -27,6 +27,7 @@ from onnxproof.runtimes.session.execution import Candidate
 from onnxproof.system.deadline import Deadline
 
 Array = np.ndarray[Any, Any]
+Inputs = Mapping[str, Array]
 Answer = Sequence[Array | None]
 _WIDE = 1 << 40
 """Added to integers: a number that 32 bits don't hold."""
@@ -113,7 +114,7 @@ class _Questions:
             return None
         return self._ask(self.wide)
 
-    def _ask(self, inputs: Mapping[str, Array]) -> list[Array] | None:
+    def _ask(self, inputs: Inputs) -> list[Array] | None:
         try:
             return self._oracle.run(inputs)
         except Exception:  # the user's module: any refusal is an answer here
@@ -121,7 +122,7 @@ class _Questions:
 
     def _noise(
         self,
-        inputs: Mapping[str, Array],
+        inputs: Inputs,
         answer: list[Array] | None,
     ) -> list[float]:
         if answer is None:
@@ -204,7 +205,7 @@ class _Examination:
         )
         yield from self._check_after_empty(first, ask)
 
-    def _open_other(self) -> Callable[[Mapping[str, Array]], Answer] | None:
+    def _open_other(self) -> Callable[[Inputs], Answer] | None:
         """The session that empty tensors get; where every dim is fixed there are none, and a second one will do, if the model is small enough for that."""
         if self._deadline.passed:
             return None
@@ -222,7 +223,7 @@ class _Examination:
         return lambda inputs: self._candidate.run(inputs, apart=True)
 
     def _check_after_empty(
-        self, first: Answer, ask: Callable[[Mapping[str, Array]], Answer]
+        self, first: Answer, ask: Callable[[Inputs], Answer]
     ) -> Iterator[Finding]:
         """Whether a session still answers a new question, once it was given an empty batch."""
         if self._deadline.passed or not self._questions.takes_empty:

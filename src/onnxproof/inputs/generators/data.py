@@ -1,11 +1,11 @@
 """The user's own inputs, and the same moved by a little."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Space, as_dtype
+from onnxproof.inputs.space import Array, Inputs, Space, as_dtype
 from onnxproof.results import Case
 
 _MOST = 64
@@ -35,9 +35,7 @@ def generate(space: Space) -> Iterator[Case]:
             )
 
 
-def _move_floats(
-    space: Space, inputs: Mapping[str, Array], rng: np.random.Generator
-) -> dict[str, Array]:
+def _move_floats(space: Space, inputs: Inputs, rng: np.random.Generator) -> dict[str, Array]:
     moved = dict(inputs)
     for slot in space.real_floats():
         array = inputs[slot.name].astype(np.float64)

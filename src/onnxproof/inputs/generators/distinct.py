@@ -1,11 +1,11 @@
 """Several inputs of one shape with clearly different values, so that a swap shows; and rows at other places in the batch."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Role, Slot, Space, upper
+from onnxproof.inputs.space import Array, Role, Shape, Sizes, Slot, Space, upper
 from onnxproof.results import Case
 
 
@@ -27,7 +27,7 @@ def generate(space: Space) -> Iterator[Case]:
 
 def _leveled_inputs(
     space: Space,
-    sizes: Mapping[str, int],
+    sizes: Sizes,
     turn: int,
 ) -> dict[str, Array]:
     """Every input at a level of its own; the levels move on by one input each turn."""
@@ -43,9 +43,9 @@ def _leveled_inputs(
 def _values_at_level(
     slot: Slot,
     level: int,
-    shape: tuple[int, ...],
+    shape: Shape,
     rng: np.random.Generator,
-    sizes: Mapping[str, int],
+    sizes: Sizes,
 ) -> Array:
     if slot.role is Role.FLOAT:
         return np.asarray((level + 1) * 1.5 + rng.standard_normal(shape) * 0.2)
@@ -55,7 +55,7 @@ def _values_at_level(
     return np.full(shape, level) % max(upper(slot, sizes), 1)
 
 
-def _batch_orders(space: Space, sizes: Mapping[str, int]) -> Iterator[Case]:
+def _batch_orders(space: Space, sizes: Sizes) -> Iterator[Case]:
     """The rows of a batch at other places."""
     batches = space.values("batch-order", sizes)
     arrays = {name: array for name, array in batches.items() if array.ndim}

@@ -4,10 +4,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Slot, Space
+from onnxproof.inputs.space import Array, Shape, Slot, Space
 from onnxproof.results import Case
 
-Shape = tuple[int, ...]
 Make = Callable[[Shape, np.random.Generator], Array]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Role, Slot, Space, upper
+from onnxproof.inputs.space import Array, Role, Shape, Slot, Space, upper
 from onnxproof.results import Case
 
 _KINDS = (
@@ -141,7 +141,7 @@ def _ids(kind: str, space: Space, slot: Slot, case: str) -> Array:
 
 def _ascending(
     rows: int,
-    shape: tuple[int, ...],
+    shape: Shape,
     rng: np.random.Generator,
 ) -> Array:
     ids = np.asarray(rng.integers(0, rows, shape))

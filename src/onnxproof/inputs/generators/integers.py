@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Role, Space
+from onnxproof.inputs.space import Array, Role, Shape, Space
 from onnxproof.results import Case
 
 _RANGES = {
@@ -47,7 +47,7 @@ def generate(space: Space) -> Iterator[Case]:
 def _integers(
     kind: str,
     dtype: np.dtype,
-    shape: tuple[int, ...],
+    shape: Shape,
     rng: np.random.Generator,
 ) -> Array | None:
     """Integers of that kind, or None where the dtype has none."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Role, Slot, Space
+from onnxproof.inputs.space import Array, Role, Shape, Slot, Space
 from onnxproof.results import Case, Domain
 
 
@@ -83,7 +83,7 @@ def _mask(
 
 def _pattern(
     label: str,
-    shape: tuple[int, ...],
+    shape: Shape,
     rng: np.random.Generator,
 ) -> Array:
     """A boolean array; rows run along the last axis."""
