@@ -1,4 +1,4 @@
-"""How far from the truth healthy models look before their noise is measured again, in units of the limit: the evidence for `trial._PLAIN`.
+"""How far from the truth healthy models look before their noise is measured again, in units of the limit: the evidence for `case_runner._PLAIN`.
 
     python -m bench.first_measure [--only NAME] [--jobs 2]
 

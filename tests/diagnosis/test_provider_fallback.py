@@ -13,7 +13,7 @@ from onnxproof import diff
 from onnxproof.options import Serving
 from onnxproof.results import Verdict
 from onnxproof.runtimes import Session
-from onnxproof.testing import _conformance, fake_backend
+from onnxproof.testing import _models, fake_backend
 
 BUDGET_S = 20.0
 FORGIVEN = Serving(allow_fallback=True)
@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 @pytest.fixture
 def linear(tmp_path: Path) -> Path:
-    return _conformance._linear(tmp_path)[0]
+    return _models.linear_model(tmp_path)[0]
 
 
 def off(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:

@@ -131,9 +131,9 @@ def test_a_generator_loses_nothing_to_being_opened(linear: tuple[nn.Module, Path
 
 
 def test_what_was_taken_from_an_iterator_is_given_again() -> None:
-    kept = user_data.opened(iter([1.0, 2.0, 3.0]))
+    kept = user_data.open_data(iter([1.0, 2.0, 3.0]))
     assert list(kept) == [1.0, 2.0, 3.0] and list(kept) == [1.0, 2.0, 3.0]
-    assert user_data.opened(kept) is kept
+    assert user_data.open_data(kept) is kept
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float16", "int32", "uint8", "bool"])
@@ -361,7 +361,7 @@ def test_only_regular_files_are_opened(tmp_path: Path, kind: str) -> None:
     else:
         path.symlink_to("/dev/zero" if kind == "device" else path)
     with pytest.raises(InputError, match=words[kind.partition("-")[0]]) as caught:
-        user_data.opened(data if kind.endswith("beside") else path)
+        user_data.open_data(data if kind.endswith("beside") else path)
     assert caught.value.code == "not-a-file"
 
 

@@ -16,14 +16,14 @@ from onnxproof.options import Serving
 from onnxproof.runtimes import Session, open_session
 from onnxproof.runtimes.isolation.session import ApartSession
 from onnxproof.runtimes.isolation.shared_arrays import Arena
-from onnxproof.testing import _conformance
+from onnxproof.testing import _models
 
 APART = Serving(isolate=True)
 
 
 @pytest.fixture
 def linear(tmp_path: Path) -> Path:
-    return _conformance._linear(tmp_path)[0]
+    return _models.linear_model(tmp_path)[0]
 
 
 def test_arrays_of_every_kind_come_back_as_they_went(tmp_path: Path) -> None:

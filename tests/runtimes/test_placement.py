@@ -12,7 +12,7 @@ from onnxproof.options import Serving
 from onnxproof.results import Verdict
 from onnxproof.runtimes import open_session, ort, served
 from onnxproof.runtimes.session import placement
-from onnxproof.testing import _conformance
+from onnxproof.testing import _models
 
 FORGIVEN = Serving(allow_fallback=True)
 
@@ -54,7 +54,7 @@ CPU = Piece("CPUExecutionProvider", [Node("shape", "Shape"), Node("", "NonZero")
 
 @pytest.fixture
 def linear(tmp_path: Path) -> Path:
-    return _conformance._linear(tmp_path)[0]
+    return _models.linear_model(tmp_path)[0]
 
 
 def test_a_provider_that_takes_nothing_is_refused_with_the_names_of_the_nodes(linear: Path) -> None:

@@ -15,7 +15,7 @@ from onnxproof.options import Serving
 from onnxproof.reference.subject import load
 from onnxproof.runtimes import open_session
 from onnxproof.runtimes.session import speed
-from onnxproof.testing import _conformance
+from onnxproof.testing import _models
 
 
 class Linear(torch.nn.Module):
@@ -29,7 +29,7 @@ class Linear(torch.nn.Module):
 
 @pytest.fixture
 def linear(tmp_path: Path) -> Path:
-    return _conformance._linear(tmp_path)[0]
+    return _models.linear_model(tmp_path)[0]
 
 
 def test_each_backend_is_timed_at_each_batch_with_pytorch_as_the_baseline(linear: Path) -> None:

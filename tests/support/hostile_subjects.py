@@ -809,7 +809,7 @@ def load(path: Path) -> None:
     from onnxproof.reference import subject
 
     if path.name.startswith("data"):
-        user_data.opened(path)
+        user_data.open_data(path)
         return
     found = subject.load(path, None if path.suffix == ".pt2" or path.is_dir() else (torch.ones(3),))
     found.module(*found.args, **found.kwargs)

@@ -8,7 +8,7 @@ import pytest
 from onnxproof import runtimes, testing
 from onnxproof.errors import BackendError, Refused, UsageError
 from onnxproof.runtimes import open_session
-from onnxproof.testing import _conformance
+from onnxproof.testing import _models
 
 
 @pytest.mark.parametrize("backend", ["ort", "ort:disabled", "ort:basic", "reference"])
@@ -89,7 +89,7 @@ def test_a_fake_is_gone_afterwards_and_the_one_before_is_back() -> None:
 
 
 def test_a_fake_can_answer_by_itself(tmp_path: Path) -> None:
-    path, _ = _conformance._linear(tmp_path)
+    path, _ = _models.linear_model(tmp_path)
     with testing.fake_backend("seven", lambda session, inputs: [np.full((1, 3), 7, np.float32)]):
         assert open_session("seven", path).run({})[0].tolist() == [[7.0, 7.0, 7.0]]  # type: ignore[union-attr]
     with (

@@ -20,7 +20,7 @@ from onnxproof.inputs.space import Role, Slot, Space
 from onnxproof.options import Policy
 from onnxproof.results import Domain, Gap, InputInfo, Signature, Status, Verdict
 from onnxproof.results.judging import judge_gap
-from onnxproof.verification.masked import Masks, agree_when_opened, finding
+from onnxproof.verification.masked import Masks, agree_with_wider_masks, finding
 
 Array = np.ndarray[Any, Any]
 HIDDEN = ("mask-attention_mask-all false", "mask-attention_mask-one row false")
@@ -323,7 +323,7 @@ def agrees(
             np.allclose(one, other) or (beside.any() and np.allclose(one[beside], other[beside]))
         )
 
-    return agree_when_opened(masks, {"m": (~hidden).astype(np.int64)}, agree)
+    return agree_with_wider_masks(masks, {"m": (~hidden).astype(np.int64)}, agree)
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onnxproof.errors import ExportError, UsageError
-from onnxproof.inputs.user_data import opened
+from onnxproof.inputs.user_data import open_data
 from onnxproof.options import ExportOptions
 from onnxproof.preprocessing import pipelines
 from onnxproof.reference import subject
@@ -37,7 +37,7 @@ def prepare_subject(
         inside=options.pipeline is None,
     )
     if options.pipeline is None:
-        return replace(loaded, data=opened(loaded.data))
+        return replace(loaded, data=open_data(loaded.data))
     pipelines.demand(loaded)
     return loaded
 

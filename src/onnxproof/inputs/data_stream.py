@@ -24,11 +24,12 @@ def stream(
     if data is None:
         return
     if isinstance(data, str | Path):
-        for path in _files(Path(data)):
+        for path in data_files(Path(data)):
             yield path.name, _named(read_arrays(path), names, str(path), unused)
         return
     if isinstance(data, Mapping):
-        yield "data", _named({str(k): v for k, v in data.items()}, names, "data", unused)
+        by_name = {str(name): value for name, value in data.items()}
+        yield "data", _named(by_name, names, "data", unused)
         return
     if not isinstance(data, Iterable):
         raise InputError(
@@ -40,18 +41,21 @@ def stream(
         yield str(index), _item(item, names, f"data[{index}]", unused)
 
 
-def _files(path: Path) -> list[Path]:
+def data_files(path: Path) -> list[Path]:
+    """The data files of a folder, sorted by name, or the one file itself.
+
+    Raises:
+        InputError: `no-data`, `bad-data`, `no-such-file` or `not-a-file`.
+    """
     if path.is_dir():
-        found = sorted(
-            regular(p, InputError) for p in path.iterdir() if p.suffix.lower() in SUFFIXES
-        )
-        if not found:
+        files = [file for file in path.iterdir() if file.suffix.lower() in SUFFIXES]
+        if not files:
             raise InputError(
                 "no-data",
                 f"`{path}` holds no data file",
                 help=f"files end in {', '.join(SUFFIXES)}",
             )
-        return found
+        return sorted(regular(file, InputError) for file in files)
     regular(path, InputError)
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(
@@ -62,7 +66,12 @@ def _files(path: Path) -> list[Path]:
     return [path]
 
 
-def _item(item: Any, names: Sequence[str], where: str, unused: set[str] | None = None) -> Arrays:
+def _item(
+    item: Any,
+    names: Sequence[str],
+    where: str,
+    unused: set[str] | None = None,
+) -> Arrays:
     if isinstance(item, Mapping):
         return _named(dict(item), names, where, unused)
     leaves = [leaf for _, leaf in tree.flatten(item)]
@@ -72,16 +81,18 @@ def _item(item: Any, names: Sequence[str], where: str, unused: set[str] | None =
             f"{where} has {len(leaves)} arrays for {len(names)} inputs",
             notes=[f"the inputs are {', '.join(names)}"],
         )
-    return {
-        name: _array(leaf) for name, leaf in zip(names, leaves, strict=False)
-    }  # what follows the inputs is labels
+    inputs = zip(names, leaves, strict=False)  # what follows the inputs is labels
+    return {name: _array(leaf) for name, leaf in inputs}
 
 
 def _named(
-    item: dict[str, Any], names: Sequence[str], where: str, unused: set[str] | None = None
+    item: dict[str, Any],
+    names: Sequence[str],
+    where: str,
+    unused: set[str] | None = None,
 ) -> Arrays:
     leaves = {path: _array(leaf) for path, leaf in tree.flatten(item)}
-    if set(leaves) == {""} or (len(names) == 1 and len(leaves) == 1 and names[0] not in leaves):
+    if _is_single_array(leaves, names):
         return {names[0]: next(iter(leaves.values()))}
     missing = [name for name in names if name not in leaves]
     if missing:
@@ -95,6 +106,13 @@ def _named(
     if unused is not None:
         unused.update(name for name in leaves if name not in names)
     return {name: leaves[name] for name in names}
+
+
+def _is_single_array(leaves: Arrays, names: Sequence[str]) -> bool:
+    """Whether there is one array and one input, so that the array's name does not matter."""
+    if set(leaves) == {""}:
+        return True
+    return len(names) == 1 and len(leaves) == 1 and names[0] not in leaves
 
 
 def _array(leaf: Any) -> np.ndarray[Any, Any]:

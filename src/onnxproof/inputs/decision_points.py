@@ -1,19 +1,21 @@
-"""The decision points of a graph: where a value picks one of two ways, and which ways the cases took.
+"""The decision points of a graph: where a value falls on one side of a bound, and which sides the cases reached.
 
 Comparisons, bounds, branches, roundings and casts to integers are read from the graph. Their inputs are probed on a
-sample of the cases (one more session, without optimisation), and for a way that no case took, inputs are steered: a
-known case is scaled, shifted and turned round until the value crosses, and then halved towards the very edge.
+sample of the cases (one more session, without optimisation). For a side that no case reached, inputs are steered:
+1. A known case is scaled, shifted and negated until the value crosses the bound.
+2. The interval between the two cases is halved until one element sits at the very bound.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import onnx
+from onnx import TensorProto
 
 from onnxproof.errors import Crashed, OnnxproofError
-from onnxproof.inputs.space import as_dtype, is_float
+from onnxproof.inputs.space import Inputs, as_dtype, is_float
 from onnxproof.onnxmodel.onnx_file import OnnxFile, constants
 from onnxproof.results import Case, Coverage, Signature
 from onnxproof.runtimes import ort
@@ -41,8 +43,15 @@ _SIGN = frozenset(
         "Round",
     }
 )
+"""Operators that behave otherwise on either side of zero (or of every integer, where only zero is looked at)."""
+_INTEGER_TYPES = (TensorProto.INT32, TensorProto.INT64)
 _MOST_POINTS = 256
+"""Decision points of one graph that are probed (not measured)."""
 _MOST_WEIGHTS = 1 << 23
+"""Weights of a model that is still opened a second time (not measured)."""
+_HALVINGS = 12
+"""Steps from a case that crossed to the bound: it is then within 1/4096 of the interval (not measured)."""
+_MISSED_SHOWN = 20
 _MOVES: tuple[Callable[[Array], Array], ...] = (
     lambda x: -x,
     lambda x: x * 10,
@@ -72,21 +81,21 @@ class Point:
     def margin(self, values: Mapping[str, Array]) -> Array | None:
         """The distance to the bound, by element."""
         left = values.get(self.left)
-        right = values.get(self.right) if self.right else np.asarray(self.bound)
+        right: Array | None = np.asarray(self.bound)
+        if self.right:
+            right = values.get(self.right)
         if left is None or right is None or not left.size:
             return None
         with np.errstate(all="ignore"):
             return np.asarray(left, np.float64) - np.asarray(right, np.float64)
 
     def look(self, values: Mapping[str, Array]) -> None:
-        """Note the sides that these values take."""
+        """Note the sides that these values are on."""
         margin = self.margin(values)
-        if margin is not None:
-            self.seen |= {
-                side
-                for side, hit in (("below", margin < 0), ("above", margin > 0), ("on", margin == 0))
-                if bool(np.any(hit))
-            }
+        if margin is None:
+            return
+        sides = {"below": margin < 0, "above": margin > 0, "on": margin == 0}
+        self.seen |= {side for side, elements in sides.items() if bool(np.any(elements))}
 
     @property
     def exercised(self) -> bool:
@@ -97,79 +106,102 @@ class Point:
 class Watch:
     """Probes the decision points of a file."""
 
-    def __init__(self, file: OnnxFile, signature: Signature, clock: Clock) -> None:
-        self._signature, self._clock = signature, clock
+    def __init__(
+        self,
+        file: OnnxFile,
+        signature: Signature,
+        clock: Clock,
+    ) -> None:
+        self._signature = signature
+        self._clock = clock
         self.points = list(_points(file))[:_MOST_POINTS]
-        self._session = _open(file, self.points) if self.points else None
+        self._session: Any = None
+        if self.points:
+            self._session = _open(file, self.points)
         self._last: list[Case] = []
 
     def look(self, case: Case) -> None:
         """Run one case through the probes."""
-        values = self._values(case.inputs)
-        if values is not None:
-            for point in self.points:
-                point.look(values)
-            if case.domain is None and case.ordinary:
-                self._last = [*self._last, case][-2:]
+        if self._probe(case.inputs) and case.domain is None and case.ordinary:
+            self._last = [*self._last, case][-2:]
 
     def steer(self, tries: int, deadline: Deadline) -> Iterator[Case]:
-        """Cases that take a way which no case took yet, and such as sit at its edge."""
+        """Cases on a side that no case reached yet, and such as sit at its bound."""
+        if not self._last:
+            return
+        start = self._last[0]
         left = tries
-        for point in [p for p in self.points if not p.exercised]:
-            for start in self._last[:1]:
-                for number, move in enumerate(_MOVES):
-                    if left <= 0 or point.exercised or deadline.passed:
-                        break
-                    left -= 1
-                    inputs = {
-                        n: as_dtype(move(a.astype(np.float64)), a.dtype) if is_float(a.dtype) else a
-                        for n, a in start.inputs.items()
-                    }
-                    values = self._values(inputs)
-                    before = set(point.seen)
-                    for other in self.points if values is not None else ():
-                        other.look(values or {})
-                    if point.seen != before and values is not None:
-                        found = replace(
-                            start,
-                            name=f"steer-{point.node}-{number}",
-                            group="thresholds",
-                            about=f"crosses the bound of {point.node}",
-                            inputs=inputs,
-                            ordinary=False,
-                        )
-                        yield found
-                        yield from self._edge(point, start, found)
-
-    def _edge(self, point: Point, start: Case, found: Case) -> Iterator[Case]:
-        """Halve the way between a case on either side, for one element, until it sits on the bound."""
-        low, high = start.inputs, found.inputs
-        first, last = self._values(low), self._values(high)
-        a, b = (point.margin(v) if v is not None else None for v in (first, last))
-        if a is None or b is None or a.shape != b.shape:
-            return
-        crossing = np.flatnonzero(np.sign(a).reshape(-1) != np.sign(b).reshape(-1))
-        if not crossing.size:
-            return
-        place, sign = int(crossing[0]), float(np.sign(a).reshape(-1)[crossing[0]])
-        for _ in range(12):
-            middle = {
-                n: as_dtype(
-                    (low[n].astype(np.float64) + high[n].astype(np.float64)) / 2, low[n].dtype
+        for point in [point for point in self.points if not point.exercised]:
+            for number, move in enumerate(_MOVES):
+                if left <= 0 or point.exercised or deadline.passed:
+                    break
+                left -= 1
+                inputs = {name: _moved(array, move) for name, array in start.inputs.items()}
+                before = set(point.seen)
+                if not self._probe(inputs) or point.seen == before:
+                    continue
+                crossing = replace(
+                    start,
+                    name=f"steer-{point.node}-{number}",
+                    group="thresholds",
+                    about=f"crosses the bound of {point.node}",
+                    inputs=inputs,
+                    ordinary=False,
                 )
-                if is_float(low[n].dtype)
-                else low[n]
-                for n in low
-            }
-            values = self._values(middle)
-            margin = point.margin(values) if values is not None else None
-            if margin is None:
+                yield crossing  # 1
+                yield from self._approach_bound(point, start, crossing)  # 2
+
+    def _probe(self, inputs: Inputs) -> bool:
+        """Note on which side of every point these inputs are; False where they can't be run."""
+        values = self._values(inputs)
+        if values is None:
+            return False
+        for point in self.points:
+            point.look(values)
+        return True
+
+    def _approach_bound(
+        self,
+        point: Point,
+        start: Case,
+        crossing: Case,
+    ) -> Iterator[Case]:
+        """Halve the interval between a case on either side, for one element, until it sits on the bound."""
+        low = start.inputs
+        high = crossing.inputs
+        low_signs = self._signs(point, low)
+        high_signs = self._signs(point, high)
+        if low_signs is None or high_signs is None or low_signs.shape != high_signs.shape:
+            return
+        crossed = np.flatnonzero(low_signs != high_signs)
+        if not crossed.size:
+            return
+        element = int(crossed[0])
+        for _ in range(_HALVINGS):
+            middle = {name: _mean(low[name], high[name]) for name in low}
+            signs = self._signs(point, middle)
+            if signs is None:
                 return
-            here = float(np.sign(margin).reshape(-1)[place])
-            low, high = (middle, high) if here == sign else (low, middle)
+            if signs.reshape(-1)[element] == low_signs.reshape(-1)[element]:
+                low = middle
+            else:
+                high = middle
         yield replace(
-            found, name=f"{found.name}-edge", about=f"at the bound of {point.node}", inputs=high
+            crossing,
+            name=f"{crossing.name}-edge",
+            about=f"at the bound of {point.node}",
+            inputs=high,
         )
+
+    def _signs(self, point: Point, inputs: Inputs) -> Array | None:
+        """On which side of the bound each element is; None where the inputs can't be run."""
+        values = self._values(inputs)
+        if values is None:
+            return None
+        margin = point.margin(values)
+        if margin is None:
+            return None
+        return np.sign(margin)
 
     def coverage(self) -> Coverage:
         """How many points were exercised, and the first that were not."""
@@ -178,41 +210,40 @@ class Watch:
                 points=len(self.points),
                 missed=("not probed: the model is too large to be held twice",),
             )
-        missed = [
-            f"{p.node} ({p.op_type}): only {'/'.join(sorted(p.seen)) or 'nothing'} seen"
-            for p in self.points
-            if not p.exercised
-        ]
+        missed = []
+        for point in self.points:
+            if not point.exercised:
+                sides = "/".join(sorted(point.seen)) or "nothing"
+                missed.append(f"{point.node} ({point.op_type}): only {sides} seen")
         return Coverage(
             points=len(self.points),
             exercised=len(self.points) - len(missed),
-            missed=tuple(missed[:20]),
+            missed=tuple(missed[:_MISSED_SHOWN]),
         )
 
-    def _values(self, inputs: Mapping[str, Array]) -> dict[str, Array] | None:
+    def _values(self, inputs: Inputs) -> dict[str, Array] | None:
         if self._session is None:
             return None
         try:
             with self._clock.forward("ort-probe"):
-                found = self._session.run(feed(inputs, self._signature))
+                probed = self._session.run(feed(inputs, self._signature))
         except Crashed:  # out of time: every further probe would be
             self._session = None
             return None
         except OnnxproofError:
             return None
-        return {
-            name: value
-            for name, value in zip(self._session.output_names, found, strict=True)
-            if value is not None
-        }
+        by_name = zip(self._session.output_names, probed, strict=True)
+        return {name: value for name, value in by_name if value is not None}
 
 
 def _open(file: OnnxFile, points: Sequence[Point]) -> Any:
     """A session that answers with the values the decisions are made on; None for a model too large to hold twice."""
-    if sum(int(np.prod(t.dims)) for t in file.model.graph.initializer) > _MOST_WEIGHTS:
+    weights = sum(int(np.prod(tensor.dims)) for tensor in file.model.graph.initializer)
+    if weights > _MOST_WEIGHTS:
         return None
     model = onnx.load(file.path)
-    names = list(dict.fromkeys(n for p in points for n in (p.left, p.right) if n))
+    compared = [name for point in points for name in (point.left, point.right)]
+    names = list(dict.fromkeys(name for name in compared if name))
     add_outputs(model, names)
     try:
         return ort.open(model.SerializeToString(), "disabled", outputs=names)
@@ -220,27 +251,59 @@ def _open(file: OnnxFile, points: Sequence[Point]) -> Any:
         return None
 
 
+def _moved(array: Array, move: Callable[[Array], Array]) -> Array:
+    """A float input moved; any other as it is."""
+    if not is_float(array.dtype):
+        return array
+    return as_dtype(move(array.astype(np.float64)), array.dtype)
+
+
+def _mean(low: Array, high: Array) -> Array:
+    """The float input halfway between two; any other as it is in the first."""
+    if not is_float(low.dtype):
+        return low
+    total = low.astype(np.float64) + high.astype(np.float64)
+    return as_dtype(total / 2, low.dtype)
+
+
 def _points(file: OnnxFile) -> Iterator[Point]:
     """Every decision that depends on the inputs' values."""
     fixed = constants(file)
-    static = {t.name for t in file.model.graph.initializer} | set(fixed)
+    static = {tensor.name for tensor in file.model.graph.initializer} | set(fixed)
     for node in file.model.graph.node:
-        if node.op_type in ("Shape", "Size") or all(name in static for name in node.input if name):
+        inputs = [name for name in node.input if name]
+        if node.op_type in ("Shape", "Size") or static.issuperset(inputs):
             static.update(node.output)
-            continue
-        name = node.name or node.output[0]
-        if node.op_type in _COMPARE and node.input[0] not in static | {""}:
-            yield Point(name, node.op_type, node.input[0], node.input[1])
-        elif node.op_type == "Clip":
-            for bound in [b for b in node.input[1:] if b in fixed and fixed[b].size == 1]:
-                yield Point(
-                    name, node.op_type, node.input[0], bound=float(fixed[bound].reshape(-1)[0])
-                )
-        elif node.op_type in ("Where", "If"):
-            yield Point(name, node.op_type, node.input[0], bound=0.5)
-        elif node.op_type in _SIGN or (
-            node.op_type == "Cast" and onnx.helper.get_attribute_value(node.attribute[0]) in (6, 7)
-        ):
-            yield Point(name, node.op_type, node.input[0])
-        elif node.op_type in ("Max", "Min") and len(node.input) == 2:
-            yield Point(name, node.op_type, node.input[0], node.input[1])
+        else:
+            yield from _points_of(node, fixed, static)
+
+
+def _points_of(
+    node: onnx.NodeProto, fixed: Mapping[str, Array], static: Collection[str]
+) -> Iterator[Point]:
+    """The decisions of one node; `static` are the values that do not depend on the inputs."""
+    name = node.name or node.output[0]
+    op_type = node.op_type
+    if op_type in _COMPARE and node.input[0] and node.input[0] not in static:
+        yield Point(name, op_type, node.input[0], node.input[1])
+    elif op_type == "Clip":
+        for bound in _clip_bounds(node, fixed):
+            yield Point(name, op_type, node.input[0], bound=bound)
+    elif op_type in ("Where", "If"):
+        yield Point(name, op_type, node.input[0], bound=0.5)
+    elif op_type in _SIGN or _casts_to_integer(node):
+        yield Point(name, op_type, node.input[0])
+    elif op_type in ("Max", "Min") and len(node.input) == 2:
+        yield Point(name, op_type, node.input[0], node.input[1])
+
+
+def _clip_bounds(node: onnx.NodeProto, fixed: Mapping[str, Array]) -> list[float]:
+    """The bounds of a Clip that are constants."""
+    bounds = [fixed[name] for name in node.input[1:] if name in fixed]
+    return [float(bound.reshape(-1)[0]) for bound in bounds if bound.size == 1]
+
+
+def _casts_to_integer(node: onnx.NodeProto) -> bool:
+    if node.op_type != "Cast":
+        return False
+    return onnx.helper.get_attribute_value(node.attribute[0]) in _INTEGER_TYPES

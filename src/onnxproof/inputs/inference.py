@@ -1,14 +1,26 @@
-"""Make the space that generators work in: what each input is for, read from the graph; how dims move, learned from the reference."""
+"""Build the input space that generators draw from: what each input is for, read from the graph; how dims move, learned from the reference."""
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
+import onnx
 
-from onnxproof.inputs.space import Array, Role, Slot, Space, evaluate, is_float
+from onnxproof.inputs.roles import HIDDEN_BELOW
+from onnxproof.inputs.space import (
+    Array,
+    Inputs,
+    Role,
+    Shape,
+    Sizes,
+    Slot,
+    Space,
+    evaluate,
+    is_float,
+)
 from onnxproof.onnxmodel.onnx_file import OnnxFile, constants, row_marks, walk
-from onnxproof.results import Case, Domain, InputInfo, Signature
+from onnxproof.results import Case, DimInfo, Domain, InputInfo, Signature
 
 _PASSES = frozenset(
     {
@@ -33,136 +45,160 @@ _PASSES = frozenset(
         "Min",
     }
 )
+"""Operators that ids pass through on their way to a table."""
 _MOST_ROWS = 64
+"""Rows of a table that differ from the module's and are looked up (not measured)."""
 _COMPARES = frozenset(
     {"Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "Clip", "Max", "Min"}
 )
+"""Operators that compare a value with a constant."""
 _MOST_BOUNDS = 4096
+"""Elements of a constant that values are compared with, and bounds in all (not measured)."""
+_MOST_CONSTANTS = 16
+"""Elements of a constant that may be a threshold; a larger one is a weight (not measured)."""
+_GATHERS = ("Gather", "GatherElements", "GatherND")
+Accepts = Callable[[Case], bool]
+"""Whether the reference takes a case."""
+Parameter = Callable[[str], Array | None]
+"""The reference's own weight of a name, or None."""
 
 
 def make_space(
     signature: Signature,
-    example: Mapping[str, Array],
+    example: Inputs,
     file: OnnxFile,
     *,
     seed: int = 0,
     domains: tuple[Domain, ...] = tuple(Domain),
-    data: Iterable[tuple[str, Mapping[str, Array]]] = (),
-    parameter: Callable[[str], Array | None] = lambda name: None,
+    data: Iterable[tuple[str, Inputs]] = (),
+    parameter: Parameter = lambda name: None,
 ) -> Space:
-    """The space of a pair of models; `parameter` gives the reference's own weight of a name, where there is one."""
+    """The input space of a pair of models; `parameter` gives the reference's own weight of a name, where there is one."""
     tables = lookups(file)
-    slots = tuple(
-        _slot(
-            info,
-            example[info.name],
-            tables.get(info.onnx_name or "", {}),
-            signature,
-            file,
-            parameter,
-        )
-        for info in signature.inputs
-    )
-    pool = [
-        float(v)
-        for array in constants(file).values()
-        if array.size <= 16 and array.dtype.kind in "fiu"
-        for v in array.reshape(-1)
-    ]
-    finite = tuple(dict.fromkeys(v for v in pool if np.isfinite(v)))
+    slots = []
+    for info in signature.inputs:
+        rows_by_table = tables.get(info.onnx_name or "", {})
+        slot = _slot(info, example[info.name], rows_by_table, signature)
+        if slot.tables:
+            slot = replace(slot, differing_rows=_differing_rows(file, rows_by_table, parameter))
+        slots.append(slot)
     return Space(
         signature=signature,
-        slots=slots,
+        slots=tuple(slots),
         seed=seed,
-        constants=finite,
+        constants=_small_constants(file),
         bounds=_bounds(file),
         domains=domains,
         data=data,
-        relations=_said(signature),
+        relations=_declared_relations(signature),
     )
+
+
+def _small_constants(file: OnnxFile) -> tuple[float, ...]:
+    """The values of the graph's small constants: thresholds and bounds are among them."""
+    arrays = [array for array in constants(file).values() if array.size <= _MOST_CONSTANTS]
+    return _distinct_values(arrays)
 
 
 def _bounds(file: OnnxFile) -> tuple[float, ...]:
     """What values are compared with, also where there is a whole table of it: the splits of a forest."""
     known = constants(file, largest=_MOST_BOUNDS)
-    arrays = [
-        known[name]
-        for node in walk(file.model)
-        if node.op_type in _COMPARES
-        for name in node.input
-        if name in known
-    ]
-    arrays += [
-        np.asarray(a.floats)
-        for node in walk(file.model)
-        if node.op_type.startswith("TreeEnsemble")
-        for a in node.attribute
-        if a.name == "nodes_values"
-    ]
-    return tuple(
-        dict.fromkeys(
-            float(v)
-            for array in arrays
-            if array.dtype.kind in "fiu"
-            for v in array.reshape(-1)
-            if np.isfinite(v)
-        )
-    )[:_MOST_BOUNDS]
+    compared: list[Array] = []
+    splits: list[Array] = []
+    for node in walk(file.model):
+        if node.op_type in _COMPARES:
+            compared += [known[name] for name in node.input if name in known]
+        if node.op_type.startswith("TreeEnsemble"):
+            values = [a.floats for a in node.attribute if a.name == "nodes_values"]
+            splits += [np.asarray(floats) for floats in values]
+    return _distinct_values([*compared, *splits])[:_MOST_BOUNDS]
 
 
-def _said(signature: Signature) -> dict[str, str]:
+def _distinct_values(arrays: Iterable[Array]) -> tuple[float, ...]:
+    """Every finite number of these arrays once, in their order."""
+    values: dict[float, None] = {}
+    for array in arrays:
+        if array.dtype.kind in "fiu":
+            numbers = [float(value) for value in array.reshape(-1)]
+            values.update(dict.fromkeys(v for v in numbers if np.isfinite(v)))
+    return tuple(values)
+
+
+def _declared_relations(signature: Signature) -> dict[str, str]:
     """Dims that the file itself says follow from others, where that holds for the example."""
     sizes = {dim.name: dim.example for dim in signature.dims}
-    known = {
-        dim.name: dim.derived
-        for dim in signature.dims
-        if dim.derived and set(dim.derived.split()) <= {*sizes, "+", "-"}
-    }
-    return {name: words for name, words in known.items() if evaluate(words, sizes) == sizes[name]}
+    relations = {}
+    for dim in signature.dims:
+        words = set(dim.derived.split())
+        is_sum = bool(dim.derived) and words <= {*sizes, "+", "-"}
+        if is_sum and evaluate(dim.derived, sizes) == sizes[dim.name]:
+            relations[dim.name] = dim.derived
+    return relations
 
 
 def _slot(
     info: InputInfo,
     example: Array,
-    tables: Mapping[str, int],
+    rows_by_table: Mapping[str, int],
     signature: Signature,
-    file: OnnxFile,
-    parameter: Callable[[str], Array | None],
 ) -> Slot:
-    rows = min(tables.values(), default=None)
-    if example.dtype.kind == "b":
+    """What one input is for.
+
+    1. Booleans are masks, floats and complex numbers are floats.
+    2. Integers of zeros and ones are a mask where the name says so, or where they look up no table.
+    3. Integers that look up tables are ids below the number of rows.
+    4. Integers just below the size of a dim are ids that index another input.
+    5. All others are integers that are counted with.
+    """
+    if example.dtype.kind == "b":  # 1
         return Slot(info=info, role=Role.MASK, example=example)
     if is_float(example.dtype) or example.dtype.kind == "c":
-        return Slot(
-            info=info, role=Role.FLOAT, example=example, additive=_is_additive(info.name, example)
-        )
-    binary = example.size > 0 and bool(np.isin(example, (0, 1)).all())
-    if ("mask" in info.name.lower() and binary) or (binary and example.size > 1 and rows is None):
+        additive = _is_additive(info.name, example)
+        return Slot(info=info, role=Role.FLOAT, example=example, additive=additive)
+    if _is_integer_mask(info.name, example, looks_up=bool(rows_by_table)):  # 2
         return Slot(info=info, role=Role.MASK, example=example)
-    if rows is not None:
-        telling = [row for name in tables for row in _other_rows(file, name, parameter(name))]
+    if rows_by_table:  # 3
         return Slot(
             info=info,
             role=Role.IDS,
             example=example,
-            high=rows,
-            tables=tuple(sorted(set(tables.values()))),
-            telling=tuple(dict.fromkeys(telling)),
+            high=min(rows_by_table.values()),
+            tables=tuple(sorted(set(rows_by_table.values()))),
         )
-    largest = int(example.max(initial=0))
-    if example.size and int(example.min()) >= 0 and example.ndim:
-        above = sorted({d.example for d in signature.dims if d.example > largest})
-        dims = tuple(
-            d.name
-            for d in signature.dims
-            if above and d.example == above[0] and above[0] <= 2 * largest + 2
-        )
-        fixed = [size for i in signature.inputs for size in i.shape if size > largest]
-        if dims:
-            return Slot(info=info, role=Role.IDS, example=example, high_dims=dims)
-        if fixed and min(fixed) <= 2 * largest + 2:
-            return Slot(info=info, role=Role.IDS, example=example)
-    return Slot(info=info, role=Role.INTEGER, example=example)
+    if example.ndim and example.size and int(example.min()) >= 0:  # 4
+        high_dims = _indexed_dims(int(example.max()), signature)
+        if high_dims is not None:
+            return Slot(info=info, role=Role.IDS, example=example, high_dims=high_dims)
+    return Slot(info=info, role=Role.INTEGER, example=example)  # 5
+
+
+def _is_integer_mask(
+    name: str,
+    example: Array,
+    *,
+    looks_up: bool,
+) -> bool:
+    if not example.size or not np.isin(example, (0, 1)).all():
+        return False
+    if "mask" in name.lower():
+        return True
+    return example.size > 1 and not looks_up
+
+
+def _indexed_dims(largest: int, signature: Signature) -> tuple[str, ...] | None:
+    """The open dims that integers up to `largest` may index; none of them, but not None, where they may index a fixed dim.
+
+    An index is taken for one where the next larger size is at most twice as large.
+    """
+    most = 2 * largest + 2
+    open_sizes = [dim.example for dim in signature.dims if dim.example > largest]
+    next_size = min(open_sizes, default=most + 1)
+    if next_size <= most:
+        return tuple(dim.name for dim in signature.dims if dim.example == next_size)
+    input_sizes = [size for info in signature.inputs for size in info.shape if size > largest]
+    if min(input_sizes, default=most + 1) <= most:
+        return ()
+    return None
 
 
 def _is_additive(name: str, example: Array) -> bool:
@@ -170,41 +206,60 @@ def _is_additive(name: str, example: Array) -> bool:
     if example.dtype.kind == "c":
         return False
     wide = example.astype(np.float64)
-    hides = bool(example.size) and bool(((wide == 0) | (wide <= -1e3)).all())
-    return hides or ("mask" in name.lower() and bool((wide <= 0).all()))
+    keeps_or_hides = (wide == 0) | (wide <= HIDDEN_BELOW)
+    if example.size and keeps_or_hides.all():
+        return True
+    return "mask" in name.lower() and bool((wide <= 0).all())
 
 
 def lookups(file: OnnxFile) -> dict[str, dict[str, int]]:
     """For each integer input that reaches a Gather from tables: their names, and the rows of each."""
-    sizes = {tensor.name: tuple(tensor.dims) for tensor in file.model.graph.initializer}
-    reach: dict[str, set[str]] = {port.name: {port.name} for port in file.inputs}
-    found: dict[str, dict[str, int]] = {}
+    shapes = {tensor.name: tuple(tensor.dims) for tensor in file.model.graph.initializer}
+    # the inputs that each value comes from
+    sources: dict[str, set[str]] = {port.name: {port.name} for port in file.inputs}
+    tables: dict[str, dict[str, int]] = {}
     for node in file.model.graph.node:  # the graph is sorted: one pass follows every value
-        sources = {s for name in node.input for s in reach.get(name, ())}
-        if (
-            node.op_type in ("Gather", "GatherElements", "GatherND")
-            and len(node.input) > 1
-            and sizes.get(node.input[0])
-        ):
+        shape = _looked_up_shape(node, shapes)
+        if shape:
             axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
-            for source in reach.get(node.input[1], ()):
-                found.setdefault(source, {})[node.input[0]] = int(sizes[node.input[0]][axis])
+            for source in sources.get(node.input[1], ()):
+                tables.setdefault(source, {})[node.input[0]] = int(shape[axis])
         elif node.op_type in _PASSES:  # a Gather among them picks a column of the ids themselves
-            for name in node.output:
-                reach[name] = sources
-    return found
+            passed = {source for name in node.input for source in sources.get(name, ())}
+            sources.update(dict.fromkeys(node.output, passed))
+    return tables
 
 
-def _other_rows(file: OnnxFile, name: str, own: Array | None) -> list[int]:
-    """The rows of a table that are not the module's: one stale row of thousands shows in no other way."""
-    marks = file.tables.get(name)
-    if own is None or marks is None or own.ndim != 2 or len(own) != len(marks):
-        return []
-    return [int(row) for row in np.flatnonzero(marks != row_marks(own))[:_MOST_ROWS]]
+def _looked_up_shape(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> Shape:
+    """The shape of the table that a node looks up; empty where it looks up none."""
+    if node.op_type not in _GATHERS or len(node.input) < 2:
+        return ()
+    return shapes.get(node.input[0], ())
+
+
+def _differing_rows(
+    file: OnnxFile,
+    tables: Iterable[str],
+    parameter: Parameter,
+) -> tuple[int, ...]:
+    """The rows of tables that are not the module's: one stale row of thousands shows in no other way."""
+    rows: dict[int, None] = {}
+    for name in tables:
+        weight = parameter(name)
+        marks = file.tables.get(name)
+        if weight is None or marks is None:
+            continue
+        if weight.ndim != 2 or len(weight) != len(marks):
+            continue
+        differing = np.flatnonzero(marks != row_marks(weight))[:_MOST_ROWS]
+        rows.update(dict.fromkeys(int(row) for row in differing))
+    return tuple(rows)
 
 
 def learn_dims(
-    space: Space, accepts: Callable[[Case], bool], in_time: Callable[[], bool] = lambda: True
+    space: Space,
+    accepts: Accepts,
+    in_time: Callable[[], bool] = lambda: True,
 ) -> Space:
     """Find out from the reference which dims move alone, which move together, and which follow from others; those not asked in time stay as they are."""
     for dim in space.signature.dims:
@@ -212,76 +267,95 @@ def learn_dims(
             break
         if dim.name in space.relations or dim.name in space.pinned:
             continue
-        step = (
-            dim.example + 1 if dim.maximum is None or dim.example < dim.maximum else dim.example - 1
-        )
-        if step < 1 or (
-            _tied_batch(space, dim.name) is None and _moves(space, {dim.name: step}, accepts)
-        ):
+        size = dim.example + 1
+        if dim.maximum is not None and dim.example >= dim.maximum:
+            size = dim.example - 1
+        if size < 1:
             continue
-        space = _relate(space, dim.name, step, accepts)
+        tied = _is_tied_batch(space, dim)
+        if not tied and _moves(space, {dim.name: size}, accepts):
+            continue
+        space = _relate(space, dim.name, size, accepts)
     return space
 
 
-def _moves(space: Space, sizes: Mapping[str, int], accepts: Callable[[Case], bool]) -> bool:
-    full = space.sizes(**sizes)
-    return space.fits(full) and accepts(space.case("learn-dims", "learn", "", full))
+def _moves(
+    space: Space,
+    sizes: Sizes,
+    accepts: Accepts,
+) -> bool:
+    """Whether the reference takes ordinary values at these sizes."""
+    all_sizes = space.sizes(**sizes)
+    if not space.fits(all_sizes):
+        return False
+    return accepts(space.case("learn-dims", "learn", "", all_sizes))
 
 
-def _tied_batch(space: Space, name: str) -> str | None:
-    """An undeclared leading dim of another input with the same size: moving one alone may pass by broadcasting alone."""
-    dim = space.signature.dim(name)
+def _is_tied_batch(space: Space, dim: DimInfo) -> bool:
+    """Whether an earlier leading dim, of another input, has the same size: moving an undeclared one alone may pass by broadcasting alone."""
     leading = {info.dims[0] for info in space.signature.inputs if info.dims}
-    for other in space.signature.dims:
-        if other.name == name:
-            return None
-        if (
-            not dim.declared
-            and {name, other.name} <= leading
-            and other.example == dim.example
-            and other.name not in space.relations
-        ):
-            return other.name
-    return None
+    if dim.declared or dim.name not in leading:
+        return False
+    earlier = itertools.takewhile(lambda other: other.name != dim.name, space.signature.dims)
+    return any(
+        other.name in leading and other.example == dim.example and other.name not in space.relations
+        for other in earlier
+    )
 
 
-def _relate(space: Space, name: str, step: int, accepts: Callable[[Case], bool]) -> Space:
-    """Try `name = other`, `name = a + b`, `other = name + b`; what the reference accepts is kept, else the dim is pinned."""
-    example = {d.name: d.example for d in space.signature.dims}
-    others = [other for other in example if other != name and other not in space.relations]
-    for expression in [o for o in others if example[o] == example[name]]:
-        trial = replace(space, relations={**space.relations, name: expression})
-        if _moves(trial, {expression: step}, accepts):
-            return trial
-    sums = [
-        (whole, (a, b))
-        for whole in example
-        for a, b in itertools.combinations([o for o in example if o != whole], 2)
-        if example[whole] == example[a] + example[b] and name in (whole, a, b)
-    ]
-    for whole, (a, b) in sums:
+def _relate(
+    space: Space,
+    name: str,
+    size: int,
+    accepts: Accepts,
+) -> Space:
+    """Find what a dim that does not move alone depends on: the first relation that the reference accepts is kept.
+
+    1. `name = other`: a dim of the same size moves with it.
+    2. `name = a + b`, or `other = name + b`: sums that hold for the example.
+    3. Nothing is accepted: the dim is pinned.
+    """
+    example = {dim.name: dim.example for dim in space.signature.dims}
+    for other in example:  # 1
+        if other == name or other in space.relations or example[other] != example[name]:
+            continue
+        related = replace(space, relations={**space.relations, name: other})
+        if _moves(related, {other: size}, accepts):
+            return related
+    for whole, first, second in _sums_with(name, example):  # 2
         if whole in space.relations:
             continue
-        trial = replace(
+        related = replace(
             space,
-            relations={**space.relations, whole: f"{a} + {b}"},
-            pinned=space.pinned - {a, b, whole},
+            relations={**space.relations, whole: f"{first} + {second}"},
+            pinned=space.pinned - {first, second, whole},
         )
-        mover = a if name == whole else name
-        if _moves(trial, {mover: example[mover] + 1}, accepts):
-            return trial
-    return replace(space, pinned=space.pinned | {name})
+        moved = name
+        if name == whole:
+            moved = first
+        if _moves(related, {moved: example[moved] + 1}, accepts):
+            return related
+    return replace(space, pinned=space.pinned | {name})  # 3
+
+
+def _sums_with(
+    name: str,
+    sizes: Sizes,
+) -> Iterator[tuple[str, str, str]]:
+    """Every `whole = first + second` of these sizes in which a dim takes part."""
+    for whole in sizes:
+        others = [other for other in sizes if other != whole]
+        for first, second in itertools.combinations(others, 2):
+            holds = sizes[whole] == sizes[first] + sizes[second]
+            if holds and name in (whole, first, second):
+                yield whole, first, second
 
 
 def describe_dims(space: Space) -> Signature:
     """The signature with what was learned about its dims."""
-    dims = tuple(
-        replace(
-            d,
-            derived=space.relations.get(
-                d.name, "fixed: the reference refuses other sizes" if d.name in space.pinned else ""
-            ),
-        )
-        for d in space.signature.dims
-    )
-    return replace(space.signature, dims=dims)
+    pinned = dict.fromkeys(space.pinned, "fixed: the reference refuses other sizes")
+    derived = {**pinned, **space.relations}
+    dims = []
+    for dim in space.signature.dims:
+        dims.append(replace(dim, derived=derived.get(dim.name, "")))
+    return replace(space.signature, dims=tuple(dims))

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.inputs.space import Array
+from onnxproof.inputs.space import Array, Inputs
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.results import Case, Signature
 
-_SIZES: Mapping[str, tuple[int, ...]] = {
+_SIZE_INPUTS: Mapping[str, tuple[int, ...]] = {
     "Range": (0, 1, 2),
     "Expand": (1,),
     "Tile": (1,),
@@ -32,7 +32,7 @@ _SIZES: Mapping[str, tuple[int, ...]] = {
     "CenterCropPad": (1,),
     "AffineGrid": (1,),
 }
-"""Operators, and which of their inputs say how much they make."""
+"""Operators, and which of their inputs set the size of what they compute."""
 _PASSES = frozenset(
     {
         "Cast",
@@ -68,24 +68,29 @@ _PASSES = frozenset(
 )
 """Operators that sizes are computed with."""
 _FEW = 64
-"""Elements of an input up to which it may be one of sizes: a larger one is data, though its maximum may set one."""
+"""Elements of an input up to which it may be one of sizes: a larger one is data, though its maximum may set one (not measured)."""
 _SHAPE = 8
-"""Elements up to which all of them together are taken for a shape, whose product counts."""
+"""Elements up to which all of them together are taken for a shape, whose product counts (not measured)."""
 _MOST = 1 << 26
 """Elements that a tried size may lead to: a quarter of a gigabyte in float32, and a second for most operators."""
 
 
 class Sizing:
-    """What the values of an input would make of the graph."""
+    """How many elements the values of an input would lead to."""
 
-    def __init__(self, file: OnnxFile, signature: Signature, example: Mapping[str, Array]) -> None:
+    def __init__(
+        self,
+        file: OnnxFile,
+        signature: Signature,
+        example: Inputs,
+    ) -> None:
         decide = size_inputs(file)
-        self._example = {
-            info.name: _extent(example[info.name])
-            for info in signature.inputs
-            if info.onnx_name in decide and example[info.name].size <= _FEW
-        }
-        self._made = sum(math.prod(output.shape) for output in signature.outputs)
+        self._example = {}
+        for info in signature.inputs:
+            array = example[info.name]
+            if info.onnx_name in decide and array.size <= _FEW:
+                self._example[info.name] = _extent(array)
+        self._output_elements = sum(math.prod(output.shape) for output in signature.outputs)
 
     @property
     def names(self) -> frozenset[str]:
@@ -96,7 +101,8 @@ class Sizing:
         """Why a case is not to be tried; empty when it may be, as the user's own data always may."""
         if case.group == "data":
             return ""
-        base = max(self._made, sum(array.size for array in case.inputs.values()), 1)
+        input_elements = sum(array.size for array in case.inputs.values())
+        base = max(self._output_elements, input_elements, 1)
         for name, usual in self._example.items():
             elements = base * _extent(case.inputs[name]) / usual
             if elements > max(_MOST, base):
@@ -106,16 +112,17 @@ class Sizing:
 
 def size_inputs(file: OnnxFile) -> frozenset[str]:
     """The inputs whose values reach a place where they are a size."""
-    reach: dict[str, set[str]] = {port.name: {port.name} for port in file.inputs}
-    found: set[str] = set()
+    # the inputs that each value comes from
+    sources: dict[str, set[str]] = {port.name: {port.name} for port in file.inputs}
+    size_inputs: set[str] = set()
     for node in file.model.graph.node:  # the graph is sorted: one pass follows every value
-        for place in _SIZES.get(node.op_type, ()):
+        for place in _SIZE_INPUTS.get(node.op_type, ()):
             if place < len(node.input):
-                found |= reach.get(node.input[place], set())
+                size_inputs |= sources.get(node.input[place], set())
         if node.op_type in _PASSES:
-            sources = {source for name in node.input for source in reach.get(name, ())}
-            reach.update((name, sources) for name in node.output)
-    return frozenset(found)
+            passed = {source for name in node.input for source in sources.get(name, ())}
+            sources.update(dict.fromkeys(node.output, passed))
+    return frozenset(size_inputs)
 
 
 def _extent(array: Array) -> float:
@@ -123,7 +130,8 @@ def _extent(array: Array) -> float:
     if array.dtype.kind not in "iufb":
         return 1.0
     with np.errstate(all="ignore"):
-        wide: Any = np.nan_to_num(np.abs(array.astype(np.float64)), nan=1.0, posinf=np.inf).clip(
-            1.0
-        )
-        return float(wide.prod() if array.size <= _SHAPE else wide.max(initial=1.0))
+        wide = np.abs(array.astype(np.float64))
+        sizes: Any = np.nan_to_num(wide, nan=1.0, posinf=np.inf).clip(1.0)
+        if array.size <= _SHAPE:
+            return float(sizes.prod())
+        return float(sizes.max(initial=1.0))

@@ -1,4 +1,4 @@
-"""Whether an input really hides what it masks: tried on the reference, never told by a name alone.
+"""Whether an input really hides what it masks: tried on the reference, never concluded from a name alone.
 
 An input hides by a value (0, 1, or minus infinity) when a place that holds it makes the content of that place irrelevant.
 1. Every place of the mask is visible; the content of one place is changed: the answers elsewhere must move.
@@ -7,21 +7,23 @@ An input hides by a value (0, 1, or minus infinity) when a place that holds it m
    saturates every gate, so that nothing moves them any more.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Role, Slot, Space, as_dtype, is_float, upper
+from onnxproof.inputs.space import Array, Inputs, Role, Slot, Space, as_dtype, is_float, upper
 
-Run = Callable[[Mapping[str, Array]], Sequence[Array]]
-LOW = -1e3
+Run = Callable[[Inputs], Sequence[Array]]
+HIDDEN_BELOW = -1e3
 """An additive mask hides where it is below this; scores of trained models stay within a few hundred."""
-_SAME, _MOVED = 2.0, 8.0
+_SAME = 2.0
+_MOVED = 8.0
 """Steps of the output's dtype at its scale. A hidden place has the weight zero exactly, so that nothing but another order of sums can move
-the answer; a visible place that moves it by less than this is not told from a hidden one, and the input is then no mask."""
+the answer; a visible place that moves it by less than `_MOVED` can't be distinguished from a hidden one, and the input is then no mask (not measured)."""
 _MOST_TRIES = 8
+"""Inputs and places that are changed to see whether a mask hides them (not measured)."""
 
 
 class Hides(StrEnum):
@@ -36,123 +38,171 @@ class Hides(StrEnum):
 def hidden_places(array: Array, how: Hides) -> Array:
     """The places that a mask hides."""
     if how is Hides.LOW:
-        return np.asarray(array.astype(np.float64) <= LOW)
-    return np.asarray((array != 0) if how is Hides.ONE else (array == 0))
+        return np.asarray(array.astype(np.float64) <= HIDDEN_BELOW)
+    if how is Hides.ONE:
+        return np.asarray(array != 0)
+    return np.asarray(array == 0)
 
 
 def with_hidden(array: Array, how: Hides, hidden: Array) -> Array:
     """The mask with exactly these places hidden; a place that was hidden already keeps its value."""
-    if how is not Hides.LOW:
-        return as_dtype(hidden if how is Hides.ONE else ~hidden, array.dtype)
+    if how is Hides.ONE:
+        return as_dtype(hidden, array.dtype)
+    if how is Hides.ZERO:
+        return as_dtype(~hidden, array.dtype)
     kept = hidden_places(array, how) & hidden
-    return as_dtype(
-        np.where(kept, array.astype(np.float64), np.where(hidden, -np.inf, 0.0)), array.dtype
-    )
+    fill = np.where(hidden, -np.inf, 0.0)
+    mask = np.where(kept, array.astype(np.float64), fill)
+    return as_dtype(mask, array.dtype)
 
 
 def confirm_roles(space: Space, run: Run) -> Space:
     """The space in which a float input counts as an additive mask only where the reference treats it as one."""
-    slots = tuple(
-        replace(slot, additive=False)
-        if slot.additive and not _is_additive(space, slot, run)
-        else slot
-        for slot in space.slots
-    )
-    return replace(space, slots=slots) if slots != space.slots else space
+    slots = []
+    for slot in space.slots:
+        if slot.additive and not _is_additive(space, slot, run):
+            slot = replace(slot, additive=False)
+        slots.append(slot)
+    if tuple(slots) == space.slots:
+        return space
+    return replace(space, slots=tuple(slots))
 
 
 def _is_additive(space: Space, slot: Slot, run: Run) -> bool:
     """Shown by trying; an input that is called a mask is believed where nothing can be tried, if the reference stays finite."""
     if how_it_hides(space, slot, run) is not None:
         return True
-    inputs = {s.name: s.example for s in space.slots}
-    return (
-        "mask" in slot.name.lower()
-        and not list(_contents(space, slot))
-        and _elsewhere(inputs, slot, Hides.LOW, run, hide=True) is not None
-    )
+    if "mask" not in slot.name.lower() or list(_content_changes(space, slot)):
+        return False
+    inputs = {other.name: other.example for other in space.slots}
+    return _answers_elsewhere(inputs, slot, Hides.LOW, run, hide=True) is not None
 
 
 def how_it_hides(space: Space, slot: Slot, run: Run) -> Hides | None:
     """The value by which this input hides a place, or None where none was shown to."""
     if not slot.example.ndim or slot.example.shape[-1] < 2:
         return None
-    ways = (Hides.LOW,) if slot.additive else (Hides.ZERO, Hides.ONE)
-    inputs = {s.name: s.example for s in space.slots}
-    for how in ways:
-        seen, unseen = (_elsewhere(inputs, slot, how, run, hide=hide) for hide in (False, True))
-        if seen is None or unseen is None:
-            continue
-        for here, neighbour in list(_contents(space, slot))[:_MOST_TRIES]:
-            moved = _elsewhere({**inputs, **here}, slot, how, run, hide=False)
-            stayed = _elsewhere({**inputs, **here}, slot, how, run, hide=True)
-            other = _elsewhere({**inputs, **neighbour}, slot, how, run, hide=True)
-            if (
-                _distance(unseen, stayed) <= _SAME
-                and min(_distance(seen, moved, 0.0), _distance(unseen, other, 0.0)) > _MOVED
-            ):
-                return how
-    return None
+    ways: tuple[Hides, ...] = (Hides.ZERO, Hides.ONE)
+    if slot.additive:
+        ways = (Hides.LOW,)
+    return next((how for how in ways if _hides_by(how, space, slot, run)), None)
 
 
-def _middle(slot: Slot) -> int:
-    """The place that is hidden: under a causal mask nothing before it sees it, and everything behind it does."""
+def _hides_by(
+    how: Hides,
+    space: Space,
+    slot: Slot,
+    run: Run,
+) -> bool:
+    """Whether a place that holds this value is hidden: the three steps of the module's docstring."""
+    inputs = {other.name: other.example for other in space.slots}
+    visible = _answers_elsewhere(inputs, slot, how, run, hide=False)
+    hidden = _answers_elsewhere(inputs, slot, how, run, hide=True)
+    if visible is None or hidden is None:
+        return False
+    for here, neighbour in list(_content_changes(space, slot))[:_MOST_TRIES]:
+        changed_here = {**inputs, **here}
+        changed_beside = {**inputs, **neighbour}
+        moved = _answers_elsewhere(changed_here, slot, how, run, hide=False)  # 1
+        stayed = _answers_elsewhere(changed_here, slot, how, run, hide=True)  # 2
+        moved_beside = _answers_elsewhere(changed_beside, slot, how, run, hide=True)  # 3
+        if (
+            _distance(hidden, stayed) <= _SAME
+            and _distance(visible, moved, refused=0.0) > _MOVED
+            and _distance(hidden, moved_beside, refused=0.0) > _MOVED
+        ):
+            return True
+    return False
+
+
+def _hidden_place(slot: Slot) -> int:
+    """The place that is hidden, in the middle: under a causal mask nothing before it sees it, and everything behind it does."""
     return int(slot.example.shape[-1]) // 2
 
 
-def _elsewhere(
-    inputs: Mapping[str, Array], slot: Slot, how: Hides, run: Run, *, hide: bool
+def _answers_elsewhere(
+    inputs: Inputs,
+    slot: Slot,
+    how: Hides,
+    run: Run,
+    *,
+    hide: bool,
 ) -> list[Array] | None:
     """The reference's float outputs with one place of the mask hidden or none, without what they say of that very place; None where it refuses or they are not finite."""
-    place, width = _middle(slot), slot.example.shape[-1]
     hidden = np.zeros(slot.example.shape, bool)
-    hidden[..., place] = hide
+    hidden[..., _hidden_place(slot)] = hide
+    mask = with_hidden(np.zeros_like(slot.example), how, hidden)
     try:
-        outputs = run({**inputs, slot.name: with_hidden(np.zeros_like(slot.example), how, hidden)})
+        outputs = run({**inputs, slot.name: mask})
     except Exception:  # whatever the user's module raises: it does not take this mask
         return None
-    kept = []
-    for output in outputs:
-        if not is_float(output.dtype):
-            continue
-        for axis in [axis for axis, size in enumerate(output.shape) if size == width]:
-            output = np.delete(output, place if output.shape[axis] == width else 0, axis)
-        kept.append(output)
-    finite = all(np.isfinite(output.astype(np.float64)).all() for output in kept)
-    return kept if kept and finite else None
+    floats = [_without_place(output, slot) for output in outputs if is_float(output.dtype)]
+    for output in floats:
+        if not np.isfinite(output.astype(np.float64)).all():
+            return None
+    return floats or None
 
 
-def _contents(space: Space, slot: Slot) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
-    """An input whose values at the masked place are changed, and the same for the place before it, the likeliest first: they share the mask's dim, its size, or an end of it (a cache and what follows it)."""
-    place, width, dim = _middle(slot), slot.example.shape[-1], slot.info.dims[-1]
-    found = []
+def _without_place(output: Array, slot: Slot) -> Array:
+    """An output without the hidden place, on every axis as long as the mask."""
+    width = slot.example.shape[-1]
+    for axis, size in enumerate(output.shape):
+        if size == width:
+            output = np.delete(output, _hidden_place(slot), axis)
+    return output
+
+
+def _content_changes(
+    space: Space, slot: Slot
+) -> Iterator[tuple[dict[str, Array], dict[str, Array]]]:
+    """An input whose values at the masked place are changed, and the same for the place before it, the likeliest input first.
+
+    Inputs share the mask's dim (most likely), its size, or an end of it (a cache and what follows it).
+    """
+    place = _hidden_place(slot)
+    width = slot.example.shape[-1]
+    changes = []
     for other in space.slots:
         if other.name == slot.name or other.role is Role.MASK or other.additive:
             continue
         for axis, size in enumerate(other.example.shape):
-            rank = 0 if other.info.dims[axis] == dim else 1 if size == width else 2
+            rank = _likelihood_rank(slot, other, axis)
             for index in dict.fromkeys((place, place - width + size)):
                 if 0 <= index < size <= width:
-                    found.append((rank, other, axis, index))
-    for _, other, axis, index in sorted(found, key=lambda item: item[0]):
+                    changes.append((rank, other, axis, index))
+    for _, other, axis, index in sorted(changes, key=lambda change: change[0]):
         if other.example.shape[axis] > 1:
-            yield (
-                {other.name: _changed(space, other, axis, index)},
-                {other.name: _changed(space, other, axis, index - 1)},
-            )
+            here = _changed(space, other, axis, index)
+            neighbour = _changed(space, other, axis, index - 1)
+            yield {other.name: here}, {other.name: neighbour}
 
 
-def _changed(space: Space, slot: Slot, axis: int, index: int) -> Array:
+def _likelihood_rank(mask: Slot, other: Slot, axis: int) -> int:
+    """How likely an axis of another input is what the mask hides; 0 is the likeliest."""
+    if other.info.dims[axis] == mask.info.dims[-1]:
+        return 0
+    if other.example.shape[axis] == mask.example.shape[-1]:
+        return 1
+    return 2
+
+
+def _changed(
+    space: Space,
+    slot: Slot,
+    axis: int,
+    index: int,
+) -> Array:
     """The example with other values of the same kind at one index of one axis."""
     array = np.moveaxis(slot.example.copy(), axis, 0)
-    here, other = array[index], array[index - 1]
-    if is_float(slot.dtype) or slot.dtype.kind == "c":
-        array[index] = as_dtype(
-            1.0 - here.astype(np.float64) if slot.dtype.kind != "c" else 1.0 - here, slot.dtype
-        )
+    here = array[index]
+    before = array[index - 1]
+    if slot.dtype.kind == "c":
+        array[index] = as_dtype(1.0 - here, slot.dtype)
+    elif is_float(slot.dtype):
+        array[index] = as_dtype(1.0 - here.astype(np.float64), slot.dtype)
     else:
-        sizes = space.sizes()
-        array[index] = np.where(here != other, other, (here + 1) % max(upper(slot, sizes), 2))
+        rows = max(upper(slot, space.sizes()), 2)
+        array[index] = np.where(here != before, before, (here + 1) % rows)
     return np.moveaxis(array, 0, axis)
 
 
@@ -166,8 +216,18 @@ def _distance(
     for a, b in zip(one, other, strict=True):
         if a.shape != b.shape:
             return np.inf
-        wide = a.astype(np.float64)
-        scale = float(np.sqrt(np.mean(wide**2))) if a.size else 0.0
-        step = (2.0**-23 if a.dtype.itemsize >= 4 else 2.0**-10) * (scale or 1.0)
-        worst = max(worst, float(np.abs(wide - b.astype(np.float64)).max(initial=0.0)) / step)
+        difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
+        largest = float(difference.max(initial=0.0))
+        worst = max(worst, largest / _step(a))
     return worst
+
+
+def _step(array: Array) -> float:
+    """The spacing of numbers of an array's precision at its own scale."""
+    scale = 0.0
+    if array.size:
+        scale = float(np.sqrt(np.mean(array.astype(np.float64) ** 2)))
+    epsilon = 2.0**-10
+    if array.dtype.itemsize >= 4:
+        epsilon = 2.0**-23
+    return epsilon * (scale or 1.0)

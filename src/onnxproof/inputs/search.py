@@ -1,7 +1,7 @@
 """A search that climbs towards disagreement: it mutates the cases that came nearest to an alarm and keeps what comes nearer.
 
-A found case is named by its way: `scale-10 + search-3 + search-17` is case `scale-10` after mutations 3 and 17, and each
-mutation depends on its number and the seed alone. So any of them can be made again from its name.
+A case that it yields is named by its mutations: `scale-10 + search-3 + search-17` is case `scale-10` after mutations 3 and 17, and each
+mutation depends on its number and the seed alone. So any of them can be rebuilt from its name.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
@@ -15,7 +15,10 @@ from onnxproof.results import Case
 _STEP = " + search-"
 
 
-def climb(starts: Sequence[tuple[float, Case]], seed: int) -> Generator[Case, float, None]:
+def climb(
+    starts: Sequence[tuple[float, Case]],
+    seed: int,
+) -> Generator[Case, float, None]:
     """Yields cases and is sent the score of each; deterministic for a seed."""
     rng = np.random.default_rng([seed, 7])
     pool = list(starts)
@@ -23,19 +26,21 @@ def climb(starts: Sequence[tuple[float, Case]], seed: int) -> Generator[Case, fl
     while True:
         score, case = pool[int(rng.integers(0, len(pool)))]
         child = mutate(case, step, seed)
-        found = yield child
+        child_score = yield child
         step += 1
-        if found > score:
-            pool = sorted([*pool, (found, child)], key=lambda pair: -pair[0])[: len(starts)]
+        if child_score > score:
+            pool.append((child_score, child))
+            pool.sort(key=lambda pair: -pair[0])
+            pool = pool[: len(starts)]
 
 
 def origin(name: str) -> str:
-    """The case that a found one comes from: itself, if it was not found by search."""
+    """The name of the case that the search started from; the name itself, if no search yielded it."""
     return name.partition(_STEP)[0]
 
 
-def again(case: Case, name: str, seed: int) -> Case:
-    """A found case, made again from its origin."""
+def rebuild(case: Case, name: str, seed: int) -> Case:
+    """A case that the search yielded, rebuilt from its origin."""
     for step in name.split(_STEP)[1:]:
         case = mutate(case, int(step), seed)
     return case
@@ -44,17 +49,14 @@ def again(case: Case, name: str, seed: int) -> Case:
 def mutate(case: Case, step: int, seed: int) -> Case:
     """One mutation of one input."""
     rng = np.random.default_rng([seed, 7, step])
-    floats = [name for name, array in case.inputs.items() if is_float(array.dtype) and array.size]
-    others = [
-        name
-        for name, array in case.inputs.items()
-        if array.dtype.kind in "iub" and array.ndim and array.shape[-1] > 1
-    ]
     inputs: dict[str, Array] = dict(case.inputs)
-    name = str(rng.choice(floats or others)) if floats or others else ""
-    if name in floats:
-        inputs[name] = _float(inputs[name], rng)
-    elif name:
+    floats = [name for name, array in inputs.items() if is_float(array.dtype) and array.size]
+    others = [name for name, array in inputs.items() if _is_permutable(array)]
+    if floats:
+        name = str(rng.choice(floats))
+        inputs[name] = _mutate_float(inputs[name], rng)
+    elif others:
+        name = str(rng.choice(others))
         inputs[name] = rng.permuted(inputs[name], axis=-1)
     return replace(
         case,
@@ -67,7 +69,13 @@ def mutate(case: Case, step: int, seed: int) -> Case:
     )
 
 
-def _float(array: Array, rng: np.random.Generator) -> Array:
+def _is_permutable(array: Array) -> bool:
+    """Integers and masks of more than one place a row."""
+    return array.dtype.kind in "iub" and array.ndim > 0 and array.shape[-1] > 1
+
+
+def _mutate_float(array: Array, rng: np.random.Generator) -> Array:
+    """Scale, add noise, permute, shift, or set half of the elements to one of them."""
     wide = array.astype(np.float64)
     with np.errstate(all="ignore"):
         spread = float(np.nan_to_num(np.std(wide))) + 1e-12
@@ -78,12 +86,14 @@ def _float(array: Array, rng: np.random.Generator) -> Array:
         wide = wide + rng.standard_normal(wide.shape) * 0.1 * spread
     elif kind == 2:
         wide = rng.permuted(wide.reshape(-1)).reshape(wide.shape)
+    elif kind == 3 and rng.random() < 0.5:
+        wide = wide - wide.mean()
     elif kind == 3:
-        wide = wide - wide.mean() if rng.random() < 0.5 else wide + rng.standard_normal() * spread
+        wide = wide + rng.standard_normal() * spread
     else:
-        wide = np.where(
-            rng.random(wide.shape) < 0.5, wide, wide.reshape(-1)[int(rng.integers(0, wide.size))]
-        )
+        kept = rng.random(wide.shape) < 0.5
+        value = wide.reshape(-1)[int(rng.integers(0, wide.size))]
+        wide = np.where(kept, wide, value)
     return as_dtype(wide, array.dtype)
 
 
@@ -94,4 +104,4 @@ def cases_by_name(planned: Iterable[Case], names: Sequence[str], seed: int) -> I
         wanted.setdefault(origin(name), []).append(name)
     for case in planned:
         for name in wanted.get(case.name, ()):
-            yield again(case, name, seed)
+            yield rebuild(case, name, seed)

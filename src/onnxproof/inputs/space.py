@@ -13,8 +13,13 @@ import numpy as np
 from onnxproof.results import Case, DimInfo, Domain, InputInfo, Signature
 
 Array = np.ndarray[Any, Any]
+Shape = tuple[int, ...]
+Sizes = Mapping[str, int]
+"""The size of every open dim, by its name."""
+Inputs = Mapping[str, Array]
+"""Arrays by the name of the input."""
 _LARGEST = 1 << 22
-"""Elements of one generated input at the most, unless the example itself is larger."""
+"""Elements of one generated input at the most, unless the example itself is larger (not measured)."""
 
 
 class Role(StrEnum):
@@ -41,7 +46,7 @@ class Slot:
     """Or below the size of one of these dims, where they index another input."""
     tables: tuple[int, ...] = ()
     """The rows of every table that the graph looks up with it: columns of one input may have tables of their own."""
-    telling: tuple[int, ...] = ()
+    differing_rows: tuple[int, ...] = ()
     """Rows in which a table of the file differs from the module's parameter of that name."""
 
     @property
@@ -57,7 +62,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Space:
-    """The room in which cases are made."""
+    """The input space that generators draw from."""
 
     signature: Signature
     slots: tuple[Slot, ...]
@@ -67,15 +72,16 @@ class Space:
     bounds: tuple[float, ...] = ()
     """The constants that the graph compares values with."""
     domains: tuple[Domain, ...] = tuple(Domain)
-    data: Iterable[tuple[str, Mapping[str, Array]]] = ()
+    data: Iterable[tuple[str, Inputs]] = ()
     relations: Mapping[str, str] = field(default_factory=dict)
     """Dims that follow from others: `{"total": "past + seq"}`; a dim tied to another has its bare name."""
     pinned: frozenset[str] = frozenset()
-    """Dims that the reference did not let us move."""
+    """Dims of which the reference refuses other sizes."""
 
     def rng(self, name: str) -> np.random.Generator:
-        """A generator that depends on the seed and the case's name alone, so that any case can be replayed by itself."""
-        return np.random.default_rng([self.seed, zlib.crc32(name.encode())])
+        """Random numbers that depend on the seed and the case's name alone, so that any case can be replayed by itself."""
+        checksum = zlib.crc32(name.encode())
+        return np.random.default_rng([self.seed, checksum])
 
     @property
     def free_dims(self) -> list[DimInfo]:
@@ -95,52 +101,48 @@ class Space:
 
     def roomy(self) -> dict[str, int]:
         """The example's sizes, with a batch of at least three where the leading dim may vary: one odd row needs neighbours."""
-        leading = {
-            info.dims[0]
-            for info in self.signature.inputs
-            if info.dims and isinstance(info.dims[0], str)
-        }
-        return self.sizes(
-            **{
-                d.name: max(d.example, 3 if (d.maximum or 3) >= 3 else d.maximum or 3)
-                for d in self.free_dims
-                if d.name in leading
-            }
-        )
+        leading = {info.dims[0] for info in self.signature.inputs if info.dims}
+        batches = {}
+        for dim in self.free_dims:
+            if dim.name in leading:
+                rows = min(3, dim.maximum or 3)
+                batches[dim.name] = max(dim.example, rows)
+        return self.sizes(**batches)
 
-    def shape(self, info: InputInfo, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    def shape(self, info: InputInfo, sizes: Sizes) -> Shape:
         """The shape of an input at these sizes."""
-        return tuple(sizes[d] if isinstance(d, str) else d for d in info.dims)
+        return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in info.dims)
 
-    def fits(self, sizes: Mapping[str, int]) -> bool:
+    def fits(self, sizes: Sizes) -> bool:
         """True when no dim leaves its declared range and no input grows out of hand."""
         for dim in self.signature.dims:
-            if sizes[dim.name] < dim.minimum or (
-                dim.maximum is not None and sizes[dim.name] > dim.maximum
-            ):
+            size = sizes[dim.name]
+            too_large = dim.maximum is not None and size > dim.maximum
+            if size < dim.minimum or too_large:
                 return False
-        return all(
-            _count(self.shape(s.info, sizes)) <= max(_LARGEST, s.example.size) for s in self.slots
-        )
+        for slot in self.slots:
+            elements = _count(self.shape(slot.info, sizes))
+            if elements > max(_LARGEST, slot.example.size):
+                return False
+        return True
 
-    def values(
-        self, name: str, sizes: Mapping[str, int], *, scale: float = 1.0
-    ) -> dict[str, Array]:
+    def values(self, name: str, sizes: Sizes, *, scale: float = 1.0) -> dict[str, Array]:
         """Ordinary values for all inputs at these sizes."""
         rng = self.rng(name)
-        return {
-            slot.name: ordinary(slot, self.shape(slot.info, sizes), rng, sizes, scale=scale)
-            for slot in self.slots
-        }
+        arrays = {}
+        for slot in self.slots:
+            shape = self.shape(slot.info, sizes)
+            arrays[slot.name] = ordinary(slot, shape, rng, sizes, scale=scale)
+        return arrays
 
     def case(
         self,
         name: str,
         group: str,
         about: str,
-        sizes: Mapping[str, int],
+        sizes: Sizes,
         *,
-        replace: Mapping[str, Array] | None = None,
+        replace: Inputs | None = None,
         scale: float = 1.0,
         **flags: Any,
     ) -> Case:
@@ -154,6 +156,10 @@ class Space:
         """The inputs of these roles."""
         return [slot for slot in self.slots if slot.role in roles]
 
+    def real_floats(self) -> list[Slot]:
+        """The float inputs that are not complex."""
+        return [slot for slot in self.of_role(Role.FLOAT) if slot.dtype.kind != "c"]
+
 
 def as_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
     """Convert without a warning for values that only the wider type holds."""
@@ -163,9 +169,9 @@ def as_dtype(array: Array, dtype: np.dtype[Any]) -> Array:
 
 def ordinary(
     slot: Slot,
-    shape: tuple[int, ...],
+    shape: Shape,
     rng: np.random.Generator,
-    sizes: Mapping[str, int],
+    sizes: Sizes,
     *,
     scale: float = 1.0,
 ) -> Array:
@@ -173,40 +179,54 @@ def ordinary(
     if slot.role is Role.MASK:
         return _mask(slot, shape, rng)
     if slot.role is Role.IDS:
-        return rng.integers(0, max(1, upper(slot, sizes)), shape).astype(slot.dtype)
+        rows = max(1, upper(slot, sizes))
+        return rng.integers(0, rows, shape).astype(slot.dtype)
     if slot.role is Role.INTEGER:
         low, high = _integer_range(slot)
         return rng.integers(low, high + 1, shape).astype(slot.dtype)
     if slot.dtype.kind == "c":
-        return ((rng.standard_normal(shape) + 1j * rng.standard_normal(shape)) * scale).astype(
-            slot.dtype
-        )
+        real = rng.standard_normal(shape)
+        imaginary = rng.standard_normal(shape)
+        return ((real + 1j * imaginary) * scale).astype(slot.dtype)
     mean, spread = _moments(slot.example)
     return as_dtype((mean + spread * rng.standard_normal(shape)) * scale, slot.dtype)
 
 
-def upper(slot: Slot, sizes: Mapping[str, int]) -> int:
+def upper(slot: Slot, sizes: Sizes) -> int:
     """One past the largest id that is valid at these sizes."""
-    bounds = [sizes[d] for d in slot.high_dims if d in sizes] + (
-        [slot.high] if slot.high is not None else []
-    )
-    return min(bounds) if bounds else int(slot.example.max(initial=0)) + 1
+    bounds = [sizes[dim] for dim in slot.high_dims if dim in sizes]
+    if slot.high is not None:
+        bounds.append(slot.high)
+    if not bounds:
+        return int(slot.example.max(initial=0)) + 1
+    return min(bounds)
 
 
-def _mask(slot: Slot, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+def _mask(
+    slot: Slot,
+    shape: Shape,
+    rng: np.random.Generator,
+) -> Array:
     """Right-padded rows of random lengths, each with at least one true element."""
     if not shape or 0 in shape:
         return np.ones(shape, slot.dtype)
-    lengths = rng.integers(1, shape[-1] + 1, shape[:-1])
-    return (np.arange(shape[-1]) < lengths[..., None]).astype(slot.dtype)
+    width = shape[-1]
+    lengths = rng.integers(1, width + 1, shape[:-1])
+    mask = np.arange(width) < lengths[..., None]
+    return mask.astype(slot.dtype)
 
 
 def _integer_range(slot: Slot) -> tuple[int, int]:
-    low, high = (int(slot.example.min()), int(slot.example.max())) if slot.example.size else (0, 1)
+    """The smallest and the largest value like the example's; 0 and 1 are always among them."""
+    if not slot.example.size:
+        return 0, 1
+    low = int(slot.example.min())
+    high = int(slot.example.max())
     return min(low, 0), max(high, low + 1, 1)
 
 
 def _moments(example: Array) -> tuple[float, float]:
+    """Mean and standard deviation of the finite values; 0 and 1 where they do not vary."""
     wide = example.astype(np.float64)
     finite = wide[np.isfinite(wide)]
     if finite.size < 2 or float(finite.std()) == 0.0:
@@ -219,23 +239,35 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" or dtype == ml_dtypes.bfloat16
 
 
-def evaluate(expression: str, sizes: Mapping[str, int]) -> int:
+def evaluate(expression: str, sizes: Sizes) -> int:
     """A sum, difference or product of dims: nothing else is ever read from a file.
 
     >>> evaluate("past + seq", {"past": 6, "seq": 4})
     10
     """
-    total, sign = 0, 1
+    total = 0
+    sign = 1
     for token in re.findall(r"[+-]|[^+\-\s]+", expression):
-        if token in "+-":
-            sign = -1 if token == "-" else 1
-            continue
-        product = 1
-        for factor in token.split("*"):
-            product *= int(factor) if factor.isdigit() else sizes[factor]
-        total, sign = total + sign * product, 1
+        if token == "-":
+            sign = -1
+        elif token == "+":
+            sign = 1
+        else:
+            total += sign * _product(token, sizes)
+            sign = 1
     return total
 
 
+def _product(token: str, sizes: Sizes) -> int:
+    """The product of numbers and dims: `2*seq`."""
+    product = 1
+    for factor in token.split("*"):
+        if factor.isdigit():
+            product *= int(factor)
+        else:
+            product *= sizes[factor]
+    return product
+
+
 def _count(shape: Sequence[int]) -> int:
-    return int(np.prod(shape, dtype=np.int64)) if shape else 1
+    return int(np.prod(shape, dtype=np.int64))

@@ -1,4 +1,4 @@
-"""The user's own inputs in a verification: opened before anything runs, and told of where they were not compared as they are."""
+"""The user's own inputs in a verification: opened before anything runs, with findings on what was not compared as it is."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,21 +8,24 @@ import numpy as np
 
 from onnxproof.errors import InputError
 from onnxproof.inputs import data_stream as streams
+from onnxproof.inputs.space import as_dtype
 from onnxproof.numerics.array_files import read_arrays
 from onnxproof.reference import tree
 from onnxproof.results import Case, Dropped, Finding, InputInfo
 
 Array = np.ndarray[Any, Any]
 _FEW = 3
-"""Names and cases that one finding tells; the proof's JSON has every case that was dropped."""
+"""Names and cases that one finding lists; the proof's JSON has every case that was dropped."""
 _NUMBERS = "biufc"
+_PLAIN_TYPES = (int, float, bool, complex, list, tuple)
 
 
-class Kept:
+class RereadableIterator:
     """An iterator that can be read again: what was taken from it is remembered, and the rest stays where it is."""
 
     def __init__(self, source: Iterator[Any]) -> None:
-        self._source, self._taken = source, list[Any]()
+        self._source = source
+        self._taken: list[Any] = []
 
     def __iter__(self) -> Iterator[Any]:
         place = 0
@@ -36,7 +39,7 @@ class Kept:
             place += 1
 
 
-def opened(data: Any) -> Any:
+def open_data(data: Any) -> Any:
     """The data, after its first item was read: a file that isn't there, or nothing at all, is an error now and not a silent pass later.
 
     Raises:
@@ -45,7 +48,7 @@ def opened(data: Any) -> Any:
     if data is None:
         return None
     if isinstance(data, str | Path):
-        read_arrays(streams._files(Path(data))[0])
+        read_arrays(streams.data_files(Path(data))[0])
         return data
     if isinstance(data, Mapping):
         if not data:
@@ -61,8 +64,10 @@ def opened(data: Any) -> Any:
             f"data is a {type(data).__name__}",
             help="give a file, a folder, a dict of arrays, or an iterable of inputs",
         )
-    again = Kept(data) if isinstance(data, Iterator) else data
-    first = next(iter(again), None)
+    items = data
+    if isinstance(data, Iterator):
+        items = RereadableIterator(data)
+    first = next(iter(items), None)
     if first is None:
         raise InputError(
             "no-data",
@@ -71,17 +76,18 @@ def opened(data: Any) -> Any:
             help="give at least one input, or leave `data` out",
         )
     for _, leaf in tree.flatten(first):
-        if (
-            not hasattr(leaf, "__array__")
-            and not hasattr(leaf, "detach")
-            and not isinstance(leaf, int | float | bool | complex | list | tuple)
-        ):
+        if not _is_array_like(leaf):
             raise InputError(
                 "bad-data",
                 f"the first item of the data holds a {type(leaf).__name__}",
                 help="give arrays or tensors",
             )
-    return again
+    return items
+
+
+def _is_array_like(leaf: Any) -> bool:
+    is_array = hasattr(leaf, "__array__") or hasattr(leaf, "detach")
+    return is_array or isinstance(leaf, _PLAIN_TYPES)
 
 
 class UserData:
@@ -97,18 +103,18 @@ class UserData:
 
     def stream(self, inputs: Sequence[InputInfo]) -> Iterator[tuple[str, dict[str, Array]]]:
         """Labels and arrays, without the items that don't fit the inputs' dtypes."""
-        for label, arrays in streams.stream(
-            self._data, [info.name for info in inputs], self._unused
-        ):
+        names = [info.name for info in inputs]
+        for label, arrays in streams.stream(self._data, names, self._unused):
             self._read.append(label)
-            why = next(filter(None, (_unfit(arrays[info.name], info) for info in inputs)), "")
+            reasons = (_unfit(arrays[info.name], info) for info in inputs)
+            why = next(filter(None, reasons), "")
             if why:
                 self._unfit[label] = why
                 continue
             for info in inputs:
-                found = str(arrays[info.name].dtype)
-                if found != info.dtype:
-                    self._casts[info.name, found, info.dtype] = None
+                dtype = str(arrays[info.name].dtype)
+                if dtype != info.dtype:
+                    self._casts[info.name, dtype, info.dtype] = None
             yield label, arrays
 
     def guard(
@@ -124,16 +130,16 @@ class UserData:
 
     def owed(self, compared: Collection[str]) -> bool:
         """True until one item of the data was compared, or all were tried: that is done however little time there is."""
-        return (
-            self._data is not None
-            and not self._all_tried
-            and not any(name.startswith("data-") for name in compared)
-        )
+        return self._data is not None and not self._all_tried and not _has_data(compared)
 
-    def findings(self, compared: Collection[str], dropped: Sequence[Dropped]) -> list[Finding]:
+    def findings(
+        self,
+        compared: Collection[str],
+        dropped: Sequence[Dropped],
+    ) -> list[Finding]:
         """What the user should know of the data: casts, drops, arrays that no input takes, data that was never reached."""
         self._check(compared, dropped)
-        found = [
+        findings = [
             Finding(
                 code="data-cast",
                 what=f"your data for `{name}` is {old}, and the model takes {new}: the values were cast",
@@ -143,24 +149,26 @@ class UserData:
         ]
         left = self._left_out(compared, dropped)
         if left:
-            told = "; ".join(f"`{label}`: {why}" for label, why in list(left.items())[:_FEW])
-            more = f"; and {len(left) - _FEW} more" if len(left) > _FEW else ""
-            found.append(
+            reasons = "; ".join(_reasons(left))
+            if len(left) > _FEW:
+                reasons += f"; and {len(left) - _FEW} more"
+            findings.append(
                 Finding(
                     code="data-dropped",
-                    what=f"{len(left)} of {len(self._read)} items of your data were not compared: {told}{more}",
+                    what=f"{len(left)} of {len(self._read)} items of your data were not compared: {reasons}",
                     help="give inputs that the reference takes: names, shapes and dtypes",
                 )
             )
         if self._unused:
-            found.append(
+            names = ", ".join(f"`{name}`" for name in sorted(self._unused)[:_FEW])
+            findings.append(
                 Finding(
                     code="data-unused",
-                    what=f"no input takes these arrays of your data: {', '.join(f'`{name}`' for name in sorted(self._unused)[:_FEW])}",
+                    what=f"no input takes these arrays of your data: {names}",
                 )
             )
-        if self._data is not None and not any(name.startswith("data-") for name in compared):
-            found.append(
+        if self._data is not None and not _has_data(compared):
+            findings.append(
                 Finding(
                     code="data-not-compared",
                     what="none of your data was compared: the time was over before",
@@ -168,54 +176,78 @@ class UserData:
                     help="give more time: `--budget`",
                 )
             )
-        return found
+        return findings
 
-    def _left_out(self, compared: Collection[str], dropped: Sequence[Dropped]) -> dict[str, str]:
+    def _left_out(
+        self,
+        compared: Collection[str],
+        dropped: Sequence[Dropped],
+    ) -> dict[str, str]:
         """Items that were not compared, with the reason: our own, or the reference's."""
         refused = {
             drop.case.removeprefix("data-"): f"the reference refuses it: {drop.reason}"
             for drop in dropped
             if drop.case.startswith("data-")
         }
-        whole = {
-            label: why
-            for label, why in refused.items()
-            if label in self._read and f"data-{label}" not in compared
-        }
-        return self._unfit | whole
+        left_out = dict(self._unfit)
+        for label, why in refused.items():
+            if label in self._read and f"data-{label}" not in compared:
+                left_out[label] = why
+        return left_out
 
-    def _check(self, compared: Collection[str], dropped: Sequence[Dropped]) -> None:
+    def _check(
+        self,
+        compared: Collection[str],
+        dropped: Sequence[Dropped],
+    ) -> None:
         left = self._left_out(compared, dropped)
         if self._read and len(left) == len(set(self._read)):
-            notes = [f"`{label}`: {why}" for label, why in list(left.items())[:_FEW]]
             raise InputError(
                 "data-unusable",
                 f"none of the {len(self._read)} items of your data can be compared",
-                notes=notes,
+                notes=_reasons(left),
                 help="give inputs that the reference takes: names, shapes and dtypes",
             )
 
 
+def _has_data(compared: Collection[str]) -> bool:
+    """Whether an item of the data is among the cases that were compared."""
+    return any(name.startswith("data-") for name in compared)
+
+
+def _reasons(left_out: Mapping[str, str]) -> list[str]:
+    """The first few items that were not compared, with the reason."""
+    return [f"`{label}`: {why}" for label, why in list(left_out.items())[:_FEW]]
+
+
 def _unfit(array: Array, info: InputInfo) -> str:
     """Why an array can't be cast to the input's dtype without losing more than digits; empty where it can."""
-    from onnxproof.inputs.space import as_dtype
-
     if array.dtype.kind in "SUO":
         return f"`{info.name}` holds {array.dtype}, not numbers"
-    if (
-        str(array.dtype) == info.dtype or array.dtype.kind not in _NUMBERS
-    ):  # bfloat16 and its like are cast as they are
+    if str(array.dtype) == info.dtype or array.size == 0:
         return ""
-    wanted = np.dtype(info.dtype) if info.dtype in np.sctypeDict else None
-    if wanted is None or wanted.kind not in _NUMBERS or array.size == 0:
+    if array.dtype.kind not in _NUMBERS or info.dtype not in np.sctypeDict:
+        return ""  # bfloat16 and its like are cast as they are
+    dtype = np.dtype(info.dtype)
+    if dtype.kind not in _NUMBERS:
         return ""
-    said = f"`{info.name}` is {array.dtype} and the model takes {info.dtype}"
-    if array.dtype.kind == "c" and wanted.kind != "c":
-        return f"{said}: the imaginary part would be lost"
-    cast = as_dtype(array, wanted)
-    if wanted.kind in "biu":
-        same = bool((cast.astype(array.dtype) == array).all())
-        return "" if same else f"{said}: values would change"
+    loss = _loss_by_cast(array, dtype)
+    if not loss:
+        return ""
+    return f"`{info.name}` is {array.dtype} and the model takes {info.dtype}: {loss}"
+
+
+def _loss_by_cast(array: Array, dtype: np.dtype[Any]) -> str:
+    """What a cast would lose besides digits; empty where it is nothing."""
+    if array.dtype.kind == "c" and dtype.kind != "c":
+        return "the imaginary part would be lost"
+    cast = as_dtype(array, dtype)
+    if dtype.kind in "biu":
+        if (cast.astype(array.dtype) == array).all():
+            return ""
+        return "values would change"
     with np.errstate(all="ignore"):
         lost = np.isfinite(array.astype(np.complex128)) & ~np.isfinite(cast)
-    return f"{said}: values are too large for it" if lost.any() else ""
+    if lost.any():
+        return "values are too large for it"
+    return ""

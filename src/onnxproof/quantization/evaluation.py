@@ -118,7 +118,7 @@ def _labelled(source: Any, ports: tuple[Port, ...]) -> tuple[dict[str, Array], A
     """Inputs and labels: a pair, or an .npz that holds `labels` (or `y`) beside the inputs."""
     names = [port.name for port in ports]
     if isinstance(source, str | Path):
-        arrays = read_arrays(user_data._files(Path(source))[0])
+        arrays = read_arrays(user_data.data_files(Path(source))[0])
         key = next((k for k in ("labels", "label", "y", "targets") if k in arrays), None)
         if key is None:
             raise InputError(

@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 
 from onnxproof.errors import InputError, UsageError
-from onnxproof.inputs.user_data import opened
+from onnxproof.inputs.user_data import open_data
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.options import QuantizeOptions, VerifyOptions
 from onnxproof.quantization import schemes
@@ -58,7 +58,7 @@ def quantize(
     """The whole way; the output file appears at its end or not at all."""
     if not isinstance(budget, Budget):
         budget = Budget(max_drop=budget)
-    data = opened(source.subject.data)
+    data = open_data(source.subject.data)
     source = replace(source, subject=replace(source.subject, data=data))
     return _Job(source, path, options, budget).run()
 

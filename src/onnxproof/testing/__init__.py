@@ -13,11 +13,13 @@ from onnxproof.testing._conformance import conformance, refusals
 from onnxproof.testing._outsiders import outsider
 
 Array = np.ndarray[Any, Any]
-Run = Callable[[Session, Mapping[str, Array]], "list[Array | None]"]
+Inputs = Mapping[str, Array]
+Outputs = list[Array | None]
+Run = Callable[[Session, Inputs], Outputs]
 """How a fake answers: it gets an honest session of the same model, and the inputs."""
 
 
-def honest(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:
+def honest(session: Session, inputs: Inputs) -> Outputs:
     """No misbehaviour: what the session behind the fake says."""
     return session.run(inputs)
 
@@ -26,25 +28,29 @@ class FakeSession:
     """A session that answers by a function; whatever runs behind it is honest."""
 
     def __init__(self, inner: Session, run: Run = honest) -> None:
-        self._inner, self._run = inner, run
-        self.input_names, self.output_names = inner.input_names, inner.output_names
+        self._inner = inner
+        self._run = run
+        self.input_names = inner.input_names
+        self.output_names = inner.output_names
         self.findings = getattr(inner, "findings", ())
 
-    def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
-        """What the function makes of these inputs."""
+    def run(self, inputs: Inputs) -> Outputs:
+        """What the function answers to these inputs."""
         return self._run(self._inner, inputs)
 
     def close(self) -> None:
-        """Let the honest session go."""
+        """Close the honest session."""
         self._inner.close()
 
 
 class _FakeBackend:
     def __init__(self, name: str, run: Run, inner: str) -> None:
-        self._name, self._answer, self._inner = name, run, inner
+        self._name = name
+        self._run = run
+        self._inner = inner
 
     def open(self, model: Path, option: str = "") -> Session:
-        return FakeSession(open_session(self._inner, model), self._answer)
+        return FakeSession(open_session(self._inner, model), self._run)
 
     def describe(self) -> Description:
         return Description(
@@ -53,11 +59,16 @@ class _FakeBackend:
 
 
 @contextmanager
-def fake_backend(name: str, run: Run = honest, *, inner: str = "ort") -> Iterator[None]:
+def fake_backend(
+    name: str,
+    run: Run = honest,
+    *,
+    inner: str = "ort",
+) -> Iterator[None]:
     """Make `name` a backend for a while: it opens models on `inner` and answers by `run`.
 
     >>> with fake_backend("liar", adds_noise()):
-    ...     backends.load("liar").describe().about
+    ...     runtimes.load("liar").describe().about
     'a fake in front of ort'
     """
     before = runtimes._registered.get(name)
@@ -75,34 +86,41 @@ def adds_noise(share: float = 1e-2, seed: int = 0) -> Run:
     """Every float output is off by a share of its own scale."""
     rng = np.random.default_rng(seed)
 
-    def spoil(array: Array) -> Array:
+    def add_noise(array: Array) -> Array:
         if array.dtype.kind != "f" or not array.size:
             return array
         finite = array[np.isfinite(array)]
-        scale = float(np.abs(finite).max()) if finite.size else 1.0
-        return np.asarray(array + share * scale * rng.standard_normal(array.shape)).astype(
-            array.dtype
-        )
+        scale = 1.0
+        if finite.size:
+            scale = float(np.abs(finite).max())
+        noise = share * scale * rng.standard_normal(array.shape)
+        return np.asarray(array + noise).astype(array.dtype)
 
-    return _each(spoil)
+    return _change_each(add_noise)
 
 
 def stale() -> Run:
     """Answers with the first output of that shape that it ever gave, as a runtime that swallowed an error does."""
-    kept: dict[Any, list[Array | None]] = {}
+    first_answers: dict[Any, Outputs] = {}
 
-    def run(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:
+    def run(session: Session, inputs: Inputs) -> Outputs:
         fresh = session.run(inputs)
-        key = (id(session), *(None if a is None else (a.shape, a.dtype.str) for a in fresh))
-        return [None if a is None else a.copy() for a in kept.setdefault(key, fresh)]
+        types = [(array.shape, array.dtype.str) for array in fresh if array is not None]
+        missing = [array is None for array in fresh]
+        key = (id(session), *types, *missing)
+        return _copies(first_answers.setdefault(key, fresh))
 
     return run
+
+
+def _copies(outputs: Outputs) -> Outputs:
+    return [array if array is None else array.copy() for array in outputs]
 
 
 def raising(error: Exception | None = None) -> Run:
     """Never answers."""
 
-    def run(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:
+    def run(session: Session, inputs: Inputs) -> Outputs:
         raise error or RuntimeError("the fake raises")
 
     return run
@@ -110,23 +128,23 @@ def raising(error: Exception | None = None) -> Run:
 
 def flattens() -> Run:
     """Every output has the right elements in the wrong shape."""
-    return _each(lambda array: array.reshape(-1))
+    return _change_each(lambda array: array.reshape(-1))
 
 
 def broadcasts() -> Run:
     """Every output keeps only its first row, which would still broadcast against the right one."""
-    return _each(lambda array: array[:1] if array.ndim else array.reshape(1))
+    return _change_each(lambda array: np.atleast_1d(array)[:1])
 
 
 def drops_nan() -> Run:
     """NaN becomes 0."""
-    return _each(
-        lambda array: (
-            np.nan_to_num(array, nan=0.0, posinf=np.inf, neginf=-np.inf)
-            if array.dtype.kind == "f"
-            else array
-        )
-    )
+
+    def drop_nan(array: Array) -> Array:
+        if array.dtype.kind != "f":
+            return array
+        return np.nan_to_num(array, nan=0.0, posinf=np.inf, neginf=-np.inf)
+
+    return _change_each(drop_nan)
 
 
 def swaps_outputs() -> Run:
@@ -136,22 +154,21 @@ def swaps_outputs() -> Run:
 
 def narrows() -> Run:
     """float64 comes back as float32, and int64 went through int32."""
-    narrow = {np.dtype(np.float64): np.float32, np.dtype(np.int64): np.int32}
-    return _each(
-        lambda array: (
-            array.astype(narrow[array.dtype]).astype(
-                np.int64 if array.dtype == np.int64 else np.float32
-            )
-            if array.dtype in narrow
-            else array
-        )
-    )
+
+    def narrow(array: Array) -> Array:
+        if array.dtype == np.int64:
+            return array.astype(np.int32).astype(np.int64)
+        if array.dtype == np.float64:
+            return array.astype(np.float32)
+        return array
+
+    return _change_each(narrow)
 
 
 def spoils_inputs() -> Run:
     """Writes into the caller's arrays, as a runtime that shares inputs may."""
 
-    def run(session: Session, inputs: Mapping[str, Array]) -> list[Array | None]:
+    def run(session: Session, inputs: Inputs) -> Outputs:
         answer = session.run(inputs)
         for array in inputs.values():
             array[...] = np.zeros((), array.dtype)
@@ -160,10 +177,14 @@ def spoils_inputs() -> Run:
     return run
 
 
-def _each(change: Callable[[Array], Array]) -> Run:
-    return lambda session, inputs: [
-        None if array is None else change(array) for array in session.run(inputs)
-    ]
+def _change_each(change: Callable[[Array], Array]) -> Run:
+    """Change every output that is there."""
+
+    def run(session: Session, inputs: Inputs) -> Outputs:
+        outputs = session.run(inputs)
+        return [array if array is None else change(array) for array in outputs]
+
+    return run
 
 
 __all__ = [

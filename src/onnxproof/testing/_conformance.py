@@ -1,29 +1,43 @@
 """The conformance kit: small models whose answers are known, and what a backend must do with each."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper, numpy_helper
 
 from onnxproof import runtimes
 from onnxproof.errors import BackendError, BackendMissing, ModelError, Refused
 from onnxproof.runtimes import open_session
 from onnxproof.runtimes.session import inner_values
+from onnxproof.testing._models import (
+    ELEMENT_TYPES,
+    arithmetic_model,
+    batch,
+    linear_model,
+    write_model,
+)
 
 Array = np.ndarray[Any, Any]
+Inputs = Mapping[str, Array]
+Outputs = list[Array | None]
 
 
-def conformance(backend: str, folder: Path, *, raises: bool = False) -> list[str]:
+def conformance(
+    backend: str,
+    folder: Path,
+    *,
+    raises: bool = False,
+) -> list[str]:
     """Every check that the backend fails, by name and in words; an empty list means that it passed.
 
     What not every runtime can do (a dtype besides float32, an empty tensor, a scalar, weights beside the file, inner
     values) may be refused clearly: `refusals` tells what was. Small models are written into `folder`. With `raises`, a
     failure is a BackendError.
     """
-    failed = [words for words, excused in _examined(backend, folder) if not excused]
+    failed = [words for words, excused in _results(backend, folder) if not excused]
     if failed and raises:
         raise BackendError(
             "nonconforming", f"the backend `{backend}` fails {len(failed)} checks", notes=failed
@@ -33,10 +47,11 @@ def conformance(backend: str, folder: Path, *, raises: bool = False) -> list[str
 
 def refusals(backend: str, folder: Path) -> list[str]:
     """What the backend refuses clearly, and may."""
-    return [words for words, excused in _examined(backend, folder) if excused]
+    return [words for words, excused in _results(backend, folder) if excused]
 
 
-def _examined(backend: str, folder: Path) -> Iterator[tuple[str, bool]]:
+def _results(backend: str, folder: Path) -> Iterator[tuple[str, bool]]:
+    """What every check has to say, and whether that is a refusal that a backend may give."""
     for name, check in _CHECKS.items():
         try:
             for words in check(backend, folder):
@@ -44,107 +59,67 @@ def _examined(backend: str, folder: Path) -> Iterator[tuple[str, bool]]:
         except BackendMissing:
             raise
         except (Refused, ModelError) as why:
-            yield (
-                f"{name}: {_EXCUSED if name in _MAY_REFUSE else 'raised ' + type(why).__name__}: {why.what}",
-                name in _MAY_REFUSE,
-            )
+            if name in _MAY_REFUSE:
+                yield f"{name}: {_EXCUSED}: {why.what}", True
+            else:
+                yield f"{name}: raised {type(why).__name__}: {why.what}", False
         except Exception as why:  # noqa: BLE001 a backend under test may raise anything; that is a failed check, not a failed kit
             yield f"{name}: raised {type(why).__name__}: {' '.join(str(why).split())[:200]}", False
 
 
 _EXCUSED = "refused"
 _MAY_REFUSE = frozenset({"empty", "scalar", "external-data", "nan-and-inf", "inner-values"})
-_ELEMENTS = {
-    "float32": TensorProto.FLOAT,
-    "float64": TensorProto.DOUBLE,
-    "float16": TensorProto.FLOAT16,
-    "int64": TensorProto.INT64,
-    "int32": TensorProto.INT32,
-    "bool": TensorProto.BOOL,
-    "uint8": TensorProto.UINT8,
-}
 
 
-def _write(
-    path: Path,
-    nodes: Sequence[onnx.NodeProto],
-    inputs: Mapping[str, tuple[str, Sequence[Any]]],
-    outputs: Mapping[str, tuple[str, Sequence[Any]]],
-    weights: Mapping[str, Array] | None = None,
+def _difference(
+    output: Array | None,
+    wanted: Array,
     *,
-    external: bool = False,
-) -> Path:
-    ins, outs = (
-        [
-            helper.make_tensor_value_info(name, _ELEMENTS[dtype], list(shape))
-            for name, (dtype, shape) in side.items()
-        ]
-        for side in (inputs, outputs)
-    )
-    tensors = [numpy_helper.from_array(value, name) for name, value in (weights or {}).items()]
-    graph = helper.make_graph(list(nodes), "conformance", ins, outs, tensors)
-    domains = {node.domain for node in nodes} - {""}
-    model = helper.make_model(
-        graph,
-        opset_imports=[helper.make_opsetid("", 17), *(helper.make_opsetid(d, 1) for d in domains)],
-        ir_version=8,
-    )
-    onnx.save(
-        model, path, save_as_external_data=external, location=f"{path.stem}.data", size_threshold=0
-    )
-    return path
-
-
-def _linear(folder: Path, *, external: bool = False) -> tuple[Path, Callable[[Array], Array]]:
-    """relu(x @ w + b) with a batch that may vary."""
-    rng = np.random.default_rng(7)
-    w, b = rng.standard_normal((4, 3)).astype(np.float32), rng.standard_normal(3).astype(np.float32)
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["p"]),
-        helper.make_node("Add", ["p", "b"], ["s"]),
-        helper.make_node("Relu", ["s"], ["y"]),
-    ]
-    path = _write(
-        folder / f"linear{'-external' if external else ''}.onnx",
-        nodes,
-        {"x": ("float32", ["batch", 4])},
-        {"y": ("float32", ["batch", 3])},
-        {"w": w, "b": b},
-        external=external,
-    )
-    return path, lambda x: np.maximum(x @ w + b, 0)
-
-
-def _batch(rows: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).standard_normal((rows, 4)).astype(np.float32)
-
-
-def _apart(found: Array | None, wanted: Array, *, tolerance: float = 1e-5) -> str:
+    tolerance: float = 1e-5,
+) -> str:
     """Words for how an output differs from what it should be; empty when it does not. Nothing is broadcast."""
-    if found is None:
+    if output is None:
         return "the output is missing"
-    if found.shape != wanted.shape:
-        return f"the output has the shape {list(found.shape)} instead of {list(wanted.shape)}"
-    if found.dtype != wanted.dtype:
-        return f"the output is {found.dtype} instead of {wanted.dtype}"
+    if output.shape != wanted.shape:
+        return f"the output has the shape {list(output.shape)} instead of {list(wanted.shape)}"
+    if output.dtype != wanted.dtype:
+        return f"the output is {output.dtype} instead of {wanted.dtype}"
     if wanted.dtype.kind != "f":
-        return "" if bool((found == wanted).all()) else "the values are wrong"
-    if not np.array_equal(np.isnan(found), np.isnan(wanted)):
+        if (output == wanted).all():
+            return ""
+        return "the values are wrong"
+    if not np.array_equal(np.isnan(output), np.isnan(wanted)):
         return "NaN was lost or made"
     with np.errstate(invalid="ignore"):
-        off = np.abs(
-            np.where(found == wanted, 0.0, found.astype(np.float64) - wanted.astype(np.float64))
-        )
-    worst = float(np.nan_to_num(off, nan=0.0, posinf=np.inf).max(initial=0.0))
-    return (
-        ""
-        if worst
-        <= tolerance * max(1.0, float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0.0)))
-        else f"the values are off by {worst:.3g}"
-    )
+        error = np.abs(output.astype(np.float64) - wanted.astype(np.float64))
+        error = np.where(output == wanted, 0.0, error)
+    error = np.nan_to_num(error, nan=0.0, posinf=np.inf)
+    worst = float(error.max(initial=0.0))
+    finite = wanted[np.isfinite(wanted)]
+    scale = float(np.abs(finite).max(initial=0.0))
+    if worst <= tolerance * max(1.0, scale):
+        return ""
+    return f"the values are off by {worst:.3g}"
 
 
-def _asked(backend: str, path: Path, inputs: Mapping[str, Array]) -> list[Array | None]:
+def _differences(
+    backend: str,
+    path: Path,
+    inputs: Inputs,
+    wanted: Array,
+) -> Iterator[str]:
+    """How the first output of a fresh session differs, if it does."""
+    words = _difference(_run(backend, path, inputs)[0], wanted)
+    if words:
+        yield words
+
+
+def _run(
+    backend: str,
+    path: Path,
+    inputs: Inputs,
+) -> Outputs:
+    """Run copies of the inputs in a session of their own."""
     session = open_session(backend, path)
     try:
         return session.run({name: array.copy() for name, array in inputs.items()})
@@ -152,9 +127,14 @@ def _asked(backend: str, path: Path, inputs: Mapping[str, Array]) -> list[Array 
         session.close()
 
 
-def _refusal(backend: str, path: Path, inputs: Mapping[str, Array], what: str) -> Iterator[str]:
+def _refusal(
+    backend: str,
+    path: Path,
+    inputs: Inputs,
+    what: str,
+) -> Iterator[str]:
     try:
-        _asked(backend, path, inputs)
+        _run(backend, path, inputs)
     except Refused:
         return
     except Exception as why:  # noqa: BLE001 anything but our own class is a failed check
@@ -170,172 +150,154 @@ def _check_describe(backend: str, folder: Path) -> Iterator[str]:
 
 
 def _check_names(backend: str, folder: Path) -> Iterator[str]:
-    session = open_session(backend, _several(folder))
-    if list(session.input_names) != ["b", "a"] or list(session.output_names) != [
-        "sum",
-        "difference",
-        "product",
-    ]:
-        yield f"inputs {list(session.input_names)} and outputs {list(session.output_names)} are not the file's, or not in its order"
+    session = open_session(backend, arithmetic_model(folder))
+    inputs = list(session.input_names)
+    outputs = list(session.output_names)
+    if inputs != ["b", "a"] or outputs != ["sum", "difference", "product"]:
+        yield f"inputs {inputs} and outputs {outputs} are not the file's, or not in its order"
     session.close()
 
 
-def _several(folder: Path) -> Path:
-    nodes = [
-        helper.make_node("Mul", ["b", "a"], ["product"]),
-        helper.make_node("Add", ["b", "a"], ["sum"]),
-        helper.make_node("Sub", ["b", "a"], ["difference"]),
-    ]
-    kind = ("float32", [2, 3])
-    return _write(
-        folder / "several.onnx",
-        nodes,
-        {"b": kind, "a": kind},
-        {"sum": kind, "difference": kind, "product": kind},
-    )
-
-
 def _check_order(backend: str, folder: Path) -> Iterator[str]:
-    a, b = np.arange(6, dtype=np.float32).reshape(2, 3), np.full((2, 3), 10, np.float32)
-    found = _asked(backend, _several(folder), {"a": a, "b": b})
-    if len(found) != 3:
-        yield f"{len(found)} outputs instead of 3"
+    a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    b = np.full((2, 3), 10, np.float32)
+    outputs = _run(backend, arithmetic_model(folder), {"a": a, "b": b})
+    if len(outputs) != 3:
+        yield f"{len(outputs)} outputs instead of 3"
         return
-    for name, got, want in zip(
-        ("sum", "difference", "product"), found, (b + a, b - a, b * a), strict=True
-    ):
-        words = _apart(got, want)
+    wanted = {"sum": b + a, "difference": b - a, "product": b * a}
+    for (name, array), output in zip(wanted.items(), outputs, strict=True):
+        words = _difference(output, array)
         if words:
             yield f"output `{name}`: {words}"
 
 
 def _check_values(backend: str, folder: Path) -> Iterator[str]:
-    path, answer = _linear(folder)
-    words = _apart(_asked(backend, path, {"x": _batch(5)})[0], answer(_batch(5)))
-    if words:
-        yield words
+    path, answer = linear_model(folder)
+    yield from _differences(backend, path, {"x": batch(5)}, answer(batch(5)))
 
 
 def _check_dynamic(backend: str, folder: Path) -> Iterator[str]:
-    path, answer = _linear(folder)
+    path, answer = linear_model(folder)
     session = open_session(backend, path)
     for rows in (3, 1, 7):
-        words = _apart(session.run({"x": _batch(rows, rows)})[0], answer(_batch(rows, rows)))
+        x = batch(rows, rows)
+        words = _difference(session.run({"x": x})[0], answer(x))
         if words:
             yield f"batch {rows}: {words}"
     session.close()
 
 
 def _check_fresh(backend: str, folder: Path) -> Iterator[str]:
-    path, answer = _linear(folder)
+    path, answer = linear_model(folder)
     session = open_session(backend, path)
     for turn, seed in enumerate((1, 2, 1)):
-        words = _apart(session.run({"x": _batch(3, seed)})[0], answer(_batch(3, seed)))
+        x = batch(3, seed)
+        words = _difference(session.run({"x": x})[0], answer(x))
         if words:
             yield f"input {turn + 1} on one session: {words}"
     session.close()
 
 
 def _check_untouched(backend: str, folder: Path) -> Iterator[str]:
-    path = _write(
+    path = write_model(
         folder / "same.onnx",
         [helper.make_node("Identity", ["x"], ["y"])],
         {"x": ("float32", ["n", 4])},
         {"y": ("float32", ["n", 4])},
     )
-    given = _batch(3)
+    x = batch(3)
     session = open_session(backend, path)
-    found = session.run({"x": given})[0]
-    if not np.array_equal(given, _batch(3)):
+    output = session.run({"x": x})[0]
+    if not np.array_equal(x, batch(3)):
         yield "the caller's input was written to"
-    if found is not None and np.shares_memory(found, given):
+    if output is not None and np.shares_memory(output, x):
         yield "the output shares the memory of the input"
     session.close()
 
 
 def _check_dtypes(backend: str, folder: Path) -> Iterator[str]:
-    for dtype in _ELEMENTS:
-        path = _write(
+    for dtype in ELEMENT_TYPES:
+        path = write_model(
             folder / f"dtype-{dtype}.onnx",
             [helper.make_node("Transpose", ["x"], ["y"], perm=[1, 0])],
             {"x": (dtype, [2, 3])},
             {"y": (dtype, [3, 2])},
         )
-        x = (np.arange(6).reshape(2, 3) % (2 if dtype == "bool" else 7)).astype(dtype)
-        if dtype == "int64":
-            x = x + 2**40  # a runtime that keeps 32 bits loses it
-        if dtype == "float64":
-            x = x + 1e-12
+        x = _values_of_dtype(dtype)
         try:
-            words = _apart(
-                _asked(backend, path, {"x": x})[0], np.ascontiguousarray(x.T), tolerance=1e-15
-            )
+            output = _run(backend, path, {"x": x})[0]
+            words = _difference(output, np.ascontiguousarray(x.T), tolerance=1e-15)
         except (Refused, ModelError) as why:
-            words = f"raised {type(why).__name__}: {why.what}" if dtype == "float32" else ""
-            if not words:
+            if dtype != "float32":
                 yield f"{_EXCUSED} {dtype}: {why.what}"
+                continue
+            words = f"raised {type(why).__name__}: {why.what}"
         except Exception as why:  # noqa: BLE001 one dtype that fails must not hide the others
             words = f"raised {type(why).__name__}: {' '.join(str(why).split())[:120]}"
         if words:
             yield f"{dtype}: {words}"
 
 
+def _values_of_dtype(dtype: str) -> Array:
+    """Values that a narrower dtype does not hold."""
+    numbers = np.arange(6).reshape(2, 3)
+    if dtype == "bool":
+        return (numbers % 2).astype(dtype)
+    if dtype == "int64":
+        return numbers.astype(dtype) + 2**40  # a runtime that keeps 32 bits loses it
+    if dtype == "float64":
+        return numbers.astype(dtype) + 1e-12
+    return numbers.astype(dtype)
+
+
 def _check_empty(backend: str, folder: Path) -> Iterator[str]:
-    path, answer = _linear(folder)
-    words = _apart(_asked(backend, path, {"x": _batch(0)})[0], answer(_batch(0)))
-    if words:
-        yield words
+    path, answer = linear_model(folder)
+    yield from _differences(backend, path, {"x": batch(0)}, answer(batch(0)))
 
 
 def _check_scalar(backend: str, folder: Path) -> Iterator[str]:
-    path = _write(
+    path = write_model(
         folder / "scalar.onnx",
         [helper.make_node("Add", ["x", "one"], ["y"])],
         {"x": ("float32", [])},
         {"y": ("float32", [])},
         {"one": np.array(1, np.float32)},
     )
-    words = _apart(
-        _asked(backend, path, {"x": np.array(2, np.float32)})[0], np.array(3, np.float32)
-    )
-    if words:
-        yield words
+    two = np.array(2, np.float32)
+    yield from _differences(backend, path, {"x": two}, np.array(3, np.float32))
 
 
 def _check_nonfinite(backend: str, folder: Path) -> Iterator[str]:
-    path = _write(
+    path = write_model(
         folder / "plus.onnx",
         [helper.make_node("Add", ["x", "x"], ["y"])],
         {"x": ("float32", ["n"])},
         {"y": ("float32", ["n"])},
     )
     x = np.array([np.nan, np.inf, -np.inf, 1], np.float32)
-    words = _apart(_asked(backend, path, {"x": x})[0], x + x)
-    if words:
-        yield words
+    yield from _differences(backend, path, {"x": x}, x + x)
 
 
 def _check_external(backend: str, folder: Path) -> Iterator[str]:
-    path, answer = _linear(folder, external=True)
-    words = _apart(_asked(backend, path, {"x": _batch(2)})[0], answer(_batch(2)))
-    if words:
-        yield words
+    path, answer = linear_model(folder, external=True)
+    yield from _differences(backend, path, {"x": batch(2)}, answer(batch(2)))
 
 
 def _check_refuses(backend: str, folder: Path) -> Iterator[str]:
-    path, _answer = _linear(folder)
-    yield from _refusal(backend, path, {"x": _batch(2)[0]}, "an input of the wrong rank")
-    yield from _refusal(backend, path, {"x": _batch(2)[:, :3]}, "an input of the wrong size")
+    path, _answer = linear_model(folder)
+    yield from _refusal(backend, path, {"x": batch(2)[0]}, "an input of the wrong rank")
+    yield from _refusal(backend, path, {"x": batch(2)[:, :3]}, "an input of the wrong size")
     yield from _refusal(
-        backend, path, {"x": _batch(2).astype(np.int64)}, "an input of the wrong dtype"
+        backend, path, {"x": batch(2).astype(np.int64)}, "an input of the wrong dtype"
     )
-    yield from _refusal(backend, path, {"z": _batch(2)}, "an input of the wrong name")
+    yield from _refusal(backend, path, {"z": batch(2)}, "an input of the wrong name")
     yield from _refusal(backend, path, {}, "a missing input")
 
 
 def _check_bad_models(backend: str, folder: Path) -> Iterator[str]:
     nowhere = [helper.make_node("NoSuchOperator", ["x"], ["y"], domain="onnxproof.nowhere")]
-    unknown = _write(
+    unknown = write_model(
         folder / "missing-operator.onnx", nowhere, {"x": ("float32", [2])}, {"y": ("float32", [2])}
     )
     damaged = folder / "damaged.onnx"
@@ -345,7 +307,7 @@ def _check_bad_models(backend: str, folder: Path) -> Iterator[str]:
         (damaged, "a file that is no model"),
     ):
         try:
-            _asked(backend, path, {"x": np.ones(2, np.float32)})
+            _run(backend, path, {"x": np.ones(2, np.float32)})
         except (ModelError, Refused):  # a runtime may read the operators only when it runs
             continue
         except Exception as why:  # noqa: BLE001 see _refusal
@@ -355,17 +317,18 @@ def _check_bad_models(backend: str, folder: Path) -> Iterator[str]:
 
 
 def _check_inner(backend: str, folder: Path) -> Iterator[str]:
-    path, _ = _linear(folder)
+    path, _ = linear_model(folder)
     model = onnx.load(path)
     weight, bias = (numpy_helper.to_array(tensor) for tensor in model.graph.initializer)
-    x = _batch(3)
-    found = inner_values.values(backend, path, {"x": x}, ["p", "s"])
+    x = batch(3)
+    values = inner_values.values(backend, path, {"x": x}, ["p", "s"])
     for name, wanted in (("p", x @ weight), ("s", x @ weight + bias)):
-        words = _apart(found[name], wanted) if name in found else ""
+        if name not in values:
+            yield f"{_EXCUSED}: the inner value `{name}` is not given"
+            continue
+        words = _difference(values[name], wanted)
         if words:
             yield f"`{name}`: {words}"
-        if name not in found:
-            yield f"{_EXCUSED}: the inner value `{name}` is not given"
 
 
 _CHECKS: Mapping[str, Callable[[str, Path], Iterator[str]]] = {

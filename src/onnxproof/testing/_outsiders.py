@@ -1,4 +1,4 @@
-"""A backend from another package, for a while: installed by an entry point, as outsiders do, so that child processes find it too."""
+"""A backend from another package, for a while: installed by an entry point, as other packages do, so that child processes find it too."""
 
 import importlib
 import sys
@@ -17,12 +17,9 @@ def outsider(folder: Path, source: str, *names: str) -> Iterator[None]:
     (info / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {module.replace('_', '-')}\nVersion: 1.0\n", encoding="utf-8"
     )
-    points = "".join(
-        f"{name} = {module}\n"
-        if len(names) == 1
-        else f"{name} = {module}:{name.replace('-', '_')}\n"
-        for name in names
-    )
+    points = f"{names[0]} = {module}\n"
+    if len(names) > 1:
+        points = "".join(f"{name} = {module}:{name.replace('-', '_')}\n" for name in names)
     (info / "entry_points.txt").write_text(f"[onnxproof.backends]\n{points}", encoding="utf-8")
     sys.path.insert(0, str(folder))
     importlib.invalidate_caches()

@@ -46,7 +46,7 @@ def mark_void(
         constant=trial.answers.constant,
     )
     observed.gaps = list(assessed.gaps)
-    kept = void_outputs.uncounted(list(findings), doubts.random)
+    kept = void_outputs.discount_random(list(findings), doubts.random)
     return [*kept, *doubts.findings(), *assessed.findings]
 
 

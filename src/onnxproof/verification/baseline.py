@@ -5,10 +5,9 @@ A new torch, runtime or opset may move the numbers of a model that is still fait
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from onnxproof.errors import UsageError
 from onnxproof.results import Finding, Status
@@ -18,12 +17,13 @@ from onnxproof.system.writing import write_text
 
 FORM = "1"
 FACTOR = 4.0
-"""How many times the stored ratio is too much. Evidence: docs/guides/baselines.md."""
+"""How many times the stored ratio is too much. Measured in docs/guides/baselines.md."""
 _LEAST = 1.0
 """A ratio below the noise is as good as the noise: growth is counted from here."""
 _FEW = 3
-_MOMENT = frozenset({"time"})
-"""What differs between any two runs."""
+"""Names that one finding lists."""
+_ALWAYS_DIFFERENT = frozenset({"time"})
+"""Facts of the environment that differ between any two runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,14 +42,17 @@ def of(proof: Proof) -> Baseline:
     outputs: dict[tuple[str, str], float] = {}
     for gap in proof.gaps:
         if gap.domain is None and gap.status in (Status.COMPARED, Status.DTYPE):
+            ratio = gap.noise_ratio
+            if math.isnan(ratio):
+                ratio = math.inf
             key = (gap.backend, gap.output)
-            outputs[key] = max(
-                outputs.get(key, 0.0), math.inf if math.isnan(gap.noise_ratio) else gap.noise_ratio
-            )
-    nodes = {
-        node.node: node.ratio for node in (proof.profile.nodes if proof.profile is not None else ())
-    }
-    environment = {name: value for name, value in proof.environment.items() if name not in _MOMENT}
+            outputs[key] = max(outputs.get(key, 0.0), ratio)
+    nodes = {}
+    if proof.profile is not None:
+        nodes = {node.node: node.ratio for node in proof.profile.nodes}
+    environment = dict(proof.environment)
+    for name in _ALWAYS_DIFFERENT:
+        environment.pop(name, None)
     return Baseline(
         outputs=outputs, nodes=nodes, environment=environment, hashes=dict(proof.hashes)
     )
@@ -65,35 +68,36 @@ def update(proof: Proof, path: str | Path) -> Proof:
         )
         return replace(proof, findings=(*proof.findings, refused))
     write_text(dumps(of(proof)), path, what="the baseline")
-    return replace(
-        proof,
-        findings=(
-            *proof.findings,
-            Finding(code="baseline-written", what=f"the baseline `{path}` was written"),
-        ),
-    )
+    written = Finding(code="baseline-written", what=f"the baseline `{path}` was written")
+    return replace(proof, findings=(*proof.findings, written))
 
 
-def check(proof: Proof, path: str | Path, *, factor: float = FACTOR) -> Proof:
+def check(
+    proof: Proof,
+    path: str | Path,
+    *,
+    factor: float = FACTOR,
+) -> Proof:
     """The proof with a finding for whatever grew by more than the factor since the lock file was written."""
-    old, new = read(path), of(proof)
-    found = [*_outputs(old, new, factor), *_nodes(old, new, factor)]
-    changes = changed(old, new)
-    told = (
-        f"changed since: {'; '.join(changes)}"
-        if changes
-        else "nothing of the environment changed, and the file is the same"
-    )
-    findings = [
-        replace(finding, help=f"{told}. `--update-baseline` accepts it")
-        if finding.fails
-        else finding
-        for finding in found
-    ]
-    return replace(proof, findings=(*proof.findings, *findings))
+    old = read(path)
+    new = of(proof)
+    changed = "; ".join(changes(old, new))
+    since = "nothing of the environment changed, and the file is the same"
+    if changed:
+        since = f"changed since: {changed}"
+    findings = list(proof.findings)
+    for finding in (*_compare_outputs(old, new, factor), *_compare_nodes(old, new, factor)):
+        if finding.fails:
+            finding = replace(finding, help=f"{since}. `--update-baseline` accepts it")
+        findings.append(finding)
+    return replace(proof, findings=tuple(findings))
 
 
-def _outputs(old: Baseline, new: Baseline, factor: float) -> Iterator[Finding]:
+def _compare_outputs(
+    old: Baseline,
+    new: Baseline,
+    factor: float,
+) -> Iterator[Finding]:
     for (backend, output), before in old.outputs.items():
         now = new.outputs.get((backend, output))
         if now is None:
@@ -108,21 +112,25 @@ def _outputs(old: Baseline, new: Baseline, factor: float) -> Iterator[Finding]:
                 what=f"output `{output}` on {backend}: {now:,.1f} times the noise, {before:,.1f} when the baseline was written",
                 fails=True,
             )
-    fresh = [
-        f"`{output}` on {backend}" for backend, output in new.outputs.keys() - old.outputs.keys()
-    ]
-    if fresh:
+    added = new.outputs.keys() - old.outputs.keys()
+    if added:
+        names = sorted(f"`{output}` on {backend}" for backend, output in added)
         yield Finding(
             code="baseline-new",
-            what=f"not in the baseline: {', '.join(sorted(fresh)[:_FEW])}",
+            what=f"not in the baseline: {', '.join(names[:_FEW])}",
             help="`--update-baseline` adds it",
         )
 
 
-def _nodes(old: Baseline, new: Baseline, factor: float) -> Iterator[Finding]:
+def _compare_nodes(
+    old: Baseline,
+    new: Baseline,
+    factor: float,
+) -> Iterator[Finding]:
     """The first nodes of the graph that grew: what follows them grew with them."""
     both = [name for name in new.nodes if name in old.nodes]
-    grown = [name for name in both if not new.nodes[name] <= factor * max(old.nodes[name], _LEAST)]
+    limits = {name: factor * max(old.nodes[name], _LEAST) for name in both}
+    grown = [name for name in both if not new.nodes[name] <= limits[name]]
     if grown:
         first = ", ".join(
             f"`{name}` ({old.nodes[name]:,.1f} then, {new.nodes[name]:,.1f} now)"
@@ -140,51 +148,47 @@ def _nodes(old: Baseline, new: Baseline, factor: float) -> Iterator[Finding]:
         )
 
 
-def changed(old: Baseline, new: Baseline) -> list[str]:
+def changes(old: Baseline, new: Baseline) -> list[str]:
     """What is different about the environment and the files, in words."""
-    names = [*old.environment, *(name for name in new.environment if name not in old.environment)]
-    made = [
-        f"{name} {old.environment.get(name, 'absent')} -> {new.environment.get(name, 'absent')}"
-        for name in names
-        if old.environment.get(name) != new.environment.get(name)
-    ]
-    return made + [
-        f"the {name} file"
-        for name, value in new.hashes.items()
-        if old.hashes.get(name) not in (None, value)
-    ]
+    words = []
+    for name in {**old.environment, **new.environment}:
+        before = old.environment.get(name, "absent")
+        now = new.environment.get(name, "absent")
+        if before != now:
+            words.append(f"{name} {before} -> {now}")
+    for name, value in new.hashes.items():
+        if old.hashes.get(name) not in (None, value):
+            words.append(f"the {name} file")
+    return words
 
 
 def dumps(baseline: Baseline) -> str:
     """One line an output and a node, in a fixed order and with three digits, so that a change of it reads well in a review."""
-    document: dict[str, Any] = {
+    head = {
         "baseline": FORM,
         "environment": dict(baseline.environment),
         "hashes": dict(baseline.hashes),
-        "outputs": [
-            {"backend": backend, "output": output, "ratio": _number(ratio)}
-            for (backend, output), ratio in sorted(baseline.outputs.items())
-        ],
-        "nodes": {name: _number(ratio) for name, ratio in baseline.nodes.items()},
     }
-    lines = [f'  "outputs": [\n{_rows(map(json.dumps, document.pop("outputs")))}\n  ]']
-    lines.append(
-        f'  "nodes": {{\n{_rows(f"{json.dumps(name)}: {json.dumps(ratio)}" for name, ratio in document.pop("nodes").items())}\n  }}'
-    )
-    return (
-        "{\n"
-        + ",\n".join(
-            [
-                *(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in document.items()),
-                *lines,
-            ]
-        )
-        + "\n}\n"
-    )
+    outputs = [
+        json.dumps({"backend": backend, "output": output, "ratio": _number(ratio)})
+        for (backend, output), ratio in sorted(baseline.outputs.items())
+    ]
+    nodes = [
+        f"{json.dumps(name)}: {json.dumps(_number(ratio))}"
+        for name, ratio in baseline.nodes.items()
+    ]
+    parts = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
+    parts.append(f'  "outputs": [\n{_rows(outputs)}\n  ]')
+    parts.append(f'  "nodes": {{\n{_rows(nodes)}\n  }}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 def read(path: str | Path) -> Baseline:
-    """The lock file; what is not one is told."""
+    """The lock file.
+
+    Raises:
+        UsageError: `other-baseline`, `no-baseline` or `not-a-baseline`.
+    """
     regular(path, UsageError, most=DOCUMENT_BYTES, what="baseline")
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -195,10 +199,11 @@ def read(path: str | Path) -> Baseline:
                 where=str(path),
                 help="write it anew with `--update-baseline`",
             )
+        outputs = {
+            (row["backend"], row["output"]): float(row["ratio"]) for row in document["outputs"]
+        }
         return Baseline(
-            outputs={
-                (row["backend"], row["output"]): float(row["ratio"]) for row in document["outputs"]
-            },
+            outputs=outputs,
             nodes={name: float(ratio) for name, ratio in document["nodes"].items()},
             environment=dict(document["environment"]),
             hashes=dict(document["hashes"]),
@@ -221,9 +226,12 @@ def read(path: str | Path) -> Baseline:
         ) from why
 
 
-def _rows(rows: Any) -> str:
+def _rows(rows: Iterable[str]) -> str:
     return ",\n".join(f"    {row}" for row in rows)
 
 
 def _number(value: float) -> float | str:
-    return float(f"{value:.3g}") if math.isfinite(value) else str(value)
+    """With three digits; JSON has no number that is not finite."""
+    if not math.isfinite(value):
+        return str(value)
+    return float(f"{value:.3g}")

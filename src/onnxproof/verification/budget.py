@@ -14,17 +14,27 @@ from onnxproof.system.deadline import Deadline
 
 SHARE_FOR_CASES = 0.8
 SHARE_WITH_FAULT = 0.5
+"""Of the budget: what the cases may use while nothing is wrong, and from the first fault on (not measured)."""
 _SLACK = 0.1
 """Of the budget that may be passed: half of the 20 % that are promised, since a prediction is not a measurement."""
 _REFERENCE = ("torch", "ort-reference")
 _RERUN = ("torch-rerun", "ort-rerun", *_REFERENCE)
+"""Names by which the clock counts passes of the reference, and re-runs of it."""
 
 
 class Budget:
     """How much time there is, and what it is enough for."""
 
-    def __init__(self, seconds: float, clock: Clock, *, explained: bool) -> None:
-        self.seconds, self._clock, self._explained = seconds, clock, explained
+    def __init__(
+        self,
+        seconds: float,
+        clock: Clock,
+        *,
+        explained: bool,
+    ) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self._explained = explained
         self._start = clock.started
 
     def extend(self, seconds: float) -> None:
@@ -49,9 +59,10 @@ class Budget:
         """The end of the cases; an earlier one once a fault is to be explained."""
         if not self._explained:
             return self.end
-        return Deadline(
-            self._start + self.seconds * (SHARE_WITH_FAULT if faulty else SHARE_FOR_CASES)
-        )
+        share = SHARE_FOR_CASES
+        if faulty:
+            share = SHARE_WITH_FAULT
+        return Deadline(self._start + self.seconds * share)
 
     def affords(self, passes: float) -> bool:
         """Whether so many more forward passes of the reference still fit."""
@@ -71,7 +82,7 @@ class Budget:
         return self._mean(_REFERENCE)
 
     def not_confirmed(self, case: str, reruns: int) -> Finding:
-        """What is said of a case that differs, and that no time was left to confirm."""
+        """The finding on a case that differs, and that no time was left to confirm."""
         enough = 2 * (reruns + 2) * self.pass_s + 1
         return Finding(
             code=judging.NOT_CONFIRMED,
@@ -85,14 +96,11 @@ class Budget:
 
     def _mean(self, names: tuple[str, ...]) -> float:
         """Of the first of these that ran; the mean of many, so that a slow first call is forgotten."""
-        return next(
-            (
-                self._clock.seconds[name] / self._clock.passes[name]
-                for name in names
-                if self._clock.passes.get(name)
-            ),
-            0.0,
-        )
+        for name in names:
+            passes = self._clock.passes.get(name)
+            if passes:
+                return self._clock.seconds[name] / passes
+        return 0.0
 
 
 def not_reached(what: str) -> Finding:

@@ -1,10 +1,11 @@
-"""Several backends beside each other: how each stands, who disagrees with whom, and who is right.
+"""Several backends compared: how each stands, who disagrees with whom, and who is right.
 
 The standard's evaluation of the file in float64 is the arbiter: it says what the graph means, whatever the module
 meant. Where it can't be had (an operator that it lacks, a model that is too large), the module's truth decides.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,30 @@ from onnxproof.runtimes import reference as standard
 from onnxproof.runtimes.session.execution import Candidate, feed
 
 Array = np.ndarray[Any, Any]
-Answers = Sequence[Array | None]
+Outputs = Sequence[Array | None]
 _ARBITER = "the standard's evaluation in float64"
 _TRUTH = "the reference's truth"
 _LIMIT_S = 30.0
+"""Seconds for the evaluation in float64 (not measured)."""
+_LEAST_NOISE = 1e-7
+"""Noise is at least about one step of float32."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answers:
+    """What everybody answers to one case."""
+
+    truth: Outputs
+    graph: Outputs | None
+    """The standard's evaluation of the file in float64; None where it can't be had."""
+    by_backend: Mapping[str, Outputs | None]
+
+    @property
+    def arbiter(self) -> Outputs:
+        """The answer that decides who is right."""
+        if self.graph is None:
+            return self.truth
+        return self.graph
 
 
 def compare(
@@ -36,117 +57,169 @@ def compare(
     *,
     limit_s: float = _LIMIT_S,
 ) -> CrossCheck:
-    """Run every backend on one telling case, and set its answers beside the arbiter's and each other's."""
-    own = oracle.run(case.inputs)
-    truth: Answers = oracle.truth(case.inputs) or own
-    noise = max([_distance(own, truth, place) or 0.0 for place in range(len(own))] + [1e-7])
-    ideal = _arbiter(case, path, signature, min(limit_s, _LIMIT_S))
-    found = {candidate.backend: _answers(candidate, case) for candidate in candidates}
-    limit = policy.noise_limit * noise
-    decides = ideal if ideal is not None else truth
-    right = tuple(name for name, answers in found.items() if _far(answers, decides) <= limit)
-    wrong = tuple(name for name in found if name not in right)
-    pairs = [(a, b, _far(found[a], found[b])) for a, b in combinations(found, 2)]
-    standings = [
-        _standing(name, place, output.name, found[name], truth, ideal, gaps, policy)
-        for name in found
-        for place, output in enumerate(signature.outputs)
-    ]
-    arbiter = _ARBITER if ideal is not None else _TRUTH
-    faithful = ideal is None or _far(ideal, truth) <= limit
+    """Run every backend on one case, and compare its answers with the arbiter's and each other's."""
+    reference = oracle.run(case.inputs)
+    truth: Outputs = oracle.truth(case.inputs) or reference
+    answers = _Answers(
+        truth=truth,
+        graph=_evaluate_graph(case, path, signature, min(limit_s, _LIMIT_S)),
+        by_backend={candidate.backend: _run(candidate, case) for candidate in candidates},
+    )
+    noises = [_distance(reference, truth, place) or 0.0 for place in range(len(reference))]
+    limit = policy.noise_limit * max([*noises, _LEAST_NOISE])
+    right = []
+    wrong = []
+    for backend, outputs in answers.by_backend.items():
+        if _largest_distance(outputs, answers.arbiter) <= limit:
+            right.append(backend)
+        else:
+            wrong.append(backend)
+    arbiter = _TRUTH
+    faithful = True
+    if answers.graph is not None:
+        arbiter = _ARBITER
+        faithful = _largest_distance(answers.graph, truth) <= limit
     return CrossCheck(
         case=case.name,
-        standings=tuple(standings),
-        disagree=tuple((a, b, far) for a, b, far in pairs if far > 2 * limit),
-        right=right,
-        wrong=wrong,
+        standings=tuple(_standings(answers, signature, gaps, policy)),
+        disagree=tuple(_disagreements(answers.by_backend, 2 * limit)),
+        right=tuple(right),
+        wrong=tuple(wrong),
         arbiter=arbiter,
         words=_words(right, wrong, arbiter, faithful=faithful),
     )
 
 
-def _standing(
+def _disagreements(
+    by_backend: Mapping[str, Outputs | None], limit: float
+) -> Iterator[tuple[str, str, float]]:
+    """Pairs of backends that are farther apart than the limit, with their distance."""
+    for one, other in combinations(by_backend, 2):
+        distance = _largest_distance(by_backend[one], by_backend[other])
+        if distance > limit:
+            yield one, other, distance
+
+
+def _standings(
+    answers: _Answers,
+    signature: Signature,
+    gaps: Sequence[Gap],
+    policy: Policy,
+) -> Iterator[Standing]:
+    """How each output of each backend stands: by all cases, and by its distances on this one."""
+    for backend, outputs in answers.by_backend.items():
+        for place, output in enumerate(signature.outputs):
+            own_gaps = [gap for gap in gaps if gap.backend == backend and gap.output == output.name]
+            standing = _standing_by_gaps(backend, output.name, own_gaps, policy)
+            yield replace(
+                standing,
+                from_truth=_distance(outputs, answers.truth, place),
+                from_arbiter=_distance(outputs, answers.graph, place),
+            )
+
+
+def _standing_by_gaps(
     backend: str,
-    place: int,
     output: str,
-    answers: Answers | None,
-    truth: Answers,
-    ideal: Answers | None,
     gaps: Sequence[Gap],
     policy: Policy,
 ) -> Standing:
-    mine = [gap for gap in gaps if gap.backend == backend and gap.output == output]
-    counted = [gap for gap in mine if gap.domain is None]
-    worst = max(counted or mine, key=lambda gap: judging.severity(gap, policy), default=None)
-    return Standing(
+    standing = Standing(
         backend=backend,
         output=output,
-        verdict=judging.judge(mine, policy),
-        cases=len({gap.case for gap in mine}),
-        case=worst.case if worst else "",
-        noise_ratio=worst.noise_ratio if worst else 0.0,
-        max_abs=worst.max_abs if worst else 0.0,
-        from_truth=_distance(answers, truth, place),
-        from_arbiter=_distance(answers, ideal, place),
+        verdict=judging.judge(gaps, policy),
+        cases=len({gap.case for gap in gaps}),
     )
+    counted = [gap for gap in gaps if gap.domain is None] or gaps
+    if not counted:
+        return standing
+    worst = max(counted, key=lambda gap: judging.severity(gap, policy))
+    return replace(standing, case=worst.case, noise_ratio=worst.noise_ratio, max_abs=worst.max_abs)
 
 
-def _words(right: Sequence[str], wrong: Sequence[str], arbiter: str, *, faithful: bool) -> str:
-    file = "" if faithful else "; the file itself says something else than the reference"
+def _words(
+    right: Sequence[str],
+    wrong: Sequence[str],
+    arbiter: str,
+    *,
+    faithful: bool,
+) -> str:
+    """One sentence on who agrees with the arbiter."""
+    file = "; the file itself says something else than the reference"
+    if faithful:
+        file = ""
     if not wrong:
         return f"all agree with {arbiter}{file}"
     if not right:
         return f"none agrees with {arbiter}{file}"
-    return f"{_list(right)} agree{'s' * (len(right) == 1)} with {arbiter}; {_list(wrong)} {'is' if len(wrong) == 1 else 'are'} wrong{file}"
+    agree = "agrees" if len(right) == 1 else "agree"
+    are = "is" if len(wrong) == 1 else "are"
+    return f"{_list(right)} {agree} with {arbiter}; {_list(wrong)} {are} wrong{file}"
 
 
 def _list(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    if len(names) == 1:
+        return names[0]
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _arbiter(case: Case, path: Path, signature: Signature, limit_s: float) -> Answers | None:
+def _evaluate_graph(
+    case: Case,
+    path: Path,
+    signature: Signature,
+    limit_s: float,
+) -> Outputs | None:
+    """The file by the standard's evaluator in float64; None where that lacks an operator or the time."""
     try:
         session = standard.open(path, "float64")
         session.limit_s = limit_s
-        found: Mapping[str, Array | None] = dict(
-            zip(session.output_names, session.run(feed(case.inputs, signature)), strict=True)
-        )
+        outputs = session.run(feed(case.inputs, signature))
+        by_name = dict(zip(session.output_names, outputs, strict=True))
     except OnnxproofError:
         return None
-    return [found.get(output.onnx_name or "") for output in signature.outputs]
+    return [by_name.get(output.onnx_name or "") for output in signature.outputs]
 
 
-def _answers(candidate: Candidate, case: Case) -> Answers | None:
+def _run(candidate: Candidate, case: Case) -> Outputs | None:
+    has_empty_input = any(array.size == 0 for array in case.inputs.values())
     try:
-        return candidate.run(
-            case.inputs, apart=any(array.size == 0 for array in case.inputs.values())
-        )
+        return candidate.run(case.inputs, apart=has_empty_input)
     except OnnxproofError:
         return None
 
 
-def _far(one: Answers | None, other: Answers | None) -> float:
-    """The farthest output; infinite where either gave no answer."""
+def _largest_distance(one: Outputs | None, other: Outputs | None) -> float:
+    """The distance of the farthest output; infinite where either gave no answer."""
     if one is None or other is None:
         return float("inf")
-    return max((_distance(one, other, place) or 0.0 for place in range(len(other))), default=0.0)
+    distances = [_distance(one, other, place) or 0.0 for place in range(len(other))]
+    return max(distances, default=0.0)
 
 
-def _distance(one: Answers | None, other: Answers | None, place: int) -> float | None:
+def _distance(
+    one: Outputs | None,
+    other: Outputs | None,
+    place: int,
+) -> float | None:
     """rms of the difference over the rms of the second; infinite for another shape or where only one is finite."""
     if one is None or other is None:
         return None
-    a, b = one[place], other[place]
-    if a is None or b is None or a.shape != b.shape:
+    first = one[place]
+    second = other[place]
+    if first is None or second is None or first.shape != second.shape:
         return float("inf")
-    a, b = a.astype(np.float64), b.astype(np.float64)
-    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    first = first.astype(np.float64)
+    second = second.astype(np.float64)
+    same = (first == second) | (np.isnan(first) & np.isnan(second))
     with np.errstate(all="ignore"):
-        off = np.where(same, 0.0, a - b)
-        if not np.isfinite(off).all():
+        difference = np.where(same, 0.0, first - second)
+        if not np.isfinite(difference).all():
             return float("inf")
-        scale = (
-            float(np.sqrt(np.mean(np.square(b[np.isfinite(b)])))) if np.isfinite(b).any() else 0.0
-        )
-    gap = float(np.sqrt(np.mean(np.square(off)))) if off.size else 0.0
-    return gap / scale if scale else gap
+        scale = _rms(second[np.isfinite(second)])
+    return _rms(difference) / (scale or 1.0)
+
+
+def _rms(array: Array) -> float:
+    if not array.size:
+        return 0.0
+    return float(np.sqrt(np.mean(np.square(array))))

@@ -8,21 +8,28 @@ from onnxproof.results import Domain, Gap, Note
 
 Array = np.ndarray[Any, Any]
 _SHOWN = 6
+"""Elements that a note shows."""
+_WORDS = {
+    Domain.TIES: "equal values are taken in another order",
+    Domain.EMPTY: "an empty tensor has another shape",
+    Domain.NAN: "NaN is handled otherwise",
+    Domain.INF: "infinities are handled otherwise",
+}
 
 
 def note_of(gap: Gap, reference: Array, candidate: Array) -> Note:
     """The note of a gap in an odd domain; without one, of the NaN or infinities that the reference itself has."""
     domain = gap.domain
     if domain is None:
-        domain = Domain.NAN if np.isnan(reference.astype(np.complex128)).any() else Domain.INF
-    what = {
-        Domain.TIES: "equal values are taken in another order",
-        Domain.EMPTY: "an empty tensor has another shape",
-        Domain.NAN: "NaN is handled otherwise",
-        Domain.INF: "infinities are handled otherwise",
-        Domain.MASKED: f"{reference.size - gap.compared:,} of {reference.size:,} values are of places that a mask hides, or of queries that see nothing; "
-        f"the rest is {gap.noise_ratio:.1f} times the noise",
-    }[domain]
+        domain = _nonfinite_domain(reference)
+    if domain is Domain.MASKED:
+        hidden = reference.size - gap.compared
+        what = (
+            f"{hidden:,} of {reference.size:,} values are of places that a mask hides, or of queries that see nothing; "
+            f"the rest is {gap.noise_ratio:.1f} times the noise"
+        )
+    else:
+        what = _WORDS[domain]
     return Note(
         domain=domain,
         case=gap.case,
@@ -34,21 +41,29 @@ def note_of(gap: Gap, reference: Array, candidate: Array) -> Note:
     )
 
 
+def _nonfinite_domain(array: Array) -> Domain:
+    if np.isnan(array.astype(np.complex128)).any():
+        return Domain.NAN
+    return Domain.INF
+
+
 def show(array: Array, other: Array) -> str:
     """The elements that differ most, in their order, or the shape where shapes do."""
     if array.shape != other.shape or array.size == 0:
         return f"{array.dtype}{list(array.shape)}"
-    a, b = array.reshape(-1), other.reshape(-1)
-    differ = np.flatnonzero(~((a == b) | ((a != a) & (b != b))))
+    one = array.reshape(-1)
+    two = other.reshape(-1)
+    same = (one == two) | ((one != one) & (two != two))
+    differing = np.flatnonzero(~same)
     with np.errstate(all="ignore"):
-        apart = np.abs(a[differ].astype(np.complex128) - b[differ].astype(np.complex128))
-    most = np.sort(
-        differ[np.argsort(-np.where(np.isfinite(apart), apart, np.inf), kind="stable")[:_SHOWN]]
-    )
-    return (
-        ", ".join(
-            f"[{','.join(str(int(i)) for i in np.unravel_index(k, array.shape))}]={a[k]}"
-            for k in most
+        distance = np.abs(
+            one[differing].astype(np.complex128) - two[differing].astype(np.complex128)
         )
-        or "the same"
-    )
+    largest_first = np.argsort(-np.where(np.isfinite(distance), distance, np.inf), kind="stable")
+    shown = np.sort(differing[largest_first[:_SHOWN]])
+    elements = [f"[{_index(place, array.shape)}]={one[place]}" for place in shown]
+    return ", ".join(elements) or "the same"
+
+
+def _index(place: int, shape: tuple[int, ...]) -> str:
+    return ",".join(str(int(index)) for index in np.unravel_index(place, shape))

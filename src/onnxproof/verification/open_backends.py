@@ -11,7 +11,7 @@ from onnxproof.runtimes import Session, require
 from onnxproof.runtimes.session.execution import Candidate, Clock
 
 _ENOUGH = 6
-"""Cases on which a backend differs beyond tolerance before it is left out of the rest: its verdict is known, and the user is waiting."""
+"""Cases on which a backend differs beyond tolerance before it is left out of the rest: its verdict is known, and the user is waiting (not measured)."""
 
 
 class Fleet:
@@ -25,12 +25,12 @@ class Fleet:
         clock: Clock,
         open_session: Callable[[str], Session | None],
     ) -> None:
-        for backend in backends:  # one that isn't installed is told before anything runs
+        for backend in backends:  # one that isn't installed is an error before anything runs
             try:
                 require(backend)
             except BackendMissing:
                 raise
-            except BackendError:  # broken: it is told below, with those that can't be opened
+            except BackendError:  # broken: a finding below, with those that can't be opened
                 continue
         self.active: list[Candidate] = []
         self.everyone: list[Candidate] = []
@@ -48,10 +48,11 @@ class Fleet:
             except (BackendError, ModelError) as why:
                 failed.append(why)
                 notes = "; ".join(note for note in why.notes if note not in why.what)
+                words = [backend, why.what, notes]
                 self._findings.append(
                     Finding(
                         code=why.code,
-                        what=f"{backend}: {why.what}" + (f": {notes}" if notes else ""),
+                        what=": ".join(filter(None, words)),
                         help=why.help,
                         counts=True,
                     )
@@ -61,11 +62,9 @@ class Fleet:
         self.active += self.everyone
 
     def note(self, gaps: Sequence[Gap], policy: Policy) -> None:
-        """Count what a case gave; a backend whose verdict is clear rests from now on."""
-        for backend in {
-            gap.backend for gap in gaps if judging.judge_gap(gap, policy) is Verdict.DIVERGED
-        }:
-            self._bad[backend] += 1
+        """Count what a case gave; a backend whose verdict is clear gets no further case."""
+        diverged = [gap for gap in gaps if judging.judge_gap(gap, policy) is Verdict.DIVERGED]
+        self._bad.update({gap.backend for gap in diverged})
         self.active[:] = [
             candidate for candidate in self.active if self._bad[candidate.backend] < _ENOUGH
         ]
@@ -81,13 +80,13 @@ class Fleet:
         return all(candidate.hung is not None for candidate in self.everyone)
 
     def findings(self) -> list[Finding]:
-        """What the runtimes themselves gave cause to say."""
-        return [
-            *self._findings,
-            *(finding for candidate in self.everyone for finding in candidate.findings()),
-        ]
+        """What is to be known of the runtimes themselves."""
+        findings = list(self._findings)
+        for candidate in self.everyone:
+            findings += candidate.findings()
+        return findings
 
     def close(self) -> None:
-        """Let every session go."""
+        """Close every session."""
         for candidate in self.everyone:
             candidate.close()

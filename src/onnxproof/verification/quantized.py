@@ -11,7 +11,7 @@ the inputs' values that the graph clips.
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,51 +27,82 @@ from onnxproof.runtimes import Session, ort, reference
 from onnxproof.runtimes.session.execution import Clock, feed
 
 Array = np.ndarray[Any, Any]
+Inputs = Mapping[str, Array]
 _LIMIT_S = 5.0
-_MEMORY = 32
-_STEPS = 10 ** (-45 / 20)
+"""Seconds for one case in the standard's evaluator (not measured)."""
+_MOST_COSTS = 32
+"""Ordinary cases that the usual cost of quantization is taken from (not measured)."""
+_SINGLE_STEPS = 10 ** (-45 / 20)
+"""Of an output's size, -45 dB: what single steps inside cost between two integer implementations (not measured)."""
+_WORST_TO_RMS = 4.0
+"""The worst element may be this many times the usual cost (not measured)."""
+_INTEGER_LIMITS = {
+    "uint8": (0, 255),
+    "int8": (-128, 127),
+    "uint16": (0, 65535),
+    "int16": (-32768, 32767),
+}
+_SLACK = 0.75
+"""Steps beyond the range of the integers that are not yet clipped: half a step is rounded to the last integer, and the rest is slack (not measured)."""
 
 
 def open_fidelity(
-    subject: Subject, oracle: Oracle, file: OnnxFile, signature: Signature, clock: Clock
+    subject: Subject,
+    oracle: Oracle,
+    file: OnnxFile,
+    signature: Signature,
+    clock: Clock,
 ) -> "Fidelity | None":
     """None unless the file quantizes; a fake-quantized module is held to its own rounding, which its re-runs know."""
     if not file.quantized:
         return None
-    how = _quantizes(subject, oracle)
-    return (
-        None
-        if how == "fake"
-        else Fidelity(file, signature, clock, NoiseKind.TWIN if how else NoiseKind.SIMULATED)
-    )
+    how = _how_it_quantizes(subject, oracle)
+    if how == "fake":
+        return None
+    kind = NoiseKind.SIMULATED
+    if how == "integers":
+        kind = NoiseKind.TWIN
+    return Fidelity(file, signature, clock, kind)
 
 
-def _quantizes(subject: Subject, oracle: Oracle) -> str:
-    """How the reference itself quantizes: `integers`, `fake`, or not at all."""
+def _how_it_quantizes(subject: Subject, oracle: Oracle) -> str:
+    """How the reference itself quantizes: `integers`, `fake`, or not at all (empty)."""
     if subject.onnx is not None:
-        return "fake" if read(subject.onnx).quantized else ""
-    if any(
-        "FakeQuant" in type(part).__name__ for part in getattr(subject.module, "modules", list)()
-    ):
+        if read(subject.onnx).quantized:
+            return "fake"
+        return ""
+    layers: Iterable[Any] = getattr(subject.module, "modules", list)()
+    if any("FakeQuant" in type(layer).__name__ for layer in layers):
         return "integers"  # trained for integer kernels: what is served rounds its biases too
+    return _quantizing_calls(oracle)
+
+
+def _quantizing_calls(oracle: Oracle) -> str:
+    """Which quantizing operators a forward pass calls: `integers`, `fake`, or none (empty)."""
     from onnxproof.reference.dispatch import Mode
 
     class Watch(Mode):
         seen = ""
 
         def __torch_dispatch__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+            self,
+            func: Any,
+            types: Any,
+            args: Any = (),
+            kwargs: Any = None,
         ) -> Any:
             name = str(func)
-            if "quantize" in name and self.seen != "fake":
-                self.seen = "fake" if "fake_quant" in name else "integers"
+            if "quantize" in name and "fake_quant" in name:
+                self.seen = "fake"
+            elif "quantize" in name:
+                self.seen = self.seen or "integers"
             return func(*args, **(kwargs or {}))
 
     watch = Watch()
     try:
         with watch:
             oracle.run(oracle.example())
-    except Exception:  # a module that no watch can follow is taken for a float one
+    except Exception:  # a module whose calls can't be followed is taken for a float one
         return ""
     return watch.seen
 
@@ -95,34 +126,56 @@ class Fidelity:
         kind: NoiseKind = NoiseKind.SIMULATED,
     ) -> None:
         self.kind = kind
-        self._path, self._signature, self._clock = file.path, signature, clock
+        self._path = file.path
+        self._signature = signature
+        self._clock = clock
         self._session: Session | None = None
         self._exact = True
+        """Whether the standard's evaluator is used; ONNX Runtime without optimisation takes its place after a failure."""
         self._ranges = _input_ranges(file)
-        self._usual: dict[str, list[float]] = defaultdict(list)
+        self._costs: dict[str, list[float]] = defaultdict(list)
 
     def simulate(self, case: Case) -> Simulated | None:
         """Run the simulation; None where neither way can run this case, or where there is nothing in it: empty tensors abort some kernels."""
         if any(array.size == 0 for array in case.inputs.values()):
             return None
-        fed = feed(case.inputs, self._signature)
-        outputs = self._run(fed)
-        return None if outputs is None else Simulated(outputs=outputs, clipped=self._clipped(fed))
+        inputs = feed(case.inputs, self._signature)
+        outputs = self._run(inputs)
+        if outputs is None:
+            return None
+        return Simulated(outputs=outputs, clipped=self._clipped(inputs))
 
-    def noise(self, name: str, said: Array, truth: Array, *, ordinary: bool) -> Noise:
+    def noise(
+        self,
+        name: str,
+        simulated: Array,
+        truth: Array,
+        *,
+        ordinary: bool,
+    ) -> Noise:
         """What quantization costs here, never less than half of what it usually costs: a case may be right by luck."""
-        found = noise_of(said, truth.astype(np.float64), self.kind)
-        if ordinary and len(self._usual[name]) < _MEMORY:
-            self._usual[name].append(found.rms)
-        usual = statistics.median(self._usual[name]) / 2 if self._usual[name] else 0.0
-        if (
-            self.kind is NoiseKind.TWIN and is_float(truth) and truth.size
-        ):  # two honest integer implementations differ by single steps inside
-            usual = max(usual, _STEPS * float(np.sqrt(np.mean(np.square(truth, dtype=np.float64)))))
-        return replace(found, rms=max(found.rms, usual), worst=max(found.worst, 4 * usual))
+        cost = noise_of(simulated, truth.astype(np.float64), self.kind)
+        costs = self._costs[name]
+        if ordinary and len(costs) < _MOST_COSTS:
+            costs.append(cost.rms)
+        least = 0.0
+        if costs:
+            least = statistics.median(costs) / 2
+        if self.kind is NoiseKind.TWIN and is_float(truth) and truth.size:
+            # two correct integer implementations differ by single steps inside
+            scale = float(np.sqrt(np.mean(np.square(truth, dtype=np.float64))))
+            least = max(least, _SINGLE_STEPS * scale)
+        rms = max(cost.rms, least)
+        worst = max(cost.worst, _WORST_TO_RMS * least)
+        return replace(cost, rms=rms, worst=worst)
 
     def weigh(
-        self, gap: Gap, case: Case, candidate: Array, truth: Array, simulated: Simulated
+        self,
+        gap: Gap,
+        case: Case,
+        candidate: Array,
+        truth: Array,
+        simulated: Simulated,
     ) -> Gap:
         """The same gap with what it says about quality."""
         if not is_float(truth) or truth.shape != candidate.shape or not truth.size:
@@ -137,20 +190,20 @@ class Fidelity:
         if self._session is not None:
             self._session.close()
 
-    def _run(self, fed: Mapping[str, Array]) -> list[Array | None] | None:
-        for _try in range(2):
+    def _run(self, inputs: Inputs) -> list[Array | None] | None:
+        for _attempt in range(2):
             try:
                 if self._session is None:
                     self._session = self._open()
                 with self._clock.forward("simulation"):
-                    found = dict(
-                        zip(self._session.output_names, self._session.run(fed), strict=True)
-                    )
-                return [found.get(output.onnx_name or "") for output in self._signature.outputs]
+                    outputs = self._session.run(inputs)
+                    by_name = dict(zip(self._session.output_names, outputs, strict=True))
+                return [by_name.get(output.onnx_name or "") for output in self._signature.outputs]
             except (Refused, Crashed, ModelError):
                 if not self._exact:
                     return None
-                self._exact, self._session = False, None
+                self._exact = False
+                self._session = None
         return None
 
     def _open(self) -> Session:
@@ -160,64 +213,74 @@ class Fidelity:
         session.limit_s = _LIMIT_S
         return session
 
-    def _clipped(self, fed: Mapping[str, Array]) -> float | None:
-        """The share of the inputs' values beyond what the graph's first rounding can hold."""
-        outside = total = 0
+    def _clipped(self, inputs: Inputs) -> float | None:
+        """The share of the inputs' values beyond what the graph's first rounding can hold; None where it rounds no input."""
+        outside = 0
+        total = 0
         for name, (low, high) in self._ranges.items():
-            if name in fed and fed[name].size:
-                outside, total = (
-                    outside + int(((fed[name] < low) | (fed[name] > high)).sum()),
-                    total + fed[name].size,
-                )
-        return outside / total if total else None
+            if name in inputs:
+                array = inputs[name]
+                outside += int(((array < low) | (array > high)).sum())
+                total += array.size
+        if not total:
+            return None
+        return outside / total
 
 
 def quality(truth: Array, candidate: Array) -> tuple[float, float | None]:
     """SQNR in dB over all, and of the worst channel (the second axis) where there are several."""
     error = candidate - truth
-    finite = np.isfinite(error)
-    error, signal = np.where(finite, error, 0.0), np.where(np.isfinite(truth), truth, 0.0)
-    whole = decibels(float((signal * signal).sum()), float((error * error).sum()))
+    error = np.where(np.isfinite(error), error, 0.0)
+    signal = np.where(np.isfinite(truth), truth, 0.0)
+    signal_energy = float((signal * signal).sum())
+    error_energy = float((error * error).sum())
+    whole = decibels(signal_energy, error_energy)
     if truth.ndim < 2 or truth.shape[1] < 2:
         return whole, None
     axes = tuple(axis for axis in range(truth.ndim) if axis != 1)
-    each = [
-        decibels(s, e)
-        for s, e in zip((signal**2).sum(axes).tolist(), (error**2).sum(axes).tolist(), strict=True)
+    signals = (signal**2).sum(axes).tolist()
+    errors = (error**2).sum(axes).tolist()
+    by_channel = [
+        decibels(channel_signal, channel_error)
+        for channel_signal, channel_error in zip(signals, errors, strict=True)
+        if channel_signal > 0  # a channel that is always zero has no decibels
     ]
-    heard = [
-        level for level, s in zip(each, (signal**2).sum(axes).tolist(), strict=True) if s > 0
-    ]  # a channel that is always zero has no decibels
-    return whole, min(heard, default=None)
+    return whole, min(by_channel, default=None)
 
 
 def decibels(signal: float, error: float) -> float:
     """10 log10 of two energies; infinite where there is no error."""
     if error == 0.0:
         return math.inf
-    return 10 * math.log10(signal / error) if signal > 0 else -math.inf
+    if signal > 0:
+        return 10 * math.log10(signal / error)
+    return -math.inf
 
 
 def _input_ranges(file: OnnxFile) -> dict[str, tuple[float, float]]:
-    """Inputs that are rounded at once, with the real numbers that the rounding can hold (half a step of slack)."""
-    known, ports = constants(file), {port.name for port in file.inputs}
-    limits = {
-        "uint8": (0, 255),
-        "int8": (-128, 127),
-        "uint16": (0, 65535),
-        "int16": (-32768, 32767),
-    }
-    found = {}
+    """Inputs that are rounded at once, with the real numbers that the rounding can hold."""
+    known = constants(file)
+    inputs = {port.name for port in file.inputs}
+    ranges = {}
     for node in file.model.graph.node:
-        if (
-            node.op_type == "QuantizeLinear"
-            and node.input[0] in ports
-            and len(node.input) > 2
-            and {node.input[1], node.input[2]} <= set(known)
-        ):
-            scale, zero = known[node.input[1]], known[node.input[2]]
-            if scale.size == 1 and str(zero.dtype) in limits:
-                low, high = limits[str(zero.dtype)]
-                step, middle = float(scale.reshape(-1)[0]), float(zero.reshape(-1)[0])
-                found[node.input[0]] = ((low - middle - 0.75) * step, (high - middle + 0.75) * step)
-    return found
+        if node.op_type != "QuantizeLinear" or node.input[0] not in inputs or len(node.input) < 3:
+            continue
+        scale = known.get(node.input[1])
+        zero = known.get(node.input[2])
+        if scale is not None and zero is not None and scale.size == 1:
+            limits = _INTEGER_LIMITS.get(str(zero.dtype))
+            if limits is not None:
+                ranges[node.input[0]] = _real_range(
+                    limits, float(scale.flat[0]), float(zero.flat[0])
+                )
+    return ranges
+
+
+def _real_range(
+    limits: tuple[int, int],
+    step: float,
+    zero: float,
+) -> tuple[float, float]:
+    """The real numbers that integers within these limits stand for."""
+    low, high = limits
+    return (low - zero - _SLACK) * step, (high - zero + _SLACK) * step

@@ -22,7 +22,7 @@ from onnxproof.inputs.decision_points import Watch
 from onnxproof.inputs.output_sizes import Sizing
 from onnxproof.inputs.search import cases_by_name
 from onnxproof.inputs.space import Space
-from onnxproof.inputs.user_data import UserData, opened
+from onnxproof.inputs.user_data import UserData, open_data
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.reference.protocol import Oracle, open_oracle
 from onnxproof.results import Case, Coverage, CrossCheck, Finding
@@ -32,13 +32,8 @@ from onnxproof.runtimes.session.execution import Clock
 from onnxproof.verification import consensus, preparation, search
 from onnxproof.verification.assemble import Measured, assemble_proof, mark_void
 from onnxproof.verification.budget import Budget, not_reached
-from onnxproof.verification.case_runner import (
-    LOUDER,
-    RERUNS,
-    ReferenceRefused,
-    Trial,
-    Unconfirmed,
-)
+from onnxproof.verification.case_reference import LOUD_RERUNS, RERUNS, ReferenceRefused
+from onnxproof.verification.case_runner import Trial, TrialOptions, Unconfirmed
 from onnxproof.verification.coverage_floor import Floor
 from onnxproof.verification.evidence import Evidence, Request
 from onnxproof.verification.masked import Masks
@@ -86,7 +81,7 @@ class _Verification:
 
     def run(self) -> Evidence:
         """Take the steps one by one; a file that isn't there is told before anything runs."""
-        data = opened(self._request.subject.data)
+        data = open_data(self._request.subject.data)
         self._request = replace(self._request, subject=replace(self._request.subject, data=data))
         self._data = UserData(data)
         self._reference: Oracle = open_oracle(self._request.subject, self._clock)
@@ -200,17 +195,16 @@ class _Verification:
             self._ask_graph(trial)
 
     def _open_trial(self, space: Space, fidelity: Fidelity | None) -> Trial:
-        return Trial(
-            self._reference,
-            self._fleet.active,
-            self._signature,
-            self._request.policy,
+        options = TrialOptions(
             half=self._file.half,
             seed=self._request.seed,
             op_types=self._file.op_types,
             fidelity=fidelity,
             affords=self._budget.affords_reruns,
             masks=Masks(space, self._reference.run),
+        )
+        return Trial(
+            self._reference, self._fleet.active, self._signature, self._request.policy, options
         )
 
     def _run_planned(
@@ -372,7 +366,7 @@ class _Verification:
     def _proof(self, error: str) -> Proof:
         observed = self._observed
         if observed.unconfirmed:
-            unconfirmed = self._budget.not_confirmed(observed.unconfirmed[0], RERUNS + LOUDER)
+            unconfirmed = self._budget.not_confirmed(observed.unconfirmed[0], RERUNS + LOUD_RERUNS)
             self._findings.append(unconfirmed)
         if self._trial is not None:
             known = self._pacing is not None and self._pacing.verdict_is_known

@@ -1,4 +1,4 @@
-"""Trust nothing: a few runs that show whether a runtime answers the question it was asked, each time, and however many threads it has.
+"""A few runs that show whether a runtime answers the question it was asked, each time, and however many threads it has.
 
 The cases find wrong answers. These runs name the ways in which a runtime itself goes wrong: it gives an old answer
 again, ignores its input, answers otherwise the second time or with another number of threads, goes wrong after an empty
@@ -27,13 +27,16 @@ from onnxproof.runtimes.session.execution import Candidate
 from onnxproof.system.deadline import Deadline
 
 Array = np.ndarray[Any, Any]
+Inputs = Mapping[str, Array]
 Answer = Sequence[Array | None]
 _WIDE = 1 << 40
+"""Added to integers: a number that 32 bits don't hold."""
 _OPENING_S = 0.5
 """Seconds of the share that must be left before a process is started for a second session: it takes about as long."""
 _HELD_TWICE = 1 << 26
-_BEFOREHAND = frozenset({"reference", "torch", "torch64"})
-"""These define what is right, and are too slow to be asked twice."""
+"""Bytes of a model that is opened a second time where no dim varies (not measured)."""
+_REFERENCES = frozenset({"reference", "torch", "torch64"})
+"""These backends define what is right, and are too slow to be asked twice."""
 
 
 def examine(
@@ -47,82 +50,86 @@ def examine(
     sizes: Collection[str] = (),
     quantized: bool = False,
 ) -> list[Finding]:
-    """Examine each backend within its share of the time; one that dies on the way is told of by its candidate. `sizes` are inputs that may not grow."""
-    found: dict[tuple[str, str], Finding] = {}
+    """Examine each backend within its share of the time; that of one that dies on the way, its candidate reports. `sizes` are inputs that may not grow."""
+    findings: dict[tuple[str, str], Finding] = {}
     questions = _Questions(oracle, signature, policy, sizes)
     for place, candidate in enumerate(candidates):
         share = deadline.within(deadline.left / (len(candidates) - place))
-        if parse(candidate.backend)[0] not in _BEFOREHAND:
-            with suppress(OnnxproofError):
-                for finding in _Examination(
-                    candidate, questions, path, signature, policy, share, quantized=quantized
-                ).findings():
-                    found[finding.code, finding.what.partition(" by up to ")[0]] = (
-                        finding  # that two sessions show it is no news
-                    )
-    return list(found.values())
+        if parse(candidate.backend)[0] in _REFERENCES:
+            continue
+        examination = _Examination(
+            candidate, questions, path, signature, policy, share, quantized=quantized
+        )
+        with suppress(OnnxproofError):
+            for finding in examination.findings():
+                words = finding.what.partition(" by up to ")[0]
+                findings[finding.code, words] = finding  # two sessions may show the same
+    return list(findings.values())
 
 
 class _Questions:
-    """Two different inputs and what the reference makes of them; what it refuses is not asked."""
+    """Two different inputs and what the reference answers to them; what it refuses is not asked."""
 
     def __init__(
-        self, oracle: Oracle, signature: Signature, policy: Policy, sizes: Collection[str]
+        self,
+        oracle: Oracle,
+        signature: Signature,
+        policy: Policy,
+        sizes: Collection[str],
     ) -> None:
         self._oracle = oracle
         self.first = oracle.example()
         self.second = {name: _changed(array) for name, array in self.first.items()}
-        self.answers = [self._asked(self.first), self._asked(self.second)]
+        self.answers = [self._ask(self.first), self._ask(self.second)]
         self.noise = self._noise(self.second, self.answers[1])
-        self.poisoned = (
-            {name: _poisoned(array) for name, array in self.first.items()}
-            if Domain.NAN in policy.domains
-            else {}
-        )
-        self.wide = {
-            name: array + _WIDE if array.dtype == np.int64 and name not in sizes else array
-            for name, array in self.first.items()
-        }
-        self.empty = (
-            {name: array[:0] if array.ndim else array for name, array in self.first.items()}
-            if Domain.EMPTY in policy.domains
-            else {}
-        )
+        self.with_nan: dict[str, Array] = {}
+        if Domain.NAN in policy.domains:
+            self.with_nan = {name: _with_nan(array) for name, array in self.first.items()}
+        self.wide = dict(self.first)
+        for name, array in self.first.items():
+            if array.dtype == np.int64 and name not in sizes:
+                self.wide[name] = array + _WIDE
+        self.empty: dict[str, Array] = {}
+        if Domain.EMPTY in policy.domains:
+            self.empty = {name: _without_rows(array) for name, array in self.first.items()}
         self.varies = any(isinstance(dim, str) for info in signature.inputs for dim in info.dims)
+        """Whether any dim is open."""
 
     @cached_property
     def takes_empty(self) -> bool:
         """Whether the reference takes an empty batch."""
-        return self.varies and bool(self.empty) and self._asked(self.empty) is not None
+        return self.varies and bool(self.empty) and self._ask(self.empty) is not None
 
     @cached_property
-    def poisoned_answer(self) -> list[Array] | None:
-        """What the reference makes of NaN."""
-        return self._asked(self.poisoned) if self.poisoned else None
+    def nan_answer(self) -> list[Array] | None:
+        """What the reference answers to NaN."""
+        if not self.with_nan:
+            return None
+        return self._ask(self.with_nan)
 
     @cached_property
     def wide_answer(self) -> list[Array] | None:
-        """What the reference makes of integers beyond 32 bits."""
-        return (
-            self._asked(self.wide)
-            if any(array.dtype == np.int64 for array in self.first.values())
-            else None
-        )
+        """What the reference answers to integers beyond 32 bits."""
+        if not any(array.dtype == np.int64 for array in self.first.values()):
+            return None
+        return self._ask(self.wide)
 
-    def _asked(self, inputs: Mapping[str, Array]) -> list[Array] | None:
+    def _ask(self, inputs: Inputs) -> list[Array] | None:
         try:
             return self._oracle.run(inputs)
         except Exception:  # the user's module: any refusal is an answer here
             return None
 
-    def _noise(self, inputs: Mapping[str, Array], answer: list[Array] | None) -> list[float]:
+    def _noise(
+        self,
+        inputs: Inputs,
+        answer: list[Array] | None,
+    ) -> list[float]:
         if answer is None:
             return []
         truth = self._oracle.truth(inputs)
-        if truth is None or len(truth) != len(
-            answer
-        ):  # in float64 the module may go another way: the cases tell that
-            truth = answer
+        if truth is None or len(truth) != len(answer):
+            truth = answer  # in float64 the module may take another path: the cases show that
         return [pair(a, t).rms for a, t in zip(answer, truth, strict=True)]
 
 
@@ -140,77 +147,95 @@ class _Examination:
         *,
         quantized: bool,
     ) -> None:
-        self._candidate, self._ask, self._path, self._policy = candidate, questions, path, policy
+        self._candidate = candidate
+        self._questions = questions
+        self._path = path
+        self._policy = policy
         self._names = [output.name for output in signature.outputs]
         self._deadline = deadline
-        self._cost, self._quantized = [0.0] * len(self._names), quantized
+        self._quantized = quantized
+        self._cost = [0.0] * len(self._names)
+        """By output: how far a quantized file is from the reference anyway."""
 
     def findings(self) -> Iterator[Finding]:
         """Question by question, until the time is over."""
-        if None in self._ask.answers:
+        if None in self._questions.answers:
             return
-        first = self._candidate.run(self._ask.first)
-        second = self._candidate.run(self._ask.second)
+        first = self._candidate.run(self._questions.first)
+        second = self._candidate.run(self._questions.second)
         self._cost = self._quantization_cost(second)
-        for step in (self._again(first), self._nan(), self._integers(), self._fresh(first, second)):
-            with suppress(
-                OnnxproofError
-            ):  # a question that it refuses, or dies of: its candidate tells that
-                yield from step
+        checks = (
+            self._check_repeat(first),
+            self._check_nan(),
+            self._check_integers(),
+            self._check_fresh_session(first, second),
+        )
+        for check in checks:
+            # a question that it refuses, or dies of: its candidate reports that
+            with suppress(OnnxproofError):
+                yield from check
 
     def _quantization_cost(self, second: Answer) -> list[float]:
         """How far a quantized file is from the reference anyway: its kernels may round in other groups, such as one for each thread."""
-        wanted = self._ask.answers[1]
+        wanted = self._questions.answers[1]
         if wanted is None or not self._quantized:
             return self._cost
-        return [
-            0.0 if found is None else pair(reference, found).rms
-            for reference, found in zip(wanted, second, strict=True)
-        ]
+        costs = []
+        for reference, output in zip(wanted, second, strict=True):
+            cost = 0.0
+            if output is not None:
+                cost = pair(reference, output).rms
+            costs.append(cost)
+        return costs
 
-    def _fresh(self, first: Answer, second: Answer) -> Iterator[Finding]:
-        """The second question to a session that never heard the first, with another number of threads; then what an empty batch does to it."""
-        ask = self._other() if not self._deadline.passed else None
-        fresh = ask(self._ask.second) if ask is not None else None
-        yield from self._stale(first, second, fresh)
-        if ask is not None and fresh is not None:
-            yield from self._compared(
-                second, fresh, "threads", "answers otherwise with another number of threads"
-            )
-            yield from self._after_empty(first, ask)
+    def _check_fresh_session(
+        self,
+        first: Answer,
+        second: Answer,
+    ) -> Iterator[Finding]:
+        """The second question to a session that was never asked the first, with another number of threads; then what an empty batch does to it."""
+        ask = self._open_other()
+        if ask is None:
+            yield from self._check_stale(first, second, None)
+            return
+        fresh = ask(self._questions.second)
+        yield from self._check_stale(first, second, fresh)
+        yield from self._compare(
+            second, fresh, "threads", "answers otherwise with another number of threads"
+        )
+        yield from self._check_after_empty(first, ask)
 
-    def _other(self) -> Callable[[Mapping[str, Array]], Answer] | None:
+    def _open_other(self) -> Callable[[Inputs], Answer] | None:
         """The session that empty tensors get; where every dim is fixed there are none, and a second one will do, if the model is small enough for that."""
-        if not self._ask.varies and _weight(self._path) > _HELD_TWICE:
+        if self._deadline.passed:
+            return None
+        if not self._questions.varies and _model_bytes(self._path) > _HELD_TWICE:
             return None
         if self._deadline.left < _OPENING_S:
             return None
+        isolate = current().isolate
+        if self._questions.varies:
+            isolate = True
         start = time.perf_counter()
-        self._candidate.open_other(isolate=True if self._ask.varies else current().isolate)
-        self._deadline = Deadline(
-            self._deadline.until + time.perf_counter() - start
-        )  # a slow start leaves no question out
+        self._candidate.open_other(isolate=isolate)
+        opening_s = time.perf_counter() - start
+        self._deadline = Deadline(self._deadline.until + opening_s)  # a slow start skips no check
         return lambda inputs: self._candidate.run(inputs, apart=True)
 
-    def _after_empty(
-        self, first: Answer, ask: Callable[[Mapping[str, Array]], Answer]
+    def _check_after_empty(
+        self, first: Answer, ask: Callable[[Inputs], Answer]
     ) -> Iterator[Finding]:
         """Whether a session still answers a new question, once it was given an empty batch."""
-        if self._deadline.passed or not self._ask.takes_empty:
+        if self._deadline.passed or not self._questions.takes_empty:
             return
-        with suppress(OnnxproofError):  # it may refuse an empty batch: the cases tell that
-            ask(self._ask.empty)
+        with suppress(OnnxproofError):  # it may refuse an empty batch: the cases show that
+            ask(self._questions.empty)
         try:
-            found = self._compared(
-                first,
-                ask(self._ask.first),
-                "wrong-after-empty",
-                "answers otherwise once it was given an empty batch",
-            )
-            yield from (
-                replace(finding, counts=finding.counts and self._policy.strict_domains)
-                for finding in found
-            )
+            answer = ask(self._questions.first)
+            words = "answers otherwise once it was given an empty batch"
+            for finding in self._compare(first, answer, "wrong-after-empty", words):
+                counts = finding.counts and self._policy.strict_domains
+                yield replace(finding, counts=counts)
         except OnnxproofError as why:
             yield self._finding(
                 "wrong-after-empty",
@@ -218,107 +243,125 @@ class _Examination:
                 counts=self._policy.strict_domains,
             )
 
-    def _stale(self, first: Answer, second: Answer, fresh: Answer | None) -> Iterator[Finding]:
+    def _check_stale(
+        self, first: Answer, second: Answer, fresh: Answer | None
+    ) -> Iterator[Finding]:
         """The same bits for two questions to which the reference gives two answers."""
         for place, name in enumerate(self._names):
-            wanted = [answer[place] for answer in self._ask.answers if answer is not None]
+            wanted = [answer[place] for answer in self._questions.answers if answer is not None]
             if wanted[0].shape != wanted[1].shape:
                 continue
             if not self._beyond(place, *wanted) or not _same(first[place], second[place]):
                 continue
-            old = fresh is not None and self._beyond(place, fresh[place], second[place])
-            what = "its answer to the input before" if old else "one answer to different inputs"
+            code = "constant-output"
+            what = "one answer to different inputs"
+            stale = fresh is not None and self._beyond(place, fresh[place], second[place])
+            if stale:
+                code = "stale-output"
+                what = "its answer to the input before"
             yield self._finding(
-                "stale-output" if old else "constant-output",
-                f"gives {what}: output `{name}` did not change by a bit",
-                counts=old,
+                code, f"gives {what}: output `{name}` did not change by a bit", counts=stale
             )
 
-    def _again(self, first: Answer) -> Iterator[Finding]:
+    def _check_repeat(self, first: Answer) -> Iterator[Finding]:
         if self._deadline.passed:
             return
-        yield from self._compared(
-            first,
-            self._candidate.run(self._ask.first),
-            "nondeterminism",
-            "answers otherwise when it is asked the same again",
-        )
+        again = self._candidate.run(self._questions.first)
+        words = "answers otherwise when it is asked the same again"
+        yield from self._compare(first, again, "nondeterminism", words)
 
-    def _compared(self, one: Answer, other: Answer, code: str, words: str) -> Iterator[Finding]:
+    def _compare(
+        self,
+        one: Answer,
+        other: Answer,
+        code: str,
+        words: str,
+    ) -> Iterator[Finding]:
         """A difference of rounding is nothing (threads sum in another order); beyond noise and tolerance it counts."""
         for place, name in enumerate(self._names):
-            a, b = one[place], other[place]
+            a = one[place]
+            b = other[place]
             if a is None or b is None or _same(a, b):
                 continue
             if a.shape != b.shape or not is_float(a):
                 yield self._finding(code, f"{words}: output `{name}` differs", counts=False)
                 continue
-            if self._beyond(place, a, b) and not pair(a, b).rms <= self._cost[place]:
-                yield self._finding(
-                    code, f"{words}: output `{name}` by up to {pair(a, b).max_abs:.3g}", counts=True
-                )
+            gap = pair(a, b)
+            if self._beyond(place, a, b) and not gap.rms <= self._cost[place]:
+                what = f"{words}: output `{name}` by up to {gap.max_abs:.3g}"
+                yield self._finding(code, what, counts=True)
 
-    def _beyond(self, place: int, a: Array | None, b: Array | None) -> bool:
-        """Farther apart than two honest answers to one question may be: beyond the noise of this output, and beyond the tolerance."""
+    def _beyond(
+        self,
+        place: int,
+        a: Array | None,
+        b: Array | None,
+    ) -> bool:
+        """Whether two answers differ by more than correct ones to one question may: beyond the noise of this output, and beyond the tolerance."""
         if a is None or b is None or a.shape != b.shape or not is_float(a):
             return not _same(a, b)
         gap = pair(a, b)
-        noise = max(self._ask.noise[place], float(np.finfo(np.float32).eps) * gap.scale)
+        least_noise = float(np.finfo(np.float32).eps) * gap.scale
+        noise = max(self._questions.noise[place], least_noise)
         return gap.rms > 2 * self._policy.noise_limit * noise and not judging.agrees(
             gap, self._policy
         )
 
-    def _nan(self) -> Iterator[Finding]:
-        if self._deadline.passed or self._ask.poisoned_answer is None:
+    def _check_nan(self) -> Iterator[Finding]:
+        if self._deadline.passed:
             return
-        for name, wanted, found in zip(
-            self._names,
-            self._ask.poisoned_answer,
-            self._candidate.run(self._ask.poisoned),
-            strict=True,
-        ):
-            if (
-                found is not None
-                and is_float(wanted)
-                and found.shape == wanted.shape
-                and is_float(found)
-            ):
-                lost = int((np.isnan(wanted) & ~np.isnan(found)).sum())
-                if lost:
-                    yield self._finding(
-                        "nan-dropped",
-                        f"makes {lost} numbers of what is NaN in the reference: output `{name}`",
-                        counts=self._policy.strict_domains,
-                    )
-
-    def _integers(self) -> Iterator[Finding]:
-        if self._deadline.passed or self._ask.wide_answer is None:
+        wanted_outputs = self._questions.nan_answer
+        if wanted_outputs is None:
             return
-        for name, wanted, found in zip(
-            self._names, self._ask.wide_answer, self._candidate.run(self._ask.wide), strict=True
-        ):
-            if (
-                found is None
-                or wanted.dtype.kind not in "iu"
-                or found.shape != wanted.shape
-                or np.array_equal(found, wanted)
-            ):
+        outputs = self._candidate.run(self._questions.with_nan)
+        for name, wanted, output in zip(self._names, wanted_outputs, outputs, strict=True):
+            if output is None or output.shape != wanted.shape:
                 continue
-            if np.array_equal(found.astype(np.int64), wanted.astype(np.int32).astype(np.int64)):
+            if not is_float(wanted) or not is_float(output):
+                continue
+            lost = int((np.isnan(wanted) & ~np.isnan(output)).sum())
+            if lost:
+                yield self._finding(
+                    "nan-dropped",
+                    f"makes {lost} numbers of what is NaN in the reference: output `{name}`",
+                    counts=self._policy.strict_domains,
+                )
+
+    def _check_integers(self) -> Iterator[Finding]:
+        if self._deadline.passed:
+            return
+        wanted_outputs = self._questions.wide_answer
+        if wanted_outputs is None:
+            return
+        outputs = self._candidate.run(self._questions.wide)
+        for name, wanted, output in zip(self._names, wanted_outputs, outputs, strict=True):
+            if output is None or output.shape != wanted.shape:
+                continue
+            if wanted.dtype.kind not in "iu" or np.array_equal(output, wanted):
+                continue
+            truncated = wanted.astype(np.int32).astype(np.int64)
+            if np.array_equal(output.astype(np.int64), truncated):
                 yield self._finding(
                     "int64-truncated",
                     f"cuts 64-bit integers to 32 bits: output `{name}`",
                     counts=True,
                 )
 
-    def _finding(self, code: str, what: str, *, counts: bool) -> Finding:
+    def _finding(
+        self,
+        code: str,
+        what: str,
+        *,
+        counts: bool,
+    ) -> Finding:
         return Finding(code=code, what=f"`{self._candidate.backend}` {what}", counts=counts)
 
 
-def _weight(path: Path) -> int:
+def _model_bytes(path: Path) -> int:
     """Bytes of the file and of the weights beside it."""
-    beside = onnx_file.external_files(onnx_file.read(path).model)
-    return sum(file.stat().st_size for file in (path, *(path.parent / name for name in beside)))
+    external = onnx_file.external_files(onnx_file.read(path).model)
+    files = [path, *(path.parent / name for name in external)]
+    return sum(file.stat().st_size for file in files)
 
 
 def _changed(array: Array) -> Array:
@@ -329,19 +372,23 @@ def _changed(array: Array) -> Array:
     return np.ascontiguousarray(array.reshape(-1)[::-1].reshape(array.shape))
 
 
-def _poisoned(array: Array) -> Array:
+def _with_nan(array: Array) -> Array:
+    """The array with its first element NaN; integers as they are."""
     if not is_float(array) or not array.size:
         return array
-    poisoned = array.copy()
-    poisoned.reshape(-1)[0] = np.nan
-    return poisoned
+    changed = array.copy()
+    changed.reshape(-1)[0] = np.nan
+    return changed
+
+
+def _without_rows(array: Array) -> Array:
+    if not array.ndim:
+        return array
+    return array[:0]
 
 
 def _same(a: Array | None, b: Array | None) -> bool:
-    return (
-        a is not None
-        and b is not None
-        and a.shape == b.shape
-        and a.size > 0
-        and a.tobytes() == b.tobytes()
-    )
+    """Whether two outputs that are not empty have the same bits."""
+    if a is None or b is None or a.shape != b.shape:
+        return False
+    return a.size > 0 and a.tobytes() == b.tobytes()

@@ -10,7 +10,8 @@ from onnxproof.options import Policy
 from onnxproof.results import Case, Finding, Signature, Verdict, judging
 from onnxproof.runtimes.session.execution import Candidate, Clock
 from onnxproof.verification.budget import Budget, not_reached
-from onnxproof.verification.case_runner import RERUNS, ReferenceRefused, Trial, Unconfirmed
+from onnxproof.verification.case_reference import RERUNS, ReferenceRefused
+from onnxproof.verification.case_runner import Trial, Unconfirmed
 from onnxproof.verification.evidence import Request
 from onnxproof.verification.observations import LARGE, Observations, elements
 from onnxproof.verification.pacing import PASSES_OF_A_CASE, Pacing

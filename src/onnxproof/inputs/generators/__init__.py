@@ -19,29 +19,29 @@ Generator = Callable[[Space], Iterator[Case]]
 
 
 def generators() -> dict[str, Generator]:
-    """Every generator by name, the most telling first."""
+    """Every generator by name, in the order in which they are asked."""
     names = [info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")]
-    names.sort(key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name))
-    found: dict[str, Generator] = {
-        name: importlib.import_module(f"{__name__}.{name}").generate for name in names
-    }
+    others = sorted(name for name in names if name not in _FIRST)
+    by_name: dict[str, Generator] = {}
+    for name in (*_FIRST, *others):
+        by_name[name] = importlib.import_module(f"{__name__}.{name}").generate
     for point in registry.points(ENTRY_POINTS):
-        found[point.name] = point.load()
-    return found
+        by_name[point.name] = point.load()
+    return by_name
 
 
 def plan(space: Space) -> Iterator[Case]:
     """All cases, one at a time: ordinary ones first, then every generator in turn, so that a short budget still sees each kind."""
-    every = generators()
+    in_turn = generators()
     for name in _FIRST:
-        yield from every.pop(name)(space)
-    last = [every.pop(name) for name in _LAST]
-    waiting = [generate(space) for generate in every.values()]
-    while waiting:
-        for generator in list(waiting):
-            case = next(generator, None)
+        yield from in_turn.pop(name)(space)
+    last = [in_turn.pop(name) for name in _LAST]
+    unfinished = [generate(space) for generate in in_turn.values()]
+    while unfinished:
+        for cases in list(unfinished):
+            case = next(cases, None)
             if case is None:
-                waiting.remove(generator)
+                unfinished.remove(cases)
             else:
                 yield case
     for generate in last:

@@ -5,10 +5,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onnxproof.inputs.space import Role, Space, as_dtype
+from onnxproof.inputs.space import Array, Inputs, Space, as_dtype
 from onnxproof.results import Case
 
 _MOST = 64
+"""Items of the data that become cases (not measured)."""
+_MOVED = 1e-3
+"""Of the spread of the values: how far floats are moved (not measured)."""
 
 
 def generate(space: Space) -> Iterator[Case]:
@@ -22,21 +25,20 @@ def generate(space: Space) -> Iterator[Case]:
             inputs=inputs,
             ordinary=True,
         )
-        floats = [
-            slot for slot in space.slots if slot.role is Role.FLOAT and slot.dtype.kind != "c"
-        ]
-        if floats and index % 4 == 0:
-            rng = space.rng(f"data-{label}")
-            moved = dict(inputs)
-            for slot in floats:
-                array = inputs[slot.name].astype(np.float64)
-                moved[slot.name] = as_dtype(
-                    array + 1e-3 * array.std() * rng.standard_normal(array.shape), slot.dtype
-                )
+        if space.real_floats() and index % 4 == 0:
             yield Case(
                 name=f"data-{label}-moved",
                 group="data",
                 about=f"your data, moved by 0.1 %: {label}",
-                inputs=moved,
+                inputs=_move_floats(space, inputs, space.rng(f"data-{label}")),
                 ordinary=True,
             )
+
+
+def _move_floats(space: Space, inputs: Inputs, rng: np.random.Generator) -> dict[str, Array]:
+    moved = dict(inputs)
+    for slot in space.real_floats():
+        array = inputs[slot.name].astype(np.float64)
+        step = _MOVED * array.std() * rng.standard_normal(array.shape)
+        moved[slot.name] = as_dtype(array + step, slot.dtype)
+    return moved

@@ -1,18 +1,20 @@
 """Floats that sit where trouble is: zeros, halves, ties, constant rows, low variance, outliers, tiny, large, one sign."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Role, Space
+from onnxproof.inputs.space import Array, Shape, Slot, Space
 from onnxproof.results import Case
 
-Shape = tuple[int, ...]
 Make = Callable[[Shape, np.random.Generator], Array]
 
 
 def _rows(shape: Shape) -> tuple[int, int]:
-    return (int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]) if shape else (1, 1)
+    """Number and width of the rows, which run along the last axis."""
+    if not shape:
+        return 1, 1
+    return int(np.prod(shape[:-1], dtype=np.int64)), shape[-1]
 
 
 def _constant_rows(shape: Shape, rng: np.random.Generator) -> Array:
@@ -51,52 +53,54 @@ def _part_zero(shape: Shape, rng: np.random.Generator) -> Array:
 
 
 _EXACT: dict[str, Make] = {
-    "zeros": lambda s, r: np.zeros(s),
-    "negative zeros": lambda s, r: np.full(s, -0.0),
-    "halves": lambda s, r: r.integers(-4, 4, s) + 0.5,
-    "small integers": lambda s, r: r.integers(-3, 4, s).astype(np.float64),
-    "two levels": lambda s, r: r.integers(0, 2, s).astype(np.float64),
-    "all equal": lambda s, r: np.full(s, 0.75),
+    "zeros": lambda shape, rng: np.zeros(shape),
+    "negative zeros": lambda shape, rng: np.full(shape, -0.0),
+    "halves": lambda shape, rng: rng.integers(-4, 4, shape) + 0.5,
+    "small integers": lambda shape, rng: rng.integers(-3, 4, shape).astype(np.float64),
+    "two levels": lambda shape, rng: rng.integers(0, 2, shape).astype(np.float64),
+    "all equal": lambda shape, rng: np.full(shape, 0.75),
     "constant rows": _constant_rows,
-    "signed units": lambda s, r: r.choice([-1.0, 1.0], s),
+    "signed units": lambda shape, rng: rng.choice([-1.0, 1.0], shape),
     "one-hot": _one_hot,
     "part zero": _part_zero,
-    "quarters": lambda s, r: r.integers(-16, 17, s) / 4.0,
+    "quarters": lambda shape, rng: rng.integers(-16, 17, shape) / 4.0,
 }
 _SMOOTH: dict[str, Make] = {
-    "low variance": lambda s, r: 1e-4 * r.standard_normal(s),
-    "low variance, large mean": lambda s, r: 100.0 + 0.01 * r.standard_normal(s),
-    "all negative": lambda s, r: -np.abs(r.standard_normal(s)) - 0.1,
-    "all positive": lambda s, r: np.abs(r.standard_normal(s)) + 0.1,
-    "very negative": lambda s, r: -20.0 - 10 * np.abs(r.standard_normal(s)),
-    "unit interval": lambda s, r: r.random(s),
+    "low variance": lambda shape, rng: 1e-4 * rng.standard_normal(shape),
+    "low variance, large mean": lambda shape, rng: 100.0 + 0.01 * rng.standard_normal(shape),
+    "all negative": lambda shape, rng: -np.abs(rng.standard_normal(shape)) - 0.1,
+    "all positive": lambda shape, rng: np.abs(rng.standard_normal(shape)) + 0.1,
+    "very negative": lambda shape, rng: -20.0 - 10 * np.abs(rng.standard_normal(shape)),
+    "unit interval": lambda shape, rng: rng.random(shape),
     "one outlier": _outlier,
     "ramp": _ramp,
-    "bytes": lambda s, r: r.integers(0, 256, s).astype(np.float64),
-    "tiny": lambda s, r: 1e-8 * r.standard_normal(s),
-    "denormal": lambda s, r: 1e-39 * r.standard_normal(s),
-    "large": lambda s, r: 3e3 * r.standard_normal(s),
-    "huge": lambda s, r: 1e7 * r.standard_normal(s),
+    "bytes": lambda shape, rng: rng.integers(0, 256, shape).astype(np.float64),
+    "tiny": lambda shape, rng: 1e-8 * rng.standard_normal(shape),
+    "denormal": lambda shape, rng: 1e-39 * rng.standard_normal(shape),
+    "large": lambda shape, rng: 3e3 * rng.standard_normal(shape),
+    "huge": lambda shape, rng: 1e7 * rng.standard_normal(shape),
 }
 _WIDE: dict[str, Make] = {
-    "seconds of today": lambda s, r: 1.7e9 + 1e5 * r.random(s),
-    "beyond float32": lambda s, r: 1e9 * (1 + r.random(s)),
+    "seconds of today": lambda shape, rng: 1.7e9 + 1e5 * rng.random(shape),
+    "beyond float32": lambda shape, rng: 1e9 * (1 + rng.random(shape)),
 }
 """For inputs in float64: whoever asks for it has numbers that float32 does not hold."""
+_BEYOND_HALF = ("large", "huge")
+_MOST_INPUTS = 4
+"""Inputs that are changed one by one (not measured)."""
 
 
 def generate(space: Space) -> Iterator[Case]:
     """Each kind for each float input while the others stay ordinary; then for all float inputs together."""
-    slots = [slot for slot in space.of_role(Role.FLOAT) if slot.dtype.kind != "c"]
+    slots = space.real_floats()
     sizes = space.roomy()
+    groups = [(slot.name, [slot]) for slot in slots[:_MOST_INPUTS]]
+    if len(slots) > 1:
+        groups.append(("all", slots))
     for kind, make in (_EXACT | _SMOOTH | _WIDE).items():
-        groups = [[slot] for slot in slots[:4]] + ([slots] if len(slots) > 1 else [])
-        for group in groups:
-            if kind in _WIDE and any(slot.dtype.itemsize < 8 for slot in group):
+        for label, group in groups:
+            if not _holds(kind, group):
                 continue
-            if kind in ("large", "huge") and any(slot.dtype.itemsize == 2 for slot in group):
-                continue
-            label = group[0].name if len(group) == 1 else "all"
             name = f"float-{label}-{kind}"
             arrays = {
                 slot.name: make(space.shape(slot.info, sizes), space.rng(name + slot.name))
@@ -105,3 +109,11 @@ def generate(space: Space) -> Iterator[Case]:
             yield space.case(
                 name, "floats", f"{label}: {kind}", sizes, replace=arrays, exact=kind in _EXACT
             )
+
+
+def _holds(kind: str, slots: Sequence[Slot]) -> bool:
+    """Whether the dtypes of these inputs hold values of that kind."""
+    smallest = min(slot.dtype.itemsize for slot in slots)
+    if kind in _WIDE:
+        return smallest >= 8
+    return kind not in _BEYOND_HALF or all(slot.dtype.itemsize != 2 for slot in slots)

@@ -1,10 +1,11 @@
 """Ids into a table: the first, the last, the whole range, repeats, and order."""
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Role, Slot, Space, upper
+from onnxproof.inputs.space import Array, Role, Shape, Slot, Space, upper
 from onnxproof.results import Case
 
 _KINDS = (
@@ -20,6 +21,7 @@ _KINDS = (
     "negative",
 )
 _MOST_COLUMNS = 16
+"""Columns of ids that are tried one by one (not measured)."""
 
 
 def generate(space: Space) -> Iterator[Case]:
@@ -29,9 +31,7 @@ def generate(space: Space) -> Iterator[Case]:
     for kind in _KINDS:
         for slot in slots:
             name = f"ids-{slot.name}-{kind}"
-            array = _ids(
-                kind, slot, space.shape(slot.info, sizes), upper(slot, sizes), space.rng(name)
-            )
+            array = _ids(kind, space, slot, name)
             yield space.case(
                 name,
                 "ids",
@@ -42,14 +42,12 @@ def generate(space: Space) -> Iterator[Case]:
             )
         if len(slots) > 1:
             name = f"ids-{kind}"
-            arrays = {
-                s.name: _ids(kind, s, space.shape(s.info, sizes), upper(s, sizes), space.rng(name))
-                for s in slots
-            }
+            arrays = {slot.name: _ids(kind, space, slot, name) for slot in slots}
             yield space.case(name, "ids", f"all ids: {kind}", sizes, replace=arrays)
     yield from _columns(space, slots)
-    yield from _telling(space, slots)
-    wide = space.sizes(**{dim.name: 4 * dim.example for dim in space.free_dims})
+    yield from _differing_rows(space, slots)
+    longer = {dim.name: 4 * dim.example for dim in space.free_dims}
+    wide = space.sizes(**longer)
     if slots and wide != sizes and space.fits(wide):
         yield space.case("ids-many", "ids", "many more ids than the example has", wide)
 
@@ -59,39 +57,34 @@ def _columns(space: Space, slots: list[Slot]) -> Iterator[Case]:
     sizes = space.roomy()
     for slot in slots:
         shape = space.shape(slot.info, sizes)
-        if (
-            len(slot.tables) < 2
-            or len(shape) < 2
-            or not isinstance(slot.info.dims[-1], int)
-            or shape[-1] > _MOST_COLUMNS
-        ):
+        has_columns = len(shape) >= 2 and isinstance(slot.info.dims[-1], int)
+        if not has_columns or len(slot.tables) < 2 or shape[-1] > _MOST_COLUMNS:
             continue
-        for column in range(shape[-1]):
-            for rows in slot.tables:
-                name = f"ids-{slot.name}[{column}]-of-{rows}"
-                ids = space.values(name, sizes)[slot.name]
-                count = ids[..., column].size
-                ids[..., column] = (
-                    rows - 1 - np.arange(count) * max(1, rows // count) % rows
-                ).reshape(ids[..., column].shape)
-                yield space.case(
-                    name,
-                    "ids",
-                    f"{slot.name}: column {column} through a table of {rows} rows",
-                    sizes,
-                    replace={slot.name: ids},
-                )
+        for column, rows in itertools.product(range(shape[-1]), slot.tables):
+            name = f"ids-{slot.name}[{column}]-of-{rows}"
+            ids = space.values(name, sizes)[slot.name]
+            count = ids[..., column].size
+            step = max(1, rows // count)
+            descending = rows - 1 - np.arange(count) * step % rows
+            ids[..., column] = descending.reshape(ids[..., column].shape)
+            yield space.case(
+                name,
+                "ids",
+                f"{slot.name}: column {column} through a table of {rows} rows",
+                sizes,
+                replace={slot.name: ids},
+            )
 
 
-def _telling(space: Space, slots: list[Slot]) -> Iterator[Case]:
+def _differing_rows(space: Space, slots: list[Slot]) -> Iterator[Case]:
     """The rows in which a table of the file is not the module's, in every column that has them."""
     sizes = space.roomy()
     for slot in slots:
         shape = space.shape(slot.info, sizes)
         count = int(np.prod(shape, dtype=np.int64))
-        if not slot.telling or not count:
+        if not slot.differing_rows or not count:
             continue
-        rows = np.resize(np.array(slot.telling), count).reshape(shape)
+        rows = np.resize(np.array(slot.differing_rows), count).reshape(shape)
         yield space.case(
             f"ids-{slot.name}-other rows",
             "ids",
@@ -99,9 +92,9 @@ def _telling(space: Space, slots: list[Slot]) -> Iterator[Case]:
             sizes,
             replace={slot.name: rows},
         )
-        for column in (
-            range(shape[-1]) if len(slot.tables) > 1 and shape[-1] <= _MOST_COLUMNS else ()
-        ):
+        if len(slot.tables) < 2 or shape[-1] > _MOST_COLUMNS:
+            continue
+        for column in range(shape[-1]):
             name = f"ids-{slot.name}[{column}]-other rows"
             ids = space.values(name, sizes)[slot.name]
             ids[..., column] = rows[..., column]
@@ -114,30 +107,42 @@ def _telling(space: Space, slots: list[Slot]) -> Iterator[Case]:
             )
 
 
-def _ids(
-    kind: str, slot: Slot, shape: tuple[int, ...], high: int, rng: np.random.Generator
-) -> Array:
-    count = int(np.prod(shape, dtype=np.int64))
-    seen = int(slot.example.max(initial=0))
+def _ids(kind: str, space: Space, slot: Slot, case: str) -> Array:
+    """The ids of one input in one case."""
+    sizes = space.roomy()
+    shape = space.shape(slot.info, sizes)
+    high = upper(slot, sizes)
+    rng = space.rng(case)
+    rows = max(high, 1)
     if kind == "first":
         return np.zeros(shape, np.int64)
     if kind == "last":
         return np.full(shape, high - 1)
     if kind == "beyond the example":
-        return rng.integers(min(seen + 1, high - 1), max(high, min(seen + 1, high - 1) + 1), shape)
+        low = min(int(slot.example.max(initial=0)) + 1, high - 1)
+        return rng.integers(low, max(high, low + 1), shape)
     if kind == "whole range":
-        return (np.arange(count) * max(1, high // max(count, 1)) % max(high, 1)).reshape(shape)
+        count = int(np.prod(shape, dtype=np.int64))
+        step = max(1, high // max(count, 1))
+        return (np.arange(count) * step % rows).reshape(shape)
     if kind == "repeated":
-        return np.full(shape, int(rng.integers(0, max(high, 1))))
+        return np.full(shape, int(rng.integers(0, rows)))
     if kind == "duplicates":
-        return rng.integers(0, min(3, max(high, 1)), shape)
-    if kind in ("ascending", "descending"):
-        order = (
-            np.sort(rng.integers(0, max(high, 1), shape), axis=-1)
-            if shape
-            else rng.integers(0, max(high, 1), shape)
-        )
-        return order if kind == "ascending" or not shape else order[..., ::-1]
+        return rng.integers(0, min(3, rows), shape)
+    if kind == "ascending":
+        return _ascending(rows, shape, rng)
+    if kind == "descending":
+        ascending = np.atleast_1d(_ascending(rows, shape, rng))
+        return ascending[..., ::-1].reshape(shape)
     if kind == "low":
-        return rng.integers(0, min(8, max(high, 1)), shape)
-    return rng.integers(-max(high, 1), 0, shape)
+        return rng.integers(0, min(8, rows), shape)
+    return rng.integers(-rows, 0, shape)
+
+
+def _ascending(
+    rows: int,
+    shape: Shape,
+    rng: np.random.Generator,
+) -> Array:
+    ids = np.asarray(rng.integers(0, rows, shape))
+    return np.sort(np.atleast_1d(ids), axis=-1).reshape(shape)

@@ -4,33 +4,35 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Role, Space
+from onnxproof.inputs.space import Array, Role, Shape, Space
 from onnxproof.results import Case
 
-_KINDS = (
-    "zero",
-    "small",
-    "negative",
-    "mixed signs",
-    "hundreds",
-    "one",
-    "beyond 2**31",
-    "beyond 2**24",
-    "beyond 2**53",
-    "ends of the type",
-)
+_RANGES = {
+    "zero": (0, 0),
+    "small": (-4, 4),
+    "negative": (-100, -1),
+    "mixed signs": (-1000, 1000),
+    "hundreds": (100, 999),
+    "one": (1, 1),
+    "beyond 2**31": (2**33, 2**40),
+    "beyond 2**24": (2**24, 2**30),
+    "beyond 2**53": (2**53, 2**55),
+}
+"""The smallest and the largest integer of each kind."""
+_ENDS = "ends of the type"
 
 
 def generate(space: Space) -> Iterator[Case]:
     """Each kind for each input of integers; those with a table are tried too, since a modulo may stand before it."""
     sizes = space.roomy()
     slots = space.of_role(Role.INTEGER, Role.IDS)
-    for kind in _KINDS:
+    for kind in (*_RANGES, _ENDS):
         for slot in slots:
             if slot.role is Role.IDS and slot.high is not None and not kind.startswith("beyond"):
                 continue
             name = f"integer-{slot.name}-{kind}"
-            array = _integers(kind, slot.dtype, space.shape(slot.info, sizes), space.rng(name))
+            shape = space.shape(slot.info, sizes)
+            array = _integers(kind, slot.dtype, shape, space.rng(name))
             if array is not None:
                 yield space.case(
                     name,
@@ -43,22 +45,19 @@ def generate(space: Space) -> Iterator[Case]:
 
 
 def _integers(
-    kind: str, dtype: np.dtype, shape: tuple[int, ...], rng: np.random.Generator
+    kind: str,
+    dtype: np.dtype,
+    shape: Shape,
+    rng: np.random.Generator,
 ) -> Array | None:
+    """Integers of that kind, or None where the dtype has none."""
     ends = np.iinfo(dtype)
-    low, high = {
-        "zero": (0, 0),
-        "small": (-4, 4),
-        "negative": (-100, -1),
-        "mixed signs": (-1000, 1000),
-        "hundreds": (100, 999),
-        "one": (1, 1),
-        "beyond 2**31": (2**33, 2**40),
-        "beyond 2**24": (2**24, 2**30),
-        "beyond 2**53": (2**53, 2**55),
-        "ends of the type": (ends.max - 3, ends.max),
-    }[kind]
-    if kind == "ends of the type" and dtype.itemsize > 2:
+    if kind == _ENDS:
+        if dtype.itemsize > 2:
+            return None
+        return rng.integers(ends.max - 3, ends.max, shape, endpoint=True)
+    low = max(_RANGES[kind][0], ends.min)
+    high = min(_RANGES[kind][1], ends.max)
+    if low > high:
         return None
-    low, high = max(low, ends.min), min(high, ends.max)
-    return rng.integers(low, high, shape, endpoint=True) if low <= high else None
+    return rng.integers(low, high, shape, endpoint=True)

@@ -1,80 +1,99 @@
 """Masks: all true, all false, one row false, padded left and right, ragged, inverted, one element true."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Role, Slot, Space
+from onnxproof.inputs.space import Array, Role, Shape, Slot, Space
 from onnxproof.results import Case, Domain
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rows:
+    """The rows of a mask, which run along the last axis."""
+
+    count: int
+    width: int
+    lengths: Array
+    """A random length for each row, in a column."""
+    rng: np.random.Generator
+
+    @property
+    def places(self) -> Array:
+        """The places of one row."""
+        return np.arange(self.width)
+
+    @property
+    def numbers(self) -> Array:
+        """The number of each row, in a column."""
+        return np.arange(self.count)[:, None]
+
+
+_ALL_FALSE = "all false"
+_ONE_ROW_FALSE = "one row false"
+_PATTERNS: Mapping[str, Callable[[_Rows], Array]] = {
+    "all true": lambda rows: rows.places >= 0,
+    _ALL_FALSE: lambda rows: rows.places < 0,
+    _ONE_ROW_FALSE: lambda rows: rows.numbers < rows.count - 1,
+    "left-padded": lambda rows: rows.places >= rows.width - rows.lengths,
+    "right-padded": lambda rows: rows.places < rows.lengths,
+    "ragged": lambda rows: rows.rng.random((rows.count, rows.width)) < 0.5,
+    "one true": lambda rows: rows.places == rows.lengths - 1,
+    "first true": lambda rows: rows.places == 0,
+    "last true": lambda rows: rows.places == rows.width - 1,
+    "lower triangle": lambda rows: rows.places <= rows.numbers % rows.width,
+}
+"""Where a mask is true."""
+_HIDE_ALL = (_ALL_FALSE, _ONE_ROW_FALSE)
+"""Patterns in which a row has nothing to see."""
 
 
 def generate(space: Space) -> Iterator[Case]:
     """Each pattern for each mask, the other inputs ordinary; then all masks together."""
-    slots = space.of_role(Role.MASK) + [slot for slot in space.of_role(Role.FLOAT) if slot.additive]
+    additive = [slot for slot in space.of_role(Role.FLOAT) if slot.additive]
+    slots = space.of_role(Role.MASK) + additive
     sizes = space.roomy()
-    for label in [p for p in _PATTERNS if p not in _HIDE_ALL or Domain.MASKED in space.domains]:
+    for label in _PATTERNS:
+        if label in _HIDE_ALL and Domain.MASKED not in space.domains:
+            continue
         for slot in slots:
             name = f"mask-{slot.name}-{label}"
-            array = _values(slot, _pattern(label, space.shape(slot.info, sizes), space.rng(name)))
-            yield space.case(
-                name, "masks", f"{slot.name}: {label}", sizes, replace={slot.name: array}
-            )
+            masks = {slot.name: _mask(space, slot, label, name)}
+            yield space.case(name, "masks", f"{slot.name}: {label}", sizes, replace=masks)
         if len(slots) > 1:
             name = f"masks-{label}"
-            arrays = {
-                slot.name: _values(
-                    slot, _pattern(label, space.shape(slot.info, sizes), space.rng(name))
-                )
-                for slot in slots
-            }
-            yield space.case(name, "masks", f"every mask: {label}", sizes, replace=arrays)
+            masks = {slot.name: _mask(space, slot, label, name) for slot in slots}
+            yield space.case(name, "masks", f"every mask: {label}", sizes, replace=masks)
 
 
-_PATTERNS = (
-    "all true",
-    "all false",
-    "one row false",
-    "left-padded",
-    "right-padded",
-    "ragged",
-    "one true",
-    "first true",
-    "last true",
-    "lower triangle",
-)
-_HIDE_ALL = ("all false", "one row false")
-"""Patterns in which a row has nothing to see."""
-
-
-def _values(slot: Slot, mask: Array) -> Array:
+def _mask(
+    space: Space,
+    slot: Slot,
+    label: str,
+    case: str,
+) -> Array:
     """True keeps and false hides: 1 and 0 for a mask, 0 and minus infinity for one that is added."""
-    return np.where(mask, 0.0, -np.inf) if slot.additive else mask
+    shape = space.shape(slot.info, space.roomy())
+    mask = _pattern(label, shape, space.rng(case))
+    if slot.additive:
+        return np.where(mask, 0.0, -np.inf)
+    return mask
 
 
-def _pattern(label: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+def _pattern(
+    label: str,
+    shape: Shape,
+    rng: np.random.Generator,
+) -> Array:
     """A boolean array; rows run along the last axis."""
-    if label == "all false":
+    if label == _ALL_FALSE:
         return np.zeros(shape, bool)
-    mask = np.ones(shape, bool)
-    if label == "all true" or not shape or 0 in shape:
-        return mask
+    if not shape or 0 in shape:
+        return np.ones(shape, bool)
     width = shape[-1]
-    rows = mask.reshape(-1, width)
-    places, lengths = np.arange(width), rng.integers(1, width + 1, (rows.shape[0], 1))
-    if label == "one row false":
-        rows[-1] = False
-    elif label == "left-padded":
-        rows[:] = places >= width - lengths
-    elif label == "right-padded":
-        rows[:] = places < lengths
-    elif label == "ragged":
-        rows[:] = rng.random(rows.shape) < 0.5
-    elif label == "one true":
-        rows[:] = places == lengths - 1
-    elif label == "first true":
-        rows[:] = places == 0
-    elif label == "last true":
-        rows[:] = places == width - 1
-    elif label == "lower triangle":
-        rows[:] = places <= (np.arange(rows.shape[0]) % width)[:, None]
-    return rows.reshape(shape)
+    count = int(np.prod(shape[:-1], dtype=np.int64))
+    lengths = rng.integers(1, width + 1, (count, 1))
+    rows = _Rows(count=count, width=width, lengths=lengths, rng=rng)
+    mask = _PATTERNS[label](rows)
+    return np.broadcast_to(mask, (count, width)).reshape(shape)

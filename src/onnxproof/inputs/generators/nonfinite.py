@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onnxproof.inputs.space import Array, Role, Space
+from onnxproof.inputs.space import Array, Space
 from onnxproof.results import Case, Domain
 
+_ALL_BUT_ONE = "-inf but one a row"
 _KINDS = {
     "one NaN": Domain.NAN,
     "a NaN row": Domain.NAN,
@@ -16,65 +17,71 @@ _KINDS = {
     "an inf row": Domain.INF,
     "NaN, inf and -inf": Domain.NAN,
     "all NaN": Domain.NAN,
-    "-inf but one a row": Domain.INF,
+    _ALL_BUT_ONE: Domain.INF,
     "NaN first": Domain.NAN,
     "NaN last": Domain.NAN,
     "inf before NaN": Domain.NAN,
 }
+_WHOLE_ROWS = {"a NaN row": np.nan, "a -inf row": -np.inf, "an inf row": np.inf}
+_MOST_INPUTS = 4
+"""Inputs that are changed one by one (not measured)."""
 
 
 def generate(space: Space) -> Iterator[Case]:
     """Each kind for each float input, the others ordinary."""
     sizes = space.roomy()
+    slots = [slot for slot in space.real_floats() if not slot.additive][:_MOST_INPUTS]
     for kind, domain in _KINDS.items():
-        if domain in space.domains:
-            for slot in [
-                s for s in space.of_role(Role.FLOAT) if s.dtype.kind != "c" and not s.additive
-            ][:4]:
-                name = f"nonfinite-{slot.name}-{kind}"
-                values = space.values(name, sizes)[slot.name].astype(np.float64)
-                if kind == "-inf but one a row" and values.shape[-1:] in ((), (1,)):
-                    continue  # nothing is left to be infinite
-                yield space.case(
-                    name,
-                    "nonfinite",
-                    f"{slot.name}: {kind}",
-                    sizes,
-                    replace={slot.name: _spoil(kind, values)},
-                    domain=domain,
-                    exact=True,
-                )
+        if domain not in space.domains:
+            continue
+        for slot in slots:
+            name = f"nonfinite-{slot.name}-{kind}"
+            values = space.values(name, sizes)[slot.name].astype(np.float64)
+            if kind == _ALL_BUT_ONE and values.shape[-1:] in ((), (1,)):
+                continue  # nothing is left to be infinite
+            yield space.case(
+                name,
+                "nonfinite",
+                f"{slot.name}: {kind}",
+                sizes,
+                replace={slot.name: _with_nonfinite(kind, values)},
+                domain=domain,
+                exact=True,
+            )
 
 
-def _spoil(kind: str, array: Array) -> Array:
-    """Write the odd values into a copy; rows run along the last axis."""
+def _with_nonfinite(kind: str, array: Array) -> Array:
+    """Write values that are not finite into the array; rows run along the last axis."""
     if not array.size:
         return array
-    flat = array.reshape(-1)
-    rows = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
-    middle = flat.size // 2
-    if kind == "one NaN":
-        flat[middle] = np.nan
-    elif kind == "NaN first":
-        flat[0] = np.nan
-    elif kind == "NaN last":
-        flat[-1] = np.nan
-    elif kind == "one inf":
-        flat[middle] = np.inf
-    elif kind == "one -inf":
-        flat[middle] = -np.inf
-    elif kind == "inf before NaN":
-        flat[middle - 1], flat[middle] = np.inf, np.nan
-    elif kind == "all NaN":
-        flat[:] = np.nan
-    elif kind == "NaN, inf and -inf":
-        for place, value in zip(
-            (0, flat.size // 3, 2 * flat.size // 3), (np.nan, -np.inf, np.inf), strict=True
-        ):
-            flat[place] = value
-    elif kind == "-inf but one a row":
+    width = 1
+    if array.ndim:
+        width = array.shape[-1]
+    rows = array.reshape(-1, width)
+    if kind == _ALL_BUT_ONE:
         rows[:, 1:] = -np.inf
         rows[:, 0] = 0.0
+    elif kind == "all NaN":
+        rows[:] = np.nan
+    elif kind in _WHOLE_ROWS:
+        rows[-1] = _WHOLE_ROWS[kind]
     else:
-        rows[-1] = {"a NaN row": np.nan, "a -inf row": -np.inf, "an inf row": np.inf}[kind]
+        flat = array.reshape(-1)
+        for place, value in _elements(kind, flat.size):
+            flat[place] = value
     return array
+
+
+def _elements(kind: str, size: int) -> list[tuple[int, float]]:
+    """The elements of a flat array to be written, and their values, in this order."""
+    middle = size // 2
+    by_kind: dict[str, list[tuple[int, float]]] = {
+        "one NaN": [(middle, np.nan)],
+        "NaN first": [(0, np.nan)],
+        "NaN last": [(-1, np.nan)],
+        "one inf": [(middle, np.inf)],
+        "one -inf": [(middle, -np.inf)],
+        "inf before NaN": [(middle - 1, np.inf), (middle, np.nan)],
+        "NaN, inf and -inf": [(0, np.nan), (size // 3, -np.inf), (2 * size // 3, np.inf)],
+    }
+    return by_kind[kind]

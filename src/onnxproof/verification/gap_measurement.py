@@ -1,0 +1,165 @@
+"""The gap of one output of one candidate on one case, and whether it is large enough to be looked into."""
+
+import statistics
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from onnxproof.numerics.measure import Noise, measure
+from onnxproof.options import Policy
+from onnxproof.results import Case, Gap, NoiseKind, Signature, Status
+from onnxproof.results.judging import beyond_noise
+from onnxproof.runtimes.session.execution import Candidate
+from onnxproof.verification.case_reference import CaseReference
+from onnxproof.verification.quantized import Fidelity, Simulated
+
+Array = np.ndarray[Any, Any]
+RECHECK_SHARE = 0.4
+"""Share of the limits from which on the noise is measured again: one comparison alone is a rough estimate (not measured)."""
+_ROUGH_KINDS = (NoiseKind.GRAPH, NoiseKind.PERTURBED)
+"""Estimates whose re-runs don't know how each operation rounds: there an output's usual size sets the floor."""
+_FAR_BELOW = 1e-9
+"""Elsewhere only what is this far below an output's usual size is nothing: denormal inputs, for one (not measured)."""
+_MOST_SCALES = 16
+"""Ordinary cases that the usual size of an output is taken from (not measured)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """One output of one candidate beside the reference's answer to the same case."""
+
+    reference: CaseReference
+    candidate: Candidate
+    place: int
+    output: Array | None
+
+    @property
+    def case(self) -> Case:
+        """The case that both answered."""
+        return self.reference.case
+
+    @property
+    def backend(self) -> str:
+        """The candidate's backend."""
+        return self.candidate.backend
+
+
+class Scales:
+    """The usual size of each output, from ordinary cases: an error far below it is nothing."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, list[float]] = defaultdict(list)
+
+    def add(self, gap: Gap) -> None:
+        """Remember the scale of an ordinary case."""
+        if len(self._seen[gap.output]) < _MOST_SCALES and gap.compared:
+            self._seen[gap.output].append(gap.scale)
+
+    def median(self, output: str) -> float:
+        """The median so far; 0 where nothing was seen."""
+        scales = self._seen[output]
+        if not scales:
+            return 0.0
+        return statistics.median(scales)
+
+
+class GapMeasurer:
+    """Measures the outputs of all candidates of one verification."""
+
+    def __init__(
+        self,
+        signature: Signature,
+        policy: Policy,
+        fidelity: Fidelity | None,
+    ) -> None:
+        self._signature = signature
+        self._policy = policy
+        self._fidelity = fidelity
+        self._scales = Scales()
+
+    def measure(self, comparison: Comparison) -> Gap:
+        """The gap of one output; that of a quantized file is measured against the simulation of its graph."""
+        reference = comparison.reference
+        place = comparison.place
+        if reference.simulated is not None and comparison.output is not None:
+            return self._measure_quantized(comparison, reference.simulated, comparison.output)
+        return self.measure_against(
+            comparison,
+            answer=reference.reference[place],
+            truth=reference.truth[place],
+            noise=reference.noise(place),
+        )
+
+    def measure_against(
+        self,
+        comparison: Comparison,
+        *,
+        answer: Array,
+        truth: Array | None,
+        noise: Noise,
+    ) -> Gap:
+        """The gap to another answer than the reference gave, with a truth and a noise of its own."""
+        output = self._signature.outputs[comparison.place].name
+        floor_scale = self._scales.median(output)
+        if comparison.reference.kind not in _ROUGH_KINDS:
+            floor_scale *= _FAR_BELOW
+        return measure(
+            case=comparison.case.name,
+            group=comparison.case.group,
+            backend=comparison.backend,
+            output=output,
+            reference=answer,
+            truth=truth,
+            candidate=comparison.output,
+            noise=noise,
+            floor_scale=floor_scale,
+            atol=self._policy.atol,
+            rtol=self._policy.rtol,
+        )
+
+    def _measure_quantized(
+        self, comparison: Comparison, simulated: Simulated, output: Array
+    ) -> Gap:
+        """The runtime against the simulated graph, in units of what quantization costs; and the quality of the answer."""
+        assert self._fidelity is not None
+        case = comparison.case
+        place = comparison.place
+        name = self._signature.outputs[place].name
+        reference = comparison.reference.reference[place]
+        truth = comparison.reference.truth[place]
+        if truth is None:
+            truth = reference
+        simulated_output = simulated.outputs[place]
+        if simulated_output is None or simulated_output.shape != truth.shape:
+            simulated_output = output
+        noise = self._fidelity.noise(name, simulated_output, truth, ordinary=case.ordinary)
+        gap = measure(
+            case=case.name,
+            group=case.group,
+            backend=comparison.backend,
+            output=name,
+            reference=reference,
+            truth=simulated_output,
+            candidate=output,
+            noise=noise,
+            atol=self._policy.atol,
+            rtol=self._policy.rtol,
+        )
+        return self._fidelity.weigh(gap, case, output, truth, simulated)
+
+    def is_suspicious(self, gap: Gap, share: float = 1.0) -> bool:
+        """Whether a gap is beyond this share of the limits, or can't be measured in units of noise at all."""
+        policy = replace(
+            self._policy,
+            noise_limit=self._policy.noise_limit * share,
+            worst_limit=self._policy.worst_limit * share,
+            runtime_limit=self._policy.runtime_limit * share,
+        )
+        unmeasurable = gap.status in (Status.SHAPE, Status.MISSING) or gap.lost > 0
+        return unmeasurable or beyond_noise(gap, policy)
+
+    def learn_scale(self, gap: Gap) -> None:
+        """Remember the size of an output on an ordinary case."""
+        self._scales.add(gap)
