@@ -38,9 +38,9 @@ _STEADY, _OTHERS = 1e-3, 4
 
 def scene_of(run: "Run", case: Case, backend: str, gap: Gap | None = None) -> Scene:
     """Everything that locating needs, for one case and, where there is one, the gap that is to be explained."""
-    reference = run.oracle.run(case.inputs)
+    reference = run.reference.run(case.inputs)
     give_back()
-    truth = run.oracle.truth(case.inputs) or reference
+    truth = run.reference.truth(case.inputs) or reference
     steady = [
         is_float(r) or np.array_equal(r, t) or (gap is not None and gap.output == o.name)
         for r, t, o in zip(reference, truth, run.signature.outputs, strict=True)
@@ -54,7 +54,7 @@ def scene_of(run: "Run", case: Case, backend: str, gap: Gap | None = None) -> Sc
         default=0.0,
     )
     return Scene(
-        oracle=run.oracle,
+        reference=run.reference,
         path=run.path,
         file=run.file,
         signature=run.signature,
@@ -150,7 +150,7 @@ def profiled(proof: "Proof", run: "Run") -> "Proof":
             findings=(*proof.findings, not_reached("the noise along the graph was not measured")),
         )
     example = Case(
-        name="example", group="ordinary", about="the example inputs", inputs=run.oracle.example()
+        name="example", group="ordinary", about="the example inputs", inputs=run.reference.example()
     )
     try:
         return replace(proof, profile=measure(scene_of(run, example, run.backends[0])))

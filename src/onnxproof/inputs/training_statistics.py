@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from onnxproof.onnxmodel.onnx_file import OnnxFile, constants, read
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Finding
 
@@ -108,10 +108,13 @@ class _Sums:
 
 
 def examine(
-    subject: Subject, oracle: Oracle, samples: Sequence[Inputs], float_file: OnnxFile | None = None
+    subject: Subject,
+    reference: Reference,
+    samples: Sequence[Inputs],
+    float_file: OnnxFile | None = None,
 ) -> DataCheck:
     """Ask the BatchNorms, and where there are none the constants that normalise pixels inside the graph."""
-    found = norms(subject, oracle, samples)
+    found = norms(subject, reference, samples)
     doubts = [why for place, norm in enumerate(found) if (why := doubt(norm, later=place > 0))]
     if doubts:
         return DataCheck(asked=True, doubt=doubts[0])
@@ -167,7 +170,9 @@ def _times(ratio: float) -> str:
     return f"{ratio:,.3g} times larger" if ratio > 1 else f"{1 / ratio:,.3g} times smaller"
 
 
-def norms(subject: Subject, oracle: Oracle, samples: Sequence[Inputs]) -> list[NormStatistics]:
+def norms(
+    subject: Subject, reference: Reference, samples: Sequence[Inputs]
+) -> list[NormStatistics]:
     """What the first BatchNorms with trained statistics see on these samples, in the order in which they run; none where a sample can't be run."""
     if not samples:
         return []
@@ -175,7 +180,7 @@ def norms(subject: Subject, oracle: Oracle, samples: Sequence[Inputs]) -> list[N
         sums = (
             _of_file(read(subject.onnx), samples)
             if subject.onnx is not None
-            else _of_module(subject.module, oracle, samples)
+            else _of_module(subject.module, reference, samples)
         )
     except Exception:  # the user's own module, watched: one that can't be followed has no say
         return []
@@ -194,7 +199,7 @@ def _trained(
     return tracked > 0 or not plain
 
 
-def _of_module(module: Any, oracle: Any, samples: Sequence[Inputs]) -> dict[str, _Sums]:
+def _of_module(module: Any, reference: Any, samples: Sequence[Inputs]) -> dict[str, _Sums]:
     """Every call of `batch_norm` in its first run with these inputs, whoever makes it: a layer, a function, an exported program."""
     from onnxproof.reference.dispatch import Mode, named_arguments
     from onnxproof.reference.torch_session import to_numpy
@@ -231,10 +236,10 @@ def _of_module(module: Any, oracle: Any, samples: Sequence[Inputs]) -> dict[str,
             found[name] = _Sums(values[0], values[1] + float(named.get("eps") or 0.0))
         found[name].add(to_numpy(named["input"]))
 
-    names = list(oracle.example())
+    names = list(reference.example())
     with Watch():
         for sample in samples:
-            oracle.run(dict(zip(names, sample.values(), strict=True)))
+            reference.run(dict(zip(names, sample.values(), strict=True)))
     return found
 
 

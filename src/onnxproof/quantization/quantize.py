@@ -454,10 +454,10 @@ def _finite(array: Any) -> bool:
 
 def _example(found: subject.Subject, ports: Any, *, quiet: bool = False) -> Any:
     """The example inputs by the graph's names."""
-    from onnxproof.reference.protocol import open_oracle
+    from onnxproof.reference.protocol import open_reference
     from onnxproof.runtimes.session.execution import Clock
 
     if quiet and found.onnx is not None and not (found.args or found.kwargs):
         return None  # it would be made up
-    example = open_oracle(found, Clock()).example()
+    example = open_reference(found, Clock()).example()
     return dict(zip([port.name for port in ports], example.values(), strict=False))

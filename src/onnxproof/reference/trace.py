@@ -222,7 +222,7 @@ def run_under(session: TorchSession, inputs: Mapping[str, Array], mode: Mode) ->
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     tensors = _widened(inputs)
-    with sdpa_kernel(SDPBackend.MATH), session.thoroughly_kept(), Promote(), mode:
+    with sdpa_kernel(SDPBackend.MATH), session.restore_by_content(), Promote(), mode:
         outputs = session.call(tensors)
     return [to_numpy(tensor) for _, tensor in outputs]
 

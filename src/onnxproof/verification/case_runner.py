@@ -19,7 +19,7 @@ from onnxproof.errors import BackendError, Refused
 from onnxproof.numerics.measure import Noise, is_float, largest, measure, noise_of, pool, steadied
 from onnxproof.options import Policy
 from onnxproof.reference.doubt import Doubts
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, Domain, Gap, NoiseKind, Note, Signature, Status, Verdict, Void
 from onnxproof.results.judging import beyond_noise, judge_gap, within_tolerance
 from onnxproof.runtimes.session.execution import Candidate
@@ -133,7 +133,7 @@ class Trial:
 
     def __init__(
         self,
-        oracle: Oracle,
+        reference: Reference,
         candidates: Sequence[Candidate],
         signature: Signature,
         policy: Policy,
@@ -145,8 +145,8 @@ class Trial:
         affords: Callable[[int, float], bool] = lambda reruns, each_s: True,
         masks: Masks | None = None,
     ) -> None:
-        self._oracle, self._candidates, self._signature, self._policy = (
-            oracle,
+        self._reference, self._candidates, self._signature, self._policy = (
+            reference,
             candidates,
             signature,
             policy,
@@ -163,7 +163,7 @@ class Trial:
         self._confirmed: Counter[tuple[str, str, Verdict]] = Counter()
         names = [output.name for output in signature.outputs]
         self.doubts, self.answers = (
-            Doubts(oracle, names, lambda passes: affords(passes, 0.0)),
+            Doubts(reference, names, lambda passes: affords(passes, 0.0)),
             Answers(names),
         )
         self.plain: set[str] = set()
@@ -213,7 +213,7 @@ class Trial:
     def _base(self, case: Case) -> "_Base":
         start = time.perf_counter()
         try:
-            reference = self._oracle.run(case.inputs)
+            reference = self._reference.run(case.inputs)
         except Exception as why:  # whatever the user's module raises: it does not take this input
             raise ReferenceRefused(f"{type(why).__name__}: {why}") from why
         if len(reference) != len(self._signature.outputs):
@@ -221,11 +221,11 @@ class Trial:
                 f"the reference returns {len(reference)} outputs here and {len(self._signature.outputs)} for the example"
             )
         seconds = time.perf_counter() - start
-        truth: Sequence[Array | None] | None = self._oracle.truth(case.inputs)
-        if not self.doubts.look(case, reference, truth):
+        truth: Sequence[Array | None] | None = self._reference.truth(case.inputs)
+        if not self.doubts.check(case, reference, truth):
             truth = None
         base = self._estimated(
-            _Base(self._oracle, case, reference, truth or [None] * len(reference), self._seed)
+            _Base(self._reference, case, reference, truth or [None] * len(reference), self._seed)
         )
         base.seconds = seconds
         base.simulated = self._fidelity.simulate(case) if self._fidelity is not None else None
@@ -236,7 +236,7 @@ class Trial:
         if self._half is not None and any(
             str(r.dtype) != self._half for r in base.reference if is_float(r)
         ):
-            base.add(self._oracle.in_precision(base.case.inputs, self._half), most=_HALF_AT_MOST)
+            base.add(self._reference.in_precision(base.case.inputs, self._half), most=_HALF_AT_MOST)
         return base
 
     def _compare(
@@ -483,11 +483,11 @@ class Trial:
         self, case: Case, backend: str, base: "_Base", place: int, output: Array, rule: str
     ) -> bool:
         """Whether the candidate says what the reference says with its ties broken by a rule, by the noise of that very answer: another expert has another noise."""
-        broken = self._oracle.ties(case.inputs, rule)
+        broken = self._reference.ties(case.inputs, rule)
         if broken is None or broken[place].shape != output.shape:
             return False
         noise, truth = base.noise(place), None
-        wide = self._oracle.ties(case.inputs, rule, wide=True)
+        wide = self._reference.ties(case.inputs, rule, wide=True)
         if wide is not None and is_float(output) and wide[place].shape == output.shape:
             own = noise_of(broken[place], wide[place], base.kind)
             scale = float(np.sqrt(np.mean(np.square(wide[place])))) if output.size else 0.0
@@ -577,17 +577,17 @@ class _Base:
 
     def __init__(
         self,
-        oracle: Oracle,
+        model: Reference,
         case: Case,
         reference: list[Array],
         truth: Sequence[Array | None],
         seed: int,
         only: tuple[int, Array] | None = None,
     ) -> None:
-        self._oracle, self.case, self._seed = oracle, case, seed
+        self._reference, self.case, self._seed = model, case, seed
         self._only = only
         """The output of which some values alone are looked at, and which; None looks at all."""
-        self.kind = oracle.kind
+        self.kind = model.kind
         self.reference, self.truth = reference, list(truth)
         self._noises: list[list[Noise]] = [[] for _ in reference]
         self._lost = [False] * len(reference)
@@ -607,7 +607,7 @@ class _Base:
             reference[place][keep],
             known[keep] if known is not None else None,
         )
-        return _Base(self._oracle, self.case, reference, truth, self._seed, only=(place, keep))
+        return _Base(self._reference, self.case, reference, truth, self._seed, only=(place, keep))
 
     def _kept(self, outputs: Sequence[Array]) -> list[Array]:
         """The outputs of another run, those values alone that are looked at."""
@@ -623,7 +623,7 @@ class _Base:
         for place, (r, t) in enumerate(zip(self.reference, self.truth, strict=True)):
             if t is not None and t.shape == r.shape:
                 self.truth[place] = t = _within(t, r)
-                self._noises[place].append(noise_of(r, t, self._oracle.kind))
+                self._noises[place].append(noise_of(r, t, self._reference.kind))
             else:
                 self.truth[place] = None
         if any(t is None for t in self.truth):
@@ -641,7 +641,9 @@ class _Base:
                     target,
                     kind
                     or (
-                        self._oracle.kind if self.truth[place] is not None else NoiseKind.PERTURBED
+                        self._reference.kind
+                        if self.truth[place] is not None
+                        else NoiseKind.PERTURBED
                     ),
                 )
                 self._noises[place].append(_limited(found, target, most))
@@ -717,7 +719,7 @@ class _Base:
             self._reruns += 1
             move = not self.case.exact and self.case.domain is None and index % 2 == 1
             try:
-                outputs = self._oracle.rerun(
+                outputs = self._reference.rerun(
                     self.case.inputs, self._seed + self._reruns, amplitude=amplitude, move=move
                 )
             except Exception:  # noqa: S112 - a re-run that the module refuses is one sample less, and the count shows it

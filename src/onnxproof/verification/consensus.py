@@ -13,7 +13,7 @@ import numpy as np
 
 from onnxproof.errors import OnnxproofError
 from onnxproof.options import Policy
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, CrossCheck, Gap, Signature, Standing, judging
 from onnxproof.runtimes import reference as standard
 from onnxproof.runtimes.session.execution import Candidate, feed
@@ -27,7 +27,7 @@ _LIMIT_S = 30.0
 
 def compare(
     candidates: Sequence[Candidate],
-    oracle: Oracle,
+    reference: Reference,
     case: Case,
     gaps: Sequence[Gap],
     path: Path,
@@ -37,8 +37,8 @@ def compare(
     limit_s: float = _LIMIT_S,
 ) -> CrossCheck:
     """Run every backend on one telling case, and set its answers beside the arbiter's and each other's."""
-    own = oracle.run(case.inputs)
-    truth: Answers = oracle.truth(case.inputs) or own
+    own = reference.run(case.inputs)
+    truth: Answers = reference.truth(case.inputs) or own
     noise = max([_distance(own, truth, place) or 0.0 for place in range(len(own))] + [1e-7])
     ideal = _arbiter(case, path, signature, min(limit_s, _LIMIT_S))
     found = {candidate.backend: _answers(candidate, case) for candidate in candidates}

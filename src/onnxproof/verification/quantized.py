@@ -20,7 +20,7 @@ import numpy as np
 from onnxproof.errors import Crashed, ModelError, Refused
 from onnxproof.numerics.measure import Noise, is_float, noise_of
 from onnxproof.onnxmodel.onnx_file import OnnxFile, constants, read
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Case, Gap, NoiseKind, Signature
 from onnxproof.runtimes import Session, ort, reference
@@ -33,12 +33,12 @@ _STEPS = 10 ** (-45 / 20)
 
 
 def open_fidelity(
-    subject: Subject, oracle: Oracle, file: OnnxFile, signature: Signature, clock: Clock
+    subject: Subject, reference: Reference, file: OnnxFile, signature: Signature, clock: Clock
 ) -> "Fidelity | None":
     """None unless the file quantizes; a fake-quantized module is held to its own rounding, which its re-runs know."""
     if not file.quantized:
         return None
-    how = _quantizes(subject, oracle)
+    how = _quantizes(subject, reference)
     return (
         None
         if how == "fake"
@@ -46,7 +46,7 @@ def open_fidelity(
     )
 
 
-def _quantizes(subject: Subject, oracle: Oracle) -> str:
+def _quantizes(subject: Subject, reference: Reference) -> str:
     """How the reference itself quantizes: `integers`, `fake`, or not at all."""
     if subject.onnx is not None:
         return "fake" if read(subject.onnx).quantized else ""
@@ -70,7 +70,7 @@ def _quantizes(subject: Subject, oracle: Oracle) -> str:
     watch = Watch()
     try:
         with watch:
-            oracle.run(oracle.example())
+            reference.run(reference.example())
     except Exception:  # a module that no watch can follow is taken for a float one
         return ""
     return watch.seen

@@ -18,7 +18,7 @@ from onnxproof.onnxmodel import onnx_file
 from onnxproof.options import Policy, Serving
 from onnxproof.preprocessing import pipelines
 from onnxproof.reference import pairing, subject
-from onnxproof.reference.protocol import Oracle, open_oracle
+from onnxproof.reference.protocol import Reference, open_reference
 from onnxproof.results import (
     Case,
     Coverage,
@@ -320,7 +320,7 @@ class Run:
             self.subject, data=opened(self.subject.data)
         )  # a file that isn't there is told before anything runs
         self.data = UserData(self.subject.data)
-        self.oracle: Oracle = open_oracle(self.subject, self.clock)
+        self.reference: Reference = open_reference(self.subject, self.clock)
         self.signature = self._pair()
         opening = self.clock.elapsed
         patient = replace(
@@ -376,11 +376,11 @@ class Run:
                 name="example",
                 group="ordinary",
                 about="the example inputs",
-                inputs=self.oracle.example(),
+                inputs=self.reference.example(),
             )
             self.cross = consensus.compare(
                 self.fleet.everyone,
-                self.oracle,
+                self.reference,
                 case,
                 self.gaps,
                 self.path,
@@ -407,9 +407,9 @@ class Run:
         return ort.open(self.path, parse(backend)[1], disabled_optimizers=self._disabled)
 
     def _pair(self) -> Signature:
-        example = self.oracle.example()
+        example = self.reference.example()
         try:
-            inputs, outputs = self.oracle.leaves(example)
+            inputs, outputs = self.reference.leaves(example)
         except OnnxproofError:
             raise
         except Exception as why:  # the user's own module on the user's own example
@@ -422,7 +422,7 @@ class Run:
             inputs,
             outputs,
             self.file,
-            tree=self.oracle.tree,
+            tree=self.reference.tree,
             dynamic_shapes=self.subject.dynamic_shapes,
         )
         self.findings += findings
@@ -431,19 +431,21 @@ class Run:
     def _cases(self) -> None:
         space = inference.make_space(
             self.signature,
-            self.oracle.example(),
+            self.reference.example(),
             self.file,
             seed=self.seed,
             domains=self.policy.domains,
             data=self.data.stream(self.signature.inputs),
-            parameter=self.oracle.parameter,
+            parameter=self.reference.parameter,
         )
-        self._sizing = Sizing(self.file, self.signature, self.oracle.example())
-        space = confirm_roles(self._learned(space), self.oracle.run)
+        self._sizing = Sizing(self.file, self.signature, self.reference.example())
+        space = confirm_roles(self._learned(space), self.reference.run)
         self.signature = inference.describe_dims(space)
-        quantized = open_fidelity(self.subject, self.oracle, self.file, self.signature, self.clock)
+        quantized = open_fidelity(
+            self.subject, self.reference, self.file, self.signature, self.clock
+        )
         trial = Trial(
-            self.oracle,
+            self.reference,
             self.candidates,
             self.signature,
             self.policy,
@@ -452,7 +454,7 @@ class Run:
             op_types=self.file.op_types,
             fidelity=quantized,
             affords=self.budget.affords_reruns,
-            masks=Masks(space, self.oracle.run),
+            masks=Masks(space, self.reference.run),
         )
         self._trial, self.floor = (
             trial,
@@ -489,7 +491,7 @@ class Run:
         self.complete &= not self.floor.skipped
         self.coverage = watch.coverage()
         said = (
-            training_statistics.examine(self.subject, self.oracle, served_data)
+            training_statistics.examine(self.subject, self.reference, served_data)
             if served_data
             else training_statistics.DataCheck(asked=False)
         )
@@ -537,7 +539,7 @@ class Run:
             return
         self.findings += runtime_checks.examine(
             self.candidates,
-            self.oracle,
+            self.reference,
             self.path,
             self.signature,
             self.policy,
@@ -770,7 +772,7 @@ class Run:
 
     def _accepts(self, case: Case) -> bool:
         try:
-            self.oracle.run(case.inputs)
+            self.reference.run(case.inputs)
         except Exception:  # any refusal is an answer here
             return False
         return True
@@ -809,7 +811,7 @@ class Run:
                 what=f"the module keeps state between calls: a forward pass changes {what}",
                 help="an exported graph keeps none; pass the state in and out",
             )
-            for what in self.oracle.findings()
+            for what in self.reference.findings()
         ]
         proof = Proof(
             verdict=verdict,

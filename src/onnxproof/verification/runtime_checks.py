@@ -20,7 +20,7 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.numerics.measure import is_float, pair
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.options import Policy
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.results import Domain, Finding, Signature, judging
 from onnxproof.runtimes import current, parse
 from onnxproof.runtimes.session.execution import Candidate
@@ -38,7 +38,7 @@ _BEFOREHAND = frozenset({"reference", "torch", "torch64"})
 
 def examine(
     candidates: Sequence[Candidate],
-    oracle: Oracle,
+    reference: Reference,
     path: Path,
     signature: Signature,
     policy: Policy,
@@ -49,7 +49,7 @@ def examine(
 ) -> list[Finding]:
     """Examine each backend within its share of the time; one that dies on the way is told of by its candidate. `sizes` are inputs that may not grow."""
     found: dict[tuple[str, str], Finding] = {}
-    questions = _Questions(oracle, signature, policy, sizes)
+    questions = _Questions(reference, signature, policy, sizes)
     for place, candidate in enumerate(candidates):
         share = deadline.within(deadline.left / (len(candidates) - place))
         if parse(candidate.backend)[0] not in _BEFOREHAND:
@@ -67,10 +67,10 @@ class _Questions:
     """Two different inputs and what the reference makes of them; what it refuses is not asked."""
 
     def __init__(
-        self, oracle: Oracle, signature: Signature, policy: Policy, sizes: Collection[str]
+        self, reference: Reference, signature: Signature, policy: Policy, sizes: Collection[str]
     ) -> None:
-        self._oracle = oracle
-        self.first = oracle.example()
+        self._reference = reference
+        self.first = reference.example()
         self.second = {name: _changed(array) for name, array in self.first.items()}
         self.answers = [self._asked(self.first), self._asked(self.second)]
         self.noise = self._noise(self.second, self.answers[1])
@@ -111,14 +111,14 @@ class _Questions:
 
     def _asked(self, inputs: Mapping[str, Array]) -> list[Array] | None:
         try:
-            return self._oracle.run(inputs)
+            return self._reference.run(inputs)
         except Exception:  # the user's module: any refusal is an answer here
             return None
 
     def _noise(self, inputs: Mapping[str, Array], answer: list[Array] | None) -> list[float]:
         if answer is None:
             return []
-        truth = self._oracle.truth(inputs)
+        truth = self._reference.truth(inputs)
         if truth is None or len(truth) != len(
             answer
         ):  # in float64 the module may go another way: the cases tell that

@@ -55,7 +55,7 @@ def _made(bench: Workbench) -> tuple[Study, onnx.ModelProto | None]:
     fed = [
         feed({n: np.asarray(a) for n, a in item.items()}, bench.scene.signature) for item in items
     ]
-    wanted = [bench.scene.oracle.run(item) for item in items]
+    wanted = [bench.scene.reference.run(item) for item in items]
     order = [output.onnx_name for output in bench.scene.signature.outputs]
     places = [order.index(value.name) for value in bench.model.graph.output if value.name in order]
     plain = _float(bench)

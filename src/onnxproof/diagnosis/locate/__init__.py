@@ -72,7 +72,7 @@ def _ordering(scene: Scene) -> Location:
         if node.op_type in ("TopK", "ArgMax", "ArgMin", "Unique", "NonMaxSuppression")
     ]
     suspects = [suspect(graph, p, 0.0, "it chooses among equal values") for p in places]
-    stage = Stage.EXPORT if scene.oracle.tree is not None else Stage.GRAPH
+    stage = Stage.EXPORT if scene.reference.tree is not None else Stage.GRAPH
     return Location(
         stage=stage,
         nodes=tuple(s.node for s in suspects),
@@ -120,7 +120,7 @@ def _signature_fault(scene: Scene, served: Served, limit: float) -> Location | N
 
 def _file(scene: Scene, told: Ideal | None, plain: float) -> Location:
     """The file itself is wrong: find the node in it."""
-    stage = Stage.EXPORT if scene.oracle.tree is not None else Stage.GRAPH
+    stage = Stage.EXPORT if scene.reference.tree is not None else Stage.GRAPH
     told = told or probed(scene)
     if told is None:
         return Location(

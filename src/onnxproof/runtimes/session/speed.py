@@ -172,7 +172,7 @@ def _pytorch(
         args, kwargs = session.arguments(
             {name: from_numpy(array) for name, array in by_name.items()}
         )
-        with session._keeper, torch.no_grad():
+        with session.undo_changes(), torch.no_grad():
             start = time.perf_counter()
             session.module(*args, **kwargs)
             return time.perf_counter() - start
@@ -191,14 +191,13 @@ class _Rows:
             port.dtype in ("unknown", array.dtype.name)
             for port, array in zip(file.inputs, example, strict=True)
         )
-        self._example = (
-            dict(zip([port.name for port in file.inputs], example, strict=True))
-            if fits
-            else graph._made(file)
-        )
-        names = [port.dims[0] for port in file.inputs if port.dims]
-        self._batch = next((name for name in names if isinstance(name, str)), None)
-        self._fixed = next((int(name) for name in names if isinstance(name, int)), 1)
+        if not fits:
+            example = list(graph.generate_example(file).values())
+        names = [port.name for port in file.inputs]
+        self._example = dict(zip(names, example, strict=True))
+        first_dims = [port.dims[0] for port in file.inputs if port.dims]
+        self._batch = next((dim for dim in first_dims if isinstance(dim, str)), None)
+        self._fixed = next((int(dim) for dim in first_dims if isinstance(dim, int)), 1)
 
     def batches(self, wanted: Sequence[int]) -> Sequence[int]:
         """The sizes that the file allows."""
