@@ -15,7 +15,9 @@ Arguments = Mapping[str, Any]
 
 def natural_scale(name: str, arguments: Arguments) -> torch.Tensor | None:
     """What the absolute error of an activation is relative to, as a tensor that broadcasts to its result; None for other operations."""
-    return _SCALES[name](arguments) if name in _SCALES else None
+    if name not in _SCALES:
+        return None
+    return _SCALES[name](arguments)
 
 
 def is_activation(name: str) -> bool:
@@ -41,14 +43,16 @@ def _exponential(arguments: Arguments) -> torch.Tensor:
 def _softplus(arguments: Arguments) -> torch.Tensor:
     """log(1 + exp(beta x)) / beta."""
     beta = abs(float(arguments.get("beta", 1.0)))
-    return torch.tensor(max(1.0, 1.0 / beta) if beta else 1.0)
+    if not beta:
+        return torch.tensor(1.0)
+    return torch.tensor(max(1.0, 1.0 / beta))
 
 
 def _halves(arguments: Arguments) -> torch.Tensor:
     """The first half times the sigmoid of the second."""
-    return (
-        torch.chunk(arguments["self"], 2, dim=int(arguments.get("dim", -1)))[0].abs().nan_to_num()
-    )
+    dim = int(arguments.get("dim", -1))
+    first = torch.chunk(arguments["self"], 2, dim=dim)[0]
+    return first.abs().nan_to_num()
 
 
 _SCALES: dict[str, Callable[[Arguments], torch.Tensor]] = {

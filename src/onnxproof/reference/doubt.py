@@ -8,7 +8,7 @@ fresh rounding tell how far rounding alone can move it.
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -255,20 +255,31 @@ class Doubts:
             return False
         distance = _distance(output, target)
         samples: list[Array] = []
-        for index, amplitude in _AMPLITUDES:  # 2
-            outputs = self._rerun(case, index, amplitude)
-            if len(outputs) != len(reference) or outputs[place].shape != output.shape:
-                continue
-            sample = outputs[place]
-            times = _FAR if amplitude == 1.0 else _FAR_OF_LOUD
-            if any(distance <= times * _distance(one, sample) for one in samples):
+        for sample, limit in self._rerun_samples(case, place, reference):  # 2
+            spread = max((_distance(one, sample) for one in samples), default=-1.0)
+            if distance <= limit * spread:
                 return True
             samples.append(sample)
         if len(samples) < 2:
             return True
-        return self._unmoved(samples) and (  # 3
-            case.exact or distance <= _UNMOVED_OF_GRAPH * _size(target)
-        )
+        believed = case.exact or distance <= _UNMOVED_OF_GRAPH * _size(target)
+        return believed and self._unmoved(samples)  # 3
+
+    def _rerun_samples(
+        self,
+        case: Case,
+        place: int,
+        reference: Sequence[Array],
+    ) -> Iterator[tuple[Array, float]]:
+        """One output of every re-run that has the same shapes, with the limit for its distance from others."""
+        for index, amplitude in _AMPLITUDES:
+            outputs = self._rerun(case, index, amplitude)
+            if len(outputs) != len(reference) or outputs[place].shape != reference[place].shape:
+                continue
+            if amplitude == 1.0:
+                yield outputs[place], _FAR
+            else:
+                yield outputs[place], _FAR_OF_LOUD
 
     def _unmoved(self, samples: Sequence[Array]) -> bool:
         """Whether no re-run of a graph differs from the first."""

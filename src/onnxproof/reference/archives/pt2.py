@@ -148,11 +148,7 @@ def _payloads(archive: Archive, documents: Mapping[str, Any]) -> Iterator[tuple[
                 )
             elements = _elements(meta)
             stored = archive.size(name)
-            if (
-                elements is None
-                or (stored == 0 and elements > 0)
-                or (elements > stored and elements > room())
-            ):
+            if elements is None or _is_too_large(elements, stored):
                 raise archive.refused(
                     f"`{key}` would have {elements} elements, and {stored:,} bytes are stored for it",
                     code="archive-too-large",
@@ -160,22 +156,37 @@ def _payloads(archive: Archive, documents: Mapping[str, Any]) -> Iterator[tuple[
             yield name, stored
 
 
+def _is_too_large(elements: int, stored: int) -> bool:
+    """Whether a tensor has elements without bytes, or more of them than bytes and than memory."""
+    if stored == 0:
+        return elements > 0
+    return elements > stored and elements > room()
+
+
 def _tensors_of(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    config = document.get("config") if isinstance(document, dict) else None
-    for key, meta in config.items() if isinstance(config, dict) else ():
-        if isinstance(meta, dict):
-            yield key, meta
+    config = _get(document, "config")
+    if isinstance(config, dict):
+        for key, meta in config.items():
+            if isinstance(meta, dict):
+                yield key, meta
+
+
+def _get(value: Any, key: str) -> Any:
+    """The entry of a JSON object; None where it is none."""
+    if isinstance(value, dict):
+        return value.get(key)
+    return None
 
 
 def _elements(meta: Mapping[str, Any]) -> int | None:
     """How many elements a tensor says it has; None where it does not say it in numbers."""
-    tensor = meta.get("tensor_meta")
-    sizes = tensor.get("sizes") if isinstance(tensor, dict) else None
+    sizes = _get(meta.get("tensor_meta"), "sizes")
     if not isinstance(sizes, list):
         return None
-    found = [size.get("as_int") if isinstance(size, dict) else None for size in sizes]
-    numbers: list[int] = [number for number in found if isinstance(number, int) and number >= 0]
-    return math.prod(numbers) if len(numbers) == len(found) else None
+    numbers = [_get(size, "as_int") for size in sizes]
+    if not all(isinstance(number, int) and number >= 0 for number in numbers):
+        return None
+    return int(math.prod(numbers))
 
 
 def _tensors(archive: Archive, name: str) -> bytes:
@@ -185,12 +196,12 @@ def _tensors(archive: Archive, name: str) -> bytes:
     content = archive.read(name)
     _check_inner(archive, name, content)
     try:
-        found = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
+        tensors = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
     except Exception as why:  # unpickling errors have many classes, and each is a refusal
         raise _pickle(archive, name, str(why).partition("\n")[0][:200]) from why
-    again = io.BytesIO()
-    torch.save(found, again)
-    return again.getvalue()
+    copy = io.BytesIO()
+    torch.save(tensors, copy)
+    return copy.getvalue()
 
 
 def _check_inner(archive: Archive, name: str, content: bytes) -> None:
