@@ -128,9 +128,9 @@ def command(
     extras = _Extras()
 
     def run(report: Report | None) -> "Proof":
-        from onnxproof.runtimes import served
+        from onnxproof.runtimes import use_serving
 
-        with served(serving):
+        with use_serving(serving):
             return examine(report)
 
     def examine(report: Report | None) -> "Proof":
@@ -236,7 +236,7 @@ def _mend(proof: "Proof", run: "Run", output: Path) -> str:
     ratios = f"{_ratio(proof)} before, {_ratio(done.proof)} now"
     if done.verdict is not Verdict.FAITHFUL and not done.better:
         return f"fix: the remedy was tried and the file is still {done.verdict.value} ({ratios}); nothing was written{found}"
-    with writing.replacing(output, what="the mended file") as draft:
+    with writing.replace_file(output, what="the mended file") as draft:
         onnx.save(done.model, draft)
     word = (
         "verified from scratch: faithful"

@@ -17,7 +17,7 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.numerics.measure import is_float
 from onnxproof.results import Case, Domain, Finding, Gap, Location, Verdict, judging
 from onnxproof.system import temporary
-from onnxproof.system.allocator import give_back
+from onnxproof.system.allocator import release_free_memory
 from onnxproof.system.deadline import Deadline
 from onnxproof.verification.budget import not_reached
 
@@ -39,7 +39,7 @@ _STEADY, _OTHERS = 1e-3, 4
 def scene_of(run: "Run", case: Case, backend: str, gap: Gap | None = None) -> Scene:
     """Everything that locating needs, for one case and, where there is one, the gap that is to be explained."""
     reference = run.reference.run(case.inputs)
-    give_back()
+    release_free_memory()
     truth = run.reference.truth(case.inputs) or reference
     steady = [
         is_float(r) or np.array_equal(r, t) or (gap is not None and gap.output == o.name)

@@ -9,7 +9,7 @@ import numpy as np
 from onnxproof.errors import InputError
 from onnxproof.numerics.array_files import SUFFIXES, read_arrays
 from onnxproof.reference import tree
-from onnxproof.system.user_files import regular
+from onnxproof.system.user_files import require_regular
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -43,7 +43,7 @@ def stream(
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
         found = sorted(
-            regular(p, InputError) for p in path.iterdir() if p.suffix.lower() in SUFFIXES
+            require_regular(p, InputError) for p in path.iterdir() if p.suffix.lower() in SUFFIXES
         )
         if not found:
             raise InputError(
@@ -52,7 +52,7 @@ def _files(path: Path) -> list[Path]:
                 help=f"files end in {', '.join(SUFFIXES)}",
             )
         return found
-    regular(path, InputError)
+    require_regular(path, InputError)
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(
             "bad-data",

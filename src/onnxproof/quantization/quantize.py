@@ -323,7 +323,7 @@ class _Job:
                 else []
             ),
         ]
-        with writing.replacing(self.path, what="the model") as draft:
+        with writing.replace_file(self.path, what="the model") as draft:
             onnx.save(made, draft)
             self._tell("proof")
             proof = replace(self._proof(draft, held, backends, policy, seed), ranges=ranges)
@@ -400,7 +400,7 @@ class _Job:
     def _beside(self, name: str) -> Path | None:
         if self.cache is None:
             return None
-        with writing.refusals(self.cache, "the cache"):
+        with writing.explain_write_errors(self.cache, "the cache"):
             self.cache.mkdir(parents=True, exist_ok=True)
         return self.cache / name
 

@@ -194,7 +194,7 @@ class Doubts:
 
     def _run_again(self, case: Case, seed: int | None) -> list[Array]:
         try:
-            return self._reference.again(case.inputs, seed)
+            return self._reference.run_again(case.inputs, seed)
         except Exception:  # the user's module, which took this very input a moment ago
             return []
 

@@ -135,7 +135,7 @@ class GraphReference:
         """Whether a node of the graph does."""
         return bool(self._file.op_types & RANDOM)
 
-    def again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
+    def run_again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
         """Once more in the same session: a node that draws random numbers goes on drawing."""
         return self.run(inputs)
 

@@ -114,7 +114,7 @@ class ModuleReference:
         """Whether a pass took random numbers from torch."""
         return self._session.drew
 
-    def again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
+    def run_again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
         """The module once more, with the same random numbers of torch or with others."""
         with self._session.with_settings(seed=seed):
             return self.run(inputs)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof.errors import SubjectError
-from onnxproof.system.user_files import is_regular, regular, room
+from onnxproof.system.user_files import is_regular, readable_bytes, require_regular
 
 _MOST_CONFIG = 16 << 20
 """Bytes of a configuration. Not measured: those of published models have a few kB."""
@@ -94,7 +94,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
         if path.exists():
-            regular(path, SubjectError)
+            require_regular(path, SubjectError)
         raise SubjectError(
             "not-a-model-folder",
             f"`{folder}` has no config.json",
@@ -103,7 +103,7 @@ def _settings(folder: Path) -> dict[str, Any]:
         )
     try:
         settings = json.loads(
-            regular(path, SubjectError, most=_MOST_CONFIG).read_text(encoding="utf-8")
+            require_regular(path, SubjectError, most=_MOST_CONFIG).read_text(encoding="utf-8")
         )
     except (ValueError, RecursionError) as why:
         raise SubjectError(
@@ -144,12 +144,12 @@ def _check_files(folder: Path) -> None:
     """Regular files alone, and an index that names nothing but safetensors of this folder."""
     for path in sorted(folder.iterdir()):
         if not path.is_dir() and path.exists() and not is_regular(path):
-            regular(path, SubjectError)
+            require_regular(path, SubjectError)
     index = folder / "model.safetensors.index.json"
     if not is_regular(index):
         return
     try:
-        text = regular(index, SubjectError, most=_MOST_INDEX).read_text(encoding="utf-8")
+        text = require_regular(index, SubjectError, most=_MOST_INDEX).read_text(encoding="utf-8")
         names = {str(name) for name in set(json.loads(text)["weight_map"].values())}
         odd = sorted(name for name in names if not _SAFETENSORS.fullmatch(name))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
@@ -222,10 +222,10 @@ def _check_size(kind: Any, config: Any, folder: Path) -> None:
         tensor.numel() * tensor.element_size()
         for tensor in (*skeleton.parameters(), *skeleton.buffers())
     )
-    if needed > room():
+    if needed > readable_bytes():
         raise SubjectError(
             "model-too-large",
-            f"`{folder.name}` needs {needed:,} bytes for its weights, and {room():,} fit into memory",
+            f"`{folder.name}` needs {needed:,} bytes for its weights, and {readable_bytes():,} fit into memory",
             where=str(folder / "config.json"),
         )
 

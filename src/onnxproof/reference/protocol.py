@@ -65,7 +65,7 @@ class Reference(Protocol):
     def draws(self) -> bool:
         """Whether the reference takes random numbers, as far as is known by now."""
 
-    def again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
+    def run_again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
         """The same run once more; with other random numbers where a seed is given and the reference draws them."""
 
     def with_gradients(self, inputs: Mapping[str, Array]) -> list[Array] | None:

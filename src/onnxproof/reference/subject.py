@@ -265,7 +265,7 @@ def _from_factory(built: Any, name: str, origin: str) -> Subject:
 
 
 def _import_file(path: Path) -> Any:
-    user_files.regular(path, SubjectError)
+    user_files.require_regular(path, SubjectError)
     name = f"onnxproof_subject_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -333,7 +333,7 @@ def _exported_program(path: Path) -> Subject:
 def _torchscript(path: Path) -> Subject:
     import torch
 
-    if not zipfile.is_zipfile(user_files.regular(path, SubjectError)):
+    if not zipfile.is_zipfile(user_files.require_regular(path, SubjectError)):
         raise archives.no_code(path)
     with archives.plain_script(path) as plain:
         try:

@@ -20,7 +20,7 @@ from onnxproof.reference.rounding import Promote
 from onnxproof.reference.torch_session import TorchSession, from_numpy, to_numpy
 from onnxproof.reference.traced_value import Entry, Fetch, remembering
 from onnxproof.results import Source
-from onnxproof.system.allocator import give_back
+from onnxproof.system.allocator import release_free_memory
 
 Array = np.ndarray[Any, Any]
 _BLANK = sketch(np.zeros(0))
@@ -265,7 +265,7 @@ def _traced(truth: TruthSession, inputs: Mapping[str, Array], wanted: Collection
         traceback.clear_frames(enough.__traceback__)  # they hold the tensors on the way
     finally:
         tensors.clear()
-        give_back()
+        release_free_memory()
     return recorder
 
 

@@ -173,15 +173,15 @@ def open_session(name: str, model: Path, serving: Serving | None = None) -> Sess
     """Open `model` on a backend such as `ort:basic`, apart where it may crash, as `serving` (or the current one) says."""
     wanted = serving or _serving.get()
     module = require(name)
-    if is_apart(name, wanted):
-        from onnxproof.runtimes.isolation.session import ApartSession
+    if is_isolated(name, wanted):
+        from onnxproof.runtimes.isolation.session import IsolatedSession
 
-        return ApartSession(name, model, wanted)
-    with served(wanted):
+        return IsolatedSession(name, model, wanted)
+    with use_serving(wanted):
         return module.open(model, parse(name)[1])
 
 
-def is_apart(name: str, serving: Serving) -> bool:
+def is_isolated(name: str, serving: Serving) -> bool:
     """True when this backend gets a process of its own; a test's fake lives in this process only."""
     if parse(name)[0] in _registered or serving.isolate is False:
         return False
@@ -192,7 +192,7 @@ def is_apart(name: str, serving: Serving) -> bool:
 
 
 @contextmanager
-def served(serving: Serving | None) -> Iterator[None]:
+def use_serving(serving: Serving | None) -> Iterator[None]:
     """Make `serving` the current one for a while; None leaves it as it is."""
     token = _serving.set(serving or _serving.get())
     try:

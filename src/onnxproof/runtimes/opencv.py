@@ -55,7 +55,8 @@ class OpencvSession:
     """A cv2.dnn net that is checked before and after, since it neither names nor types what it is given."""
 
     def __init__(self, net: Any, ports: Ports) -> None:
-        self._net, self._ports = net, ports
+        self._net = net
+        self._ports = ports
         self.input_names: Sequence[str] = ports.input_names
         self.output_names: Sequence[str] = ports.output_names
 
@@ -65,17 +66,15 @@ class OpencvSession:
         self._ports.narrow(inputs)
         for name, array in inputs.items():
             if not array.size or not array.ndim:
-                raise Refused(
-                    "refused",
-                    f"OpenCV takes no {'empty tensor' if array.ndim else 'scalar'}, and `{name}` is one",
-                )
+                kind = "empty tensor" if array.ndim else "scalar"
+                raise Refused("refused", f"OpenCV takes no {kind}, and `{name}` is one")
         try:
             for name, array in inputs.items():
                 self._net.setInput(np.array(array, order="C"), name)
-            found = self._net.forward(list(self.output_names))
+            outputs = self._net.forward(list(self.output_names))
         except Exception as why:  # see open()
             raise Refused("refused", f"OpenCV refuses this input: {_short(why)}") from why
-        return [np.array(value) for value in found]
+        return [np.array(value) for value in outputs]
 
     def close(self) -> None:
         """Let the net go."""

@@ -13,7 +13,7 @@ from typing import Any
 from onnxproof.errors import UsageError
 from onnxproof.results import Finding, Status
 from onnxproof.results.proof import Proof
-from onnxproof.system.user_files import DOCUMENT_BYTES, regular
+from onnxproof.system.user_files import DOCUMENT_BYTES, require_regular
 from onnxproof.system.writing import write_text
 
 FORM = "1"
@@ -185,7 +185,7 @@ def dumps(baseline: Baseline) -> str:
 
 def read(path: str | Path) -> Baseline:
     """The lock file; what is not one is told."""
-    regular(path, UsageError, most=DOCUMENT_BYTES, what="baseline")
+    require_regular(path, UsageError, most=DOCUMENT_BYTES, what="baseline")
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
         if document["baseline"] != FORM:

@@ -33,7 +33,7 @@ from onnxproof.results import (
     judging,
 )
 from onnxproof.results.proof import Proof
-from onnxproof.runtimes import Session, current, parse, served
+from onnxproof.runtimes import Session, current, parse, use_serving
 from onnxproof.runtimes.session.execution import Candidate, Clock
 from onnxproof.system.deadline import Deadline
 from onnxproof.system.environment import environment
@@ -165,7 +165,7 @@ def verify(
         progress=progress,
         explained=explain,
     )
-    with served(serving):
+    with use_serving(serving):
         proof = run.prove()
         if explain and (
             proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None
@@ -326,12 +326,12 @@ class Run:
         patient = replace(
             current(), time_s=max(current().time_s, _PATIENT * self.budget.pass_s)
         )  # a file of a slow module may be slow
-        with served(patient):
+        with use_serving(patient):
             self.fleet = Fleet(self.backends, self.path, self.signature, self.clock, self._session)
         self.candidates: list[Candidate] = self.fleet.active
         self.budget.extend(self.clock.elapsed - opening)
         try:
-            with served(patient):
+            with use_serving(patient):
                 self._cases()
                 self._compare_backends()
         except (BackendError, ModelError) as why:

@@ -14,7 +14,7 @@ from onnxproof.onnxmodel.graph import Graph, suspect
 from onnxproof.options import Policy
 from onnxproof.results import Domain, Gap, Location, NoiseKind, Stage, Status
 from onnxproof.runtimes import parse
-from onnxproof.system.allocator import give_back
+from onnxproof.system.allocator import release_free_memory
 
 
 def locate(scene: Scene) -> Location | None:
@@ -27,7 +27,7 @@ def locate(scene: Scene) -> Location | None:
         from onnxproof.diagnosis.locate import quantized
 
         return quantized.locate(scene, locate)
-    give_back()
+    release_free_memory()
     served = Served(scene)
     try:
         return _by_stage(scene, served)

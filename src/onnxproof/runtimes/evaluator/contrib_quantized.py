@@ -306,26 +306,26 @@ class QAttention(Contrib):
         scale: float = 0.0,
         **_: Any,
     ) -> tuple[Array]:
-        given = _AttentionInputs(*inputs)
-        batch, length = given.x.shape[:2]
-        known_mask = given.mask is None or given.mask.shape in ((batch,), (batch, length))
-        if given.past is not None or do_rotary or not known_mask:
+        operands = _AttentionInputs(*inputs)
+        batch, length = operands.x.shape[:2]
+        known_mask = operands.mask is None or operands.mask.shape in ((batch,), (batch, length))
+        if operands.past is not None or do_rotary or not known_mask:
             raise NotImplementedError(
                 "QAttention with a past, with rotary positions, or with a mask of another kind"
             )
-        values = _dequantize(given.x, given.x_scale, given.x_zero)
-        weights = _dequantize(given.w, given.w_scale, given.w_zero)
-        projected = values @ weights + given.bias
+        values = _dequantize(operands.x, operands.x_scale, operands.x_zero)
+        weights = _dequantize(operands.w, operands.w_scale, operands.w_zero)
+        projected = values @ weights + operands.bias
         q, k, v = projected.reshape(batch, length, 3, num_heads, -1).transpose(2, 0, 3, 1, 4)
         scores = q @ k.swapaxes(-1, -2) * (scale or 1.0 / np.sqrt(q.shape[-1]))
         if unidirectional:
             scores = scores + np.where(np.tri(length, dtype=bool), 0.0, mask_filter_value)
-        if given.mask is not None:
-            hidden = np.where(_visible_keys(given.mask, length), 0.0, mask_filter_value)
+        if operands.mask is not None:
+            hidden = np.where(_visible_keys(operands.mask, length), 0.0, mask_filter_value)
             scores = scores + hidden[:, None, None, :]
         y = softmax(scores, -1) @ v
         merged = y.transpose(0, 2, 1, 3).reshape(batch, length, -1)
-        return (merged.astype(given.x_scale.dtype),)
+        return (merged.astype(operands.x_scale.dtype),)
 
 
 def _visible_keys(mask: Array, length: int) -> Array:

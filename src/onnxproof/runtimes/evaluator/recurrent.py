@@ -20,6 +20,12 @@ _ALPHA = {
     "scaledtanh": 1.0,
 }
 _BETA = {"hardsigmoid": 0.5, "affine": 0.0, "scaledtanh": 1.0}
+
+
+def _elu(x: Array, a: float, b: float) -> Array:
+    return np.where(x < 0, a * np.expm1(np.minimum(x, 0)), x)
+
+
 _FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "sigmoid": lambda x, a, b: 0.5 * (1 + np.tanh(0.5 * x)),
     "tanh": lambda x, a, b: np.tanh(x),
@@ -29,7 +35,7 @@ _FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "thresholdedrelu": lambda x, a, b: np.where(x >= a, x, 0),
     "scaledtanh": lambda x, a, b: a * np.tanh(b * x),
     "hardsigmoid": lambda x, a, b: np.clip(a * x + b, 0, 1),
-    "elu": lambda x, a, b: np.where(x < 0, a * np.expm1(np.minimum(x, 0)), x),
+    "elu": _elu,
     "softsign": lambda x, a, b: x / (1 + np.abs(x)),
     "softplus": lambda x, a, b: np.logaddexp(0, x),
 }
@@ -96,12 +102,14 @@ class _Recurrent(OpRun):
     def _run(self, *inputs: Any, **attributes: Any) -> tuple[Array, ...]:
         """Every direction by itself; the results side by side."""
         options = attribute_reader.read(_Attributes, attributes)
-        given = _Inputs(*inputs)
+        operands = _Inputs(*inputs)
         if options.layout:
-            given = _batch_second(given)
-        cells = self._cells(given, options)
+            operands = _batch_second(operands)
+        cells = self._cells(operands, options)
         runs = [
-            self._unroll(given, place, cell, backwards=options.direction == "reverse" or place == 1)
+            self._unroll(
+                operands, place, cell, backwards=options.direction == "reverse" or place == 1
+            )
             for place, cell in enumerate(cells)
         ]
         y = np.stack([run[0] for run in runs], axis=1)
@@ -112,23 +120,23 @@ class _Recurrent(OpRun):
             last, last_cell = last.swapaxes(0, 1), last_cell.swapaxes(0, 1)
         return (y, last, last_cell)[: max(1, len(self.onnx_node.output))]
 
-    def _cells(self, given: _Inputs, options: _Attributes) -> list[_Cell]:
+    def _cells(self, operands: _Inputs, options: _Attributes) -> list[_Cell]:
         """One for each direction."""
-        directions, hidden, each = len(given.w), given.r.shape[-1], len(self.usual)
+        directions, hidden, each = len(operands.w), operands.r.shape[-1], len(self.usual)
         functions = _functions(
             options.activations or self.usual * directions,
             options.activation_alpha,
             options.activation_beta,
         )
-        biases = given.b
+        biases = operands.b
         if biases is None:
-            biases = np.zeros((directions, 2 * self.gates * hidden), given.x.dtype)
+            biases = np.zeros((directions, 2 * self.gates * hidden), operands.x.dtype)
         return [
             _Cell(
-                w=given.w[k],
-                r=given.r[k],
+                w=operands.w[k],
+                r=operands.r[k],
                 b=biases[k].reshape(2, -1),
-                peepholes=None if given.peepholes is None else given.peepholes[k],
+                peepholes=None if operands.peepholes is None else operands.peepholes[k],
                 functions=functions[k * each : (k + 1) * each],
                 attributes=options,
             )
@@ -136,14 +144,17 @@ class _Recurrent(OpRun):
         ]
 
     def _unroll(
-        self, given: _Inputs, place: int, cell: _Cell, *, backwards: bool
+        self, operands: _Inputs, place: int, cell: _Cell, *, backwards: bool
     ) -> tuple[Array, Array, Array]:
         """All steps; a row whose length is over keeps its state and gives zeros, and backwards begins at its last step."""
-        x = given.x
-        steps, batch, hidden = x.shape[0], x.shape[1], given.r.shape[-1]
-        lengths = np.full(batch, steps) if given.lengths is None else given.lengths
-        h = np.zeros((batch, hidden), x.dtype) if given.h is None else given.h[place]
-        c = np.zeros((batch, hidden), x.dtype) if given.c is None else given.c[place]
+        x = operands.x
+        steps, batch = x.shape[:2]
+        start = np.zeros((batch, operands.r.shape[-1]), x.dtype)
+        h = start if operands.h is None else operands.h[place]
+        c = start if operands.c is None else operands.c[place]
+        lengths = operands.lengths
+        if lengths is None:
+            lengths = np.full(batch, steps)
         y = np.zeros((steps, *h.shape), x.dtype)
         order = range(steps)
         for t in reversed(order) if backwards else order:
@@ -159,14 +170,12 @@ class _Recurrent(OpRun):
         raise NotImplementedError
 
 
-def _batch_second(given: _Inputs) -> _Inputs:
+def _batch_second(operands: _Inputs) -> _Inputs:
     """Layout 1 has the batch first, in the inputs and in the states."""
-    return replace(
-        given,
-        x=given.x.swapaxes(0, 1),
-        h=None if given.h is None else given.h.swapaxes(0, 1),
-        c=None if given.c is None else given.c.swapaxes(0, 1),
-    )
+    names = ("x", "h", "c")
+    values = {name: getattr(operands, name) for name in names}
+    swapped = {name: v.swapaxes(0, 1) for name, v in values.items() if v is not None}
+    return replace(operands, **swapped)
 
 
 class RNN(_Recurrent):

@@ -26,10 +26,11 @@ class _WithBody(OpRun):
     def _evaluator(self) -> Any:
         return self.body  # type: ignore[attr-defined]
 
-    def _call(self, context: Any, attributes: Any, given: Sequence[Any]) -> list[Any]:
+    def _call(self, context: Any, attributes: Any, inputs: Sequence[Any]) -> list[Any]:
         """One run of the body. Its own inputs hide outer names that are the same."""
-        named = dict(zip(self._evaluator.input_names, given, strict=True))
-        return list(self._evaluator.run(None, {**(context or {}), **named}, attributes=attributes))
+        named = dict(zip(self._evaluator.input_names, inputs, strict=True))
+        feeds = {**(context or {}), **named}
+        return list(self._evaluator.run(None, feeds, attributes=attributes))
 
     def _port(self, side: str, place: int) -> onnx.TypeProto:
         """What the body says about one of its inputs or outputs."""
@@ -145,10 +146,10 @@ class SequenceMap(_WithBody):
         if any(isinstance(other, list) and len(other) != len(first) for other in others):
             raise ValueError("the sequences have different lengths")
         for place, element in enumerate(first):
-            given = [element]
+            inputs = [element]
             for other in others:
-                given.append(other[place] if isinstance(other, list) else other)
-            outputs = self._call(context, attributes, given)
+                inputs.append(other[place] if isinstance(other, list) else other)
+            outputs = self._call(context, attributes, inputs)
             for values, value in zip(collected, outputs, strict=True):
                 values.append(value)
         return tuple(collected)

@@ -23,7 +23,7 @@ runpy.run_module("onnxproof.runtimes.isolation.server", run_name="__main__")
 """Runs this very onnxproof, also under an interpreter that has another one or none."""
 
 
-class ApartSession(ChildSession):
+class IsolatedSession(ChildSession):
     """A session of `backend` behind the child's door; `python` may be that of another virtual environment."""
 
     def __init__(

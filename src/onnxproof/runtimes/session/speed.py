@@ -19,7 +19,7 @@ from onnxproof.onnxmodel import onnx_file
 from onnxproof.options import Serving
 from onnxproof.reference import graph
 from onnxproof.reference.subject import Subject
-from onnxproof.runtimes import current, open_session, require, served
+from onnxproof.runtimes import current, open_session, require, use_serving
 from onnxproof.runtimes.session import observed_run
 
 Array = np.ndarray[Any, Any]
@@ -82,7 +82,7 @@ def bench(
     rows = _Rows(path, reference)
     failed: list[tuple[str, int, str]] = []
     timings: list[Timing] = []
-    with ExitStack() as opened, served(serving):
+    with ExitStack() as opened, use_serving(serving):
         timers: dict[str, Timer] = {}
         if reference is not None:
             timers[PYTORCH] = _time_pytorch(reference, serving.threads, opened)
