@@ -6,7 +6,6 @@ answer passes. So the reference is asked again, with its random numbers and with
 fresh rounding tell how far rounding alone can move it.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -14,13 +13,19 @@ from typing import Any
 import numpy as np
 
 from onnxproof.numerics.measure import as_real, eps, is_float
+from onnxproof.reference.differences import (
+    FLIPPED,
+    alike,
+    describe_difference,
+    distance,
+    lost_share,
+    size,
+)
 from onnxproof.reference.perturbation import move_by_ulp
 from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, Finding, NoiseKind
 
 Array = np.ndarray[Any, Any]
-_ALIKE = 64.0
-"""Units in the last place, at the output's own size, by which two runs may differ: threads add up in another order. Not measured."""
 _ASKED = 2
 """Plain cases on which the reference is asked again whatever its noise; further ones only where the noise is large."""
 _LARGE_ULPS = 256.0
@@ -36,8 +41,6 @@ _UNMOVED_OF_GRAPH = 0.05
 _FAR = 8.0
 """Times the spread of re-runs beyond which rounding does not explain the distance. Healthy models reach 1.5 (25 of the numerically hardest of
 `bench/clean`, every case that is examined)."""
-_FLIPPED = 0.05
-"""Share of integers that differ from the truth from which on it is examined. Not measured."""
 _LOUD = (4.0, 16.0)
 """Amplitudes of louder re-runs, which find decisions that flip. Not measured."""
 _FAR_OF_LOUD = 2.0
@@ -85,7 +88,10 @@ class Doubts:
         return [*self.random.values(), *self._wrong.values(), *self._modes.values()]
 
     def check(
-        self, case: Case, reference: Sequence[Array], truth: Sequence[Array | None] | None
+        self,
+        case: Case,
+        reference: Sequence[Array],
+        truth: Sequence[Array | None] | None,
     ) -> bool:
         """Check one case; False when its truth is not believed, and from then on there is none.
 
@@ -116,7 +122,9 @@ class Doubts:
         return self._believes(case, far, reference, truth)  # 4
 
     def _far_outputs(
-        self, reference: Sequence[Array], truth: Sequence[Array | None] | None
+        self,
+        reference: Sequence[Array],
+        truth: Sequence[Array | None] | None,
     ) -> list[int]:
         if truth is None:
             return []
@@ -152,15 +160,15 @@ class Doubts:
         if truth is None or truth.shape != reference.shape or not reference.size:
             return False
         reference, truth = as_real(reference), as_real(truth)
-        distance = _distance(reference, truth)
+        gap = distance(reference, truth)
         if not is_float(reference):
-            return distance > _FLIPPED
-        if _lost_share(reference, truth) > _FLIPPED:
+            return gap > FLIPPED
+        if lost_share(reference, truth) > FLIPPED:
             return True
         if self._reference.kind is NoiseKind.GRAPH:
-            return distance > _SMALL_OF_GRAPH + _LARGE_OF_GRAPH * _size(truth)
+            return gap > _SMALL_OF_GRAPH + _LARGE_OF_GRAPH * size(truth)
         share = min(_LARGE_ULPS * eps(reference.dtype), _LARGEST_SHARE)
-        return distance > share * _size(truth)
+        return gap > share * size(truth)
 
     def _ask_again(self, case: Case, reference: Sequence[Array]) -> None:
         """The same run with other random numbers (more often where it is known to draw some: a few may agree by chance); where that differs, with the same ones."""
@@ -175,11 +183,18 @@ class Doubts:
             if name in always:
                 words = "answers otherwise when it is asked the same again"
             self.random[name] = _random(
-                name, case, words, reference[self._names.index(name)], other
+                name,
+                case,
+                words,
+                reference[self._names.index(name)],
+                other,
             )
 
     def _outputs_that_differ(
-        self, case: Case, reference: Sequence[Array], seeds: Sequence[int | None]
+        self,
+        case: Case,
+        reference: Sequence[Array],
+        seeds: Sequence[int | None],
     ) -> dict[str, Array | None]:
         """The outputs, not known as random yet, that differ with one of these seeds; None for one that is not there then."""
         differing: dict[str, Array | None] = {}
@@ -188,7 +203,7 @@ class Doubts:
             if len(outputs) != len(reference):
                 outputs = [None] * len(self._names)
             for name, one, other in zip(self._names, reference, outputs, strict=False):
-                if name not in self.random and name not in differing and not _alike(one, other):
+                if name not in self.random and name not in differing and not alike(one, other):
                     differing[name] = other
         return differing
 
@@ -209,7 +224,7 @@ class Doubts:
         for place, name in enumerate(self._names):
             if name in self.random or self._rounded_otherwise(case, place, reference, answers):
                 continue
-            what = f"output `{name}` is another one with gradients than under `no_grad`, where torch takes a fused path: {_shown(reference[place], answers[place])} (case `{case.name}`)"
+            what = f"output `{name}` is another one with gradients than under `no_grad`, where torch takes a fused path: {describe_difference(reference[place], answers[place])} (case `{case.name}`)"
             self._modes.setdefault(
                 name,
                 Finding(
@@ -220,14 +235,18 @@ class Doubts:
             )
 
     def _rounded_otherwise(
-        self, case: Case, place: int, reference: Sequence[Array], answers: Sequence[Array]
+        self,
+        case: Case,
+        place: int,
+        reference: Sequence[Array],
+        answers: Sequence[Array],
     ) -> bool:
         """True where rounding explains that two modes differ."""
         one, other = reference[place], answers[place]
         if one.shape != other.shape:
             return False
         return (
-            _alike(one, other)
+            alike(one, other)
             or not self._large(one, other)
             or self._is_rounding(case, place, reference, answers, asked="modes")
         )
@@ -251,18 +270,18 @@ class Doubts:
         if target is None or self._examined[key] >= _ENOUGH:
             return True
         self._examined[key] += 1
-        if is_float(as_real(output)) and _lost_share(output, target) > _FLIPPED:  # 1
+        if is_float(as_real(output)) and lost_share(output, target) > FLIPPED:  # 1
             return False
-        distance = _distance(output, target)
+        gap = distance(output, target)
         samples: list[Array] = []
         for sample, limit in self._rerun_samples(case, place, reference):  # 2
-            spread = max((_distance(one, sample) for one in samples), default=-1.0)
-            if distance <= limit * spread:
+            spread = max((distance(one, sample) for one in samples), default=-1.0)
+            if gap <= limit * spread:
                 return True
             samples.append(sample)
         if len(samples) < 2:
             return True
-        believed = case.exact or distance <= _UNMOVED_OF_GRAPH * _size(target)
+        believed = case.exact or gap <= _UNMOVED_OF_GRAPH * size(target)
         return believed and self._unmoved(samples)  # 3
 
     def _rerun_samples(
@@ -285,7 +304,7 @@ class Doubts:
         """Whether no re-run of a graph differs from the first."""
         if self._reference.kind is not NoiseKind.GRAPH:
             return False
-        return all(_distance(samples[0], sample) == 0.0 for sample in samples[1:])
+        return all(distance(samples[0], sample) == 0.0 for sample in samples[1:])
 
     def _rerun(self, case: Case, index: int, amplitude: float) -> list[Array]:
         """Fresh rounding; where that can't be, inputs moved by a unit in the last place."""
@@ -305,13 +324,17 @@ class Doubts:
             return []
 
     def _not_believed(
-        self, case: Case, place: int, reference: Sequence[Array], truth: Sequence[Array | None]
+        self,
+        case: Case,
+        place: int,
+        reference: Sequence[Array],
+        truth: Sequence[Array | None],
     ) -> Finding:
         target = truth[place]
         assert target is not None
         what = (
             f"output `{self._names[place]}`: the reference and its float64 evaluation give different answers, far more than rounding explains: "
-            f"{_shown(reference[place], target)} (case `{case.name}`)"
+            f"{describe_difference(reference[place], target)} (case `{case.name}`)"
         )
         return Finding(code="truth-not-believed", what=what, help=_INSTEAD)
 
@@ -319,67 +342,7 @@ class Doubts:
 def _random(name: str, case: Case, words: str, reference: Array, other: Array | None) -> Finding:
     return Finding(
         code="nondeterministic-reference",
-        what=f"the reference {words}: output `{name}` {_shown(reference, other)} (case `{case.name}`)",
+        what=f"the reference {words}: output `{name}` {describe_difference(reference, other)} (case `{case.name}`)",
         voids=True,
         help="no file can be proven to say what is said otherwise each time: pass the random numbers (or the time, or the state) in as an input",
     )
-
-
-def _alike(one: Array, other: Array | None) -> bool:
-    """Equal up to the order in which threads add up; integers exactly."""
-    if other is None or one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    if one.tobytes() == other.tobytes():
-        return True
-    one, other = as_real(one), as_real(other)
-    return (
-        is_float(one)
-        and _same_finite(one, other)
-        and _distance(one, other) <= _ALIKE * eps(one.dtype) * _size(one)
-    )
-
-
-def _lost_share(reference: Array, truth: Array) -> float:
-    """The share of the elements that are numbers in the reference, and none in the truth."""
-    if not reference.size:
-        return 0.0
-    return float((np.isfinite(_wide(reference)) & ~np.isfinite(_wide(truth))).mean())
-
-
-def _same_finite(one: Array, other: Array) -> bool:
-    return bool((np.isfinite(_wide(one)) == np.isfinite(_wide(other))).all())
-
-
-def _wide(array: Array) -> Array:
-    return as_real(array).astype(np.float64)
-
-
-def _distance(one: Array, other: Array) -> float:
-    """The rms of the difference where both are finite; of integers and booleans the share that differs."""
-    if not is_float(one) and one.dtype.kind != "c":
-        return float((one != other).mean()) if one.size else 0.0
-    with np.errstate(all="ignore"):
-        return _rms(_wide(one) - _wide(other))
-
-
-def _size(array: Array) -> float:
-    return _rms(_wide(array))
-
-
-def _rms(wide: Array) -> float:
-    finite = wide[np.isfinite(wide)]
-    with np.errstate(over="ignore"):
-        return math.sqrt(float(np.mean(np.square(finite)))) if finite.size else 0.0
-
-
-def _shown(one: Array, other: Array | None) -> str:
-    if other is None or one.shape != other.shape:
-        return "has another shape then, or none"
-    if not is_float(one) and one.dtype.kind != "c":
-        return f"differs in {_distance(one, other):.0%} of its elements"
-    lost = _lost_share(one, other)
-    if lost > _FLIPPED:
-        return f"{lost:.0%} of it is not finite in the second"
-    distance, size = _distance(one, other), _size(one)
-    share = f", {distance / size:.2g} of its own size" if size else ""
-    return f"differs by {distance:.3g} (rms){share}"

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from onnxproof.reference.rounding import Jitter, Promote
 from onnxproof.reference.striped_convolution import Stripes
 from onnxproof.reference.torch_session import TorchSession, from_numpy, to_numpy
 from onnxproof.results import NoiseKind
 
+Array = np.ndarray[Any, Any]
 _LARGE = 1 << 20
 """Bytes of inputs from which on a convolution may be too large for torch's float64 kernel. Not measured."""
 
@@ -52,19 +54,19 @@ class TruthSession:
         """True once a promoted call has shown that the module asks for no narrower dtype."""
         return bool(self._plain)
 
-    def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
+    def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
         """The outputs in float64 (integers and booleans in their own dtype)."""
         tensors = {name: _widen(from_numpy(array)) for name, array in inputs.items()}
         outputs = self._run_converted(tensors) if self._plain else self._run_promoted(tensors)
         self.output_names = [path for path, _ in outputs]
         return [to_numpy(value) for _, value in outputs]
 
-    def _run_converted(self, tensors: Mapping[str, torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
+    def _run_converted(self, tensors: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
         large = sum(tensor.nbytes for tensor in tensors.values()) > _LARGE
         with Stripes() if large else nullcontext():
             return self.session.call(tensors)
 
-    def _run_promoted(self, tensors: Mapping[str, torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
+    def _run_promoted(self, tensors: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
         with Stripes(), Promote() as promotion:
             outputs = self.session.call(tensors)
         if self._plain is None:
@@ -78,7 +80,7 @@ class TruthSession:
         self.session = self._own
 
 
-def _widen(tensor: torch.Tensor) -> torch.Tensor:
+def _widen(tensor: Tensor) -> Tensor:
     if tensor.is_complex():
         return tensor.to(torch.complex128)
     if tensor.is_floating_point():
@@ -87,8 +89,11 @@ def _widen(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def run_with_jitter(
-    session: TorchSession, inputs: Mapping[str, np.ndarray[Any, Any]], seed: int, amplitude: float
-) -> list[np.ndarray[Any, Any] | None]:
+    session: TorchSession,
+    inputs: Mapping[str, Array],
+    seed: int,
+    amplitude: float,
+) -> list[Array | None]:
     """One re-run of the reference with every operation rounded anew."""
     with torch.backends.mkldnn.flags(enabled=not _has_rnn(session.module)), Jitter(seed, amplitude):
         return session.run(inputs)
@@ -102,7 +107,10 @@ def _has_rnn(module: Any) -> bool:
 
 
 def open_in_precision(
-    module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], dtype: str
+    module: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    dtype: str,
 ) -> TorchSession | None:
     """The module converted to float16 or bfloat16, or None where it can't be."""
     copied = _copy(module)
@@ -112,7 +120,10 @@ def open_in_precision(
 
 
 def _open_float64_copy(
-    module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], written: Collection[str] | None
+    module: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    written: Collection[str] | None,
 ) -> TorchSession | None:
     copied = _copy(module)
     if copied is None:

@@ -119,7 +119,12 @@ class GraphReference:
         return graph_trace.trace(self._path, inputs)
 
     def rerun(
-        self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False
+        self,
+        inputs: Mapping[str, Array],
+        seed: int,
+        *,
+        amplitude: float = 1.0,
+        move: bool = False,
     ) -> list[Array]:
         """The file at another optimisation level, whose kernels round in another order; `move` also moves the inputs, or else the weights."""
         session = self._session_at(_LEVELS[seed % len(_LEVELS)])
@@ -148,7 +153,11 @@ class GraphReference:
         return None
 
     def ties(
-        self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False
+        self,
+        inputs: Mapping[str, Array],
+        rule: str,
+        *,
+        wide: bool = False,
     ) -> list[Array] | None:
         """None: the runtime breaks ties in its own way only."""
         return None
@@ -216,7 +225,9 @@ def _example_by_name(file: onnx_file.OnnxFile, example: Any) -> dict[str, Array]
 
 
 def _check_names(
-    file: onnx_file.OnnxFile, names: Sequence[str], example: Mapping[Any, Any]
+    file: onnx_file.OnnxFile,
+    names: Sequence[str],
+    example: Mapping[Any, Any],
 ) -> None:
     missing = [name for name in names if name not in example]
     unknown = [name for name in example if name not in names]

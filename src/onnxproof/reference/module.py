@@ -100,7 +100,12 @@ class ModuleReference:
         return trace.followed(self.float64_session(), inputs)
 
     def rerun(
-        self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False
+        self,
+        inputs: Mapping[str, Array],
+        seed: int,
+        *,
+        amplitude: float = 1.0,
+        move: bool = False,
     ) -> list[Array]:
         """The module with every operation rounded anew."""
         with self._clock.forward("torch-rerun"), guard.memory(_ALL_GB), warnings.catch_warnings():
@@ -134,7 +139,10 @@ class ModuleReference:
         """The module in half precision: what that precision must cost."""
         if dtype not in self._half:
             self._half[dtype] = open_in_precision(
-                self._subject.module, self._subject.args, self._subject.kwargs, dtype
+                self._subject.module,
+                self._subject.args,
+                self._subject.kwargs,
+                dtype,
             )
         session = self._half[dtype]
         if session is None:
@@ -153,7 +161,11 @@ class ModuleReference:
             return None
 
     def ties(
-        self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False
+        self,
+        inputs: Mapping[str, Array],
+        rule: str,
+        *,
+        wide: bool = False,
     ) -> list[Array] | None:
         """The module with every tie in a sort, top-k or arg-max broken by one rule."""
         if wide and self.kind is NoiseKind.PERTURBED:

@@ -10,22 +10,24 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
+Arguments = dict[str, Any]
 _MOST = 1 << 24
 """Elements up to which a sum is made once more. Not measured."""
 
 
-def naive_result(name: str, arguments: dict[str, Any]) -> torch.Tensor | None:
+def naive_result(name: str, arguments: Arguments) -> Tensor | None:
     """The result of a summing operation by plain sums, or None where it is not one."""
     x = arguments.get("self", arguments.get("input"))
-    if name not in _KERNELS or not isinstance(x, torch.Tensor):
+    if name not in _KERNELS or not isinstance(x, Tensor):
         return None
     if x.dtype is not torch.float32 or not 0 < x.numel() <= _MOST:
         return None
     return _KERNELS[name](x, arguments)
 
 
-def _move_last(x: torch.Tensor, dims: Sequence[int] | int | None) -> tuple[torch.Tensor, list[int]]:
+def _move_last(x: Tensor, dims: Sequence[int] | int | None) -> tuple[Tensor, list[int]]:
     """The summed dims moved to the end and made one, and which they were."""
     chosen = _chosen_dims(x.dim(), dims)
     if x.dim() == 0:
@@ -43,12 +45,12 @@ def _chosen_dims(rank: int, dims: Sequence[int] | int | None) -> list[int]:
     return [d % max(rank, 1) for d in dims]
 
 
-def _plain_sum(x: torch.Tensor) -> torch.Tensor:
+def _plain_sum(x: Tensor) -> Tensor:
     partial_sums = np.add.accumulate(x.numpy(), axis=-1, dtype=np.float32)
     return torch.from_numpy(np.array(partial_sums[..., -1], dtype=np.float32))
 
 
-def _plain_product(x: torch.Tensor) -> torch.Tensor:
+def _plain_product(x: Tensor) -> Tensor:
     """In this order a product may overflow or vanish on its way, and another order may not."""
     with np.errstate(all="ignore"):
         partial_products = np.multiply.accumulate(x.numpy(), axis=-1, dtype=np.float32)
@@ -56,8 +58,10 @@ def _plain_product(x: torch.Tensor) -> torch.Tensor:
 
 
 def _reduce(
-    x: torch.Tensor, arguments: dict[str, Any], reduce: Callable[[torch.Tensor], torch.Tensor]
-) -> torch.Tensor:
+    x: Tensor,
+    arguments: Arguments,
+    reduce: Callable[[Tensor], Tensor],
+) -> Tensor:
     flat, dims = _move_last(x.contiguous(), arguments.get("dim"))
     result = reduce(flat)
     if arguments.get("keepdim"):
@@ -66,18 +70,21 @@ def _reduce(
     return result
 
 
-def _mean(flat: torch.Tensor) -> torch.Tensor:
+def _mean(flat: Tensor) -> Tensor:
     return _plain_sum(flat) / flat.shape[-1]
 
 
-def _variance(flat: torch.Tensor, correction: float) -> torch.Tensor:
+def _variance(flat: Tensor, correction: float) -> Tensor:
     centred = flat - _mean(flat).unsqueeze(-1)
     return _plain_sum(centred * centred) / max(flat.shape[-1] - correction, 0)
 
 
 def _normalize(
-    x: torch.Tensor, groups: int, arguments: dict[str, Any], weight_shape: Sequence[int]
-) -> torch.Tensor:
+    x: Tensor,
+    groups: int,
+    arguments: Arguments,
+    weight_shape: Sequence[int],
+) -> Tensor:
     flat = x.contiguous().reshape(groups, -1)
     centred = flat - _mean(flat).unsqueeze(-1)
     variance = _variance(flat, 0).unsqueeze(-1)
@@ -91,19 +98,19 @@ def _normalize(
     return result
 
 
-def _layer_norm(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor:
+def _layer_norm(x: Tensor, arguments: Arguments) -> Tensor:
     shape = list(arguments["normalized_shape"])
     groups = x.numel() // int(np.prod(shape))
     return _normalize(x, groups, arguments, shape)
 
 
-def _group_norm(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor:
+def _group_norm(x: Tensor, arguments: Arguments) -> Tensor:
     groups = x.shape[0] * int(arguments["group"])
     weight_shape = [1, x.shape[1], *[1] * (x.dim() - 2)]
     return _normalize(x, groups, arguments, weight_shape)
 
 
-def _batch_norm(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor | None:
+def _batch_norm(x: Tensor, arguments: Arguments) -> Tensor | None:
     if not arguments.get("training", True):
         return None
     channels_first = x.transpose(0, 1).contiguous()
@@ -111,7 +118,7 @@ def _batch_norm(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor | No
     return _normalize(channels_first, x.shape[1], arguments, weight_shape).transpose(0, 1)
 
 
-def _pool(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor | None:
+def _pool(x: Tensor, arguments: Arguments) -> Tensor | None:
     sizes = list(arguments["output_size"])
     if any(size != 1 for size in sizes):
         return None
@@ -120,41 +127,41 @@ def _pool(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor | None:
     return means.reshape(*x.shape[:-axes], *sizes)
 
 
-def _sum_of(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor:
+def _sum_of(x: Tensor, arguments: Arguments) -> Tensor:
     return _reduce(x, arguments, _plain_sum)
 
 
-def _mean_of(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor:
+def _mean_of(x: Tensor, arguments: Arguments) -> Tensor:
     return _reduce(x, arguments, _mean)
 
 
-def _product_of(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor:
+def _product_of(x: Tensor, arguments: Arguments) -> Tensor:
     return _reduce(x, arguments, _plain_product)
 
 
-def _variance_of(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor:
+def _variance_of(x: Tensor, arguments: Arguments) -> Tensor:
     correction = arguments.get("correction")
     if correction is None:
         correction = 1.0
     return _reduce(x, arguments, lambda flat: _variance(flat, float(correction)))
 
 
-def _deviation_of(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor:
+def _deviation_of(x: Tensor, arguments: Arguments) -> Tensor:
     return torch.sqrt(_variance_of(x, arguments))
 
 
-def _cumulative_sum(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor:
+def _cumulative_sum(x: Tensor, arguments: Arguments) -> Tensor:
     sums = np.cumsum(x.contiguous().numpy(), axis=arguments["dim"], dtype=np.float32)
     return torch.from_numpy(sums)
 
 
-def _euclidean_norm(x: torch.Tensor, arguments: dict[str, Any]) -> torch.Tensor | None:
+def _euclidean_norm(x: Tensor, arguments: Arguments) -> Tensor | None:
     if arguments.get("ord", 2) != 2:
         return None
     return _reduce(x, arguments, lambda flat: torch.sqrt(_plain_sum(flat * flat)))
 
 
-_KERNELS: dict[str, Callable[[torch.Tensor, dict[str, Any]], torch.Tensor | None]] = {
+_KERNELS: dict[str, Callable[[Tensor, Arguments], Tensor | None]] = {
     "sum": _sum_of,
     "mean": _mean_of,
     "prod": _product_of,

@@ -45,7 +45,9 @@ def _as_identifier(name: str) -> str:
 
 
 def _pair_inputs(
-    leaves: Sequence[Leaf], file: OnnxFile, findings: list[Finding]
+    leaves: Sequence[Leaf],
+    file: OnnxFile,
+    findings: list[Finding],
 ) -> list[tuple[Leaf, Port | None, str]]:
     """Each leaf with the file's input and how it was paired: by name first, then by position."""
     by_name = _pair_by_name(leaves, file.inputs)
@@ -125,7 +127,9 @@ def _input_missing(port: Port, leaves: Sequence[Leaf], file: OnnxFile) -> InputE
 
 
 def _pair_outputs(
-    leaves: Sequence[Leaf], file: OnnxFile, findings: list[Finding]
+    leaves: Sequence[Leaf],
+    file: OnnxFile,
+    findings: list[Finding],
 ) -> tuple[OutputInfo, ...]:
     """By name where every leaf has its name in the file, else by position."""
     ports = {port.name: port for port in file.outputs}

@@ -57,7 +57,12 @@ class Reference(Protocol):
         """Every value on the way to the outputs, in float64, and a function that fetches one of them again."""
 
     def rerun(
-        self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False
+        self,
+        inputs: Mapping[str, Array],
+        seed: int,
+        *,
+        amplitude: float = 1.0,
+        move: bool = False,
     ) -> list[Array]:
         """The outputs with fresh rounding errors; `move` also moves the inputs by an ulp."""
 
@@ -75,7 +80,11 @@ class Reference(Protocol):
         """The outputs of the reference converted to half precision, or None."""
 
     def ties(
-        self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False
+        self,
+        inputs: Mapping[str, Array],
+        rule: str,
+        *,
+        wide: bool = False,
     ) -> list[Array] | None:
         """The outputs with exact ties broken by `rule` (first or last), or None where that can't be done; `wide` asks for float64."""
 

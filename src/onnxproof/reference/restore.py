@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 _SEED = 20240229
 _OWN = frozenset({"_parameters", "_buffers", "_modules", "training", "_non_persistent_buffers_set"})
@@ -25,7 +26,7 @@ class RestoreModule:
     def __init__(self, module: Any, written: Collection[str] | None = None) -> None:
         self._modules: list[Any] = []
         self._names: dict[int, str] = {}
-        named_parameters: Iterable[tuple[str, torch.Tensor]] = ()
+        named_parameters: Iterable[tuple[str, Tensor]] = ()
         if hasattr(module, "modules"):
             self._modules = list(module.modules())
             self._names = {id(m): name for name, m in module.named_modules()}
@@ -89,7 +90,11 @@ class RestoreModule:
                 kept.forget()
         self._passes += 1
         for module, training, buffers, attributes in zip(
-            self._modules, self._training, self._buffers, self._plain, strict=True
+            self._modules,
+            self._training,
+            self._buffers,
+            self._plain,
+            strict=True,
         ):
             module.training = training
             if not isinstance(module, torch.jit.ScriptModule):
@@ -130,25 +135,25 @@ class RestoreModule:
     def _label(self, module: Any, name: str) -> str:
         return f"`{self._names[id(module)]}.{name}`".replace("`.", "`")
 
-    def _attribute_tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+    def _attribute_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """The tensors among the plain attributes, also those in containers."""
         for module, attributes in zip(self._modules, self._plain, strict=True):
             for name, value in attributes.items():
-                if isinstance(value, torch.Tensor):
+                if isinstance(value, Tensor):
                     yield self._label(module, name), value
         for label, _, items in self._containers:
             for item in _values_of(items):
-                if isinstance(item, torch.Tensor):
+                if isinstance(item, Tensor):
                     yield label, item
 
 
 class _Kept:
     """One tensor, how far its version counter was before a pass, and a copy of what it held."""
 
-    def __init__(self, tensor: torch.Tensor, what: str) -> None:
+    def __init__(self, tensor: Tensor, what: str) -> None:
         self._tensor = tensor
         self._what = what
-        self._copy: torch.Tensor | None = None
+        self._copy: Tensor | None = None
         self.known = False
         """Whether a pass has written into it: then it is looked at after each."""
 
@@ -181,11 +186,11 @@ class _Kept:
             self._copy = None
 
 
-def _version(tensor: torch.Tensor) -> int:
+def _version(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+def equal(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors hold the same, NaN included."""
     try:
         return torch.equal(one, other) or bool(

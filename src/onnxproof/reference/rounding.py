@@ -10,6 +10,7 @@ arithmetic in the sense of Parker (1997), with the error of the real kernel as i
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._pytree import tree_map, tree_map_only
 
 from onnxproof.reference.activations import is_activation, natural_scale
@@ -29,7 +30,7 @@ _PIECE = 1 << 20
 
 
 def _widen(value: Any) -> Any:
-    if isinstance(value, torch.Tensor) and value.dtype in _WIDER:
+    if isinstance(value, Tensor) and value.dtype in _WIDER:
         return value.to(_WIDER[value.dtype])
     if isinstance(value, torch.dtype):
         return _WIDER.get(value, value)
@@ -66,7 +67,7 @@ class Promote(Mode):
 
         if not func._schema.is_mutable:
             args, kwargs = tree_map(widen, args), tree_map(widen, kwargs)
-        elif isinstance(args[0], torch.Tensor):
+        elif isinstance(args[0], Tensor):
             # Written in place: the others follow the tensor that is written to.
             args = (args[0], *_follow_dtype(args[1:], args[0].dtype))
         widened = self.rewrites > seen
@@ -82,10 +83,10 @@ def _follow_dtype(args: Any, dtype: torch.dtype) -> Any:
     if not dtype.is_floating_point:
         return args
 
-    def follow(tensor: torch.Tensor) -> torch.Tensor:
+    def follow(tensor: Tensor) -> Tensor:
         return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
-    return tree_map_only(torch.Tensor, follow, args)
+    return tree_map_only(Tensor, follow, args)
 
 
 class Jitter(Mode):
@@ -111,19 +112,19 @@ class Jitter(Mode):
             wide = func(*tree_map(_widen, args), **tree_map(_widen, kwargs))
         except (RuntimeError, NotImplementedError):
             return result
-        if isinstance(result, torch.Tensor):
+        if isinstance(result, Tensor):
             result = self._bin_again(func, result, args, kwargs)
         name = schema.name.split("::")[-1]
         arguments = named_arguments(func, args, kwargs)
         naive = naive_result(name, arguments)
         scale = natural_scale(name, arguments)
-        if isinstance(result, torch.Tensor):
+        if isinstance(result, Tensor):
             return self._blur(result, wide, name, naive, scale)
         if not isinstance(result, tuple | list):
             return result
         blurred = list(result)
         for place, (one, wide_one) in enumerate(zip(result, wide, strict=True)):
-            if isinstance(one, torch.Tensor):
+            if isinstance(one, Tensor):
                 blurred[place] = self._blur(one, wide_one, name, naive, scale)
             naive = None  # it is that of the first
         return type(result)(blurred)
@@ -134,7 +135,7 @@ class Jitter(Mode):
         blurred = self.__torch_dispatch__(func, (), args, kwargs)
         return args[0].copy_(blurred)
 
-    def _bin_again(self, func: Any, result: torch.Tensor, args: Any, kwargs: Any) -> torch.Tensor:
+    def _bin_again(self, func: Any, result: Tensor, args: Any, kwargs: Any) -> Tensor:
         """Counts in bins, after each value moved by as much as its place among the bins is rounded: one on an edge lies on either side."""
         if func._schema.name != "aten::histc":
             return result
@@ -146,17 +147,17 @@ class Jitter(Mode):
         size = max(*ends, float(x.abs().max()))
         noise = torch.randn(x.shape, generator=self._generator).to(x.dtype)
         step = self._amplitude * size * torch.finfo(x.dtype).eps
-        counts: torch.Tensor = func(x + noise * step, *args[1:], **kwargs)
+        counts: Tensor = func(x + noise * step, *args[1:], **kwargs)
         return counts
 
     def _blur(
         self,
-        narrow: torch.Tensor,
+        narrow: Tensor,
         wide: Any,
         name: str,
-        naive: torch.Tensor | None,
-        scale: torch.Tensor | None,
-    ) -> torch.Tensor:
+        naive: Tensor | None,
+        scale: Tensor | None,
+    ) -> Tensor:
         """The result with a random error, piece by piece."""
         if narrow.dtype not in _NARROW or narrow.numel() == 0 or narrow.shape != wide.shape:
             return narrow
@@ -179,12 +180,12 @@ class Jitter(Mode):
 
     def _blur_piece(
         self,
-        narrow: torch.Tensor,
-        wide: torch.Tensor,
+        narrow: Tensor,
+        wide: Tensor,
         name: str,
-        naive: torch.Tensor | None,
-        scale: torch.Tensor | None,
-    ) -> torch.Tensor:
+        naive: Tensor | None,
+        scale: Tensor | None,
+    ) -> Tensor:
         """Where the result is not exact, the true one plus noise of this operation's own size."""
         dtype = narrow.dtype
         error = (narrow.double() - wide).abs_()
@@ -246,7 +247,7 @@ def _is_rounded(func: Any, result: Any) -> bool:
     if schema.is_mutable or any(returned.alias_info is not None for returned in schema.returns):
         return False
     leaves = result if isinstance(result, tuple | list) else [result]
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
     if not any(tensor.dtype in _NARROW for tensor in tensors):
         return False
     return not _draws(func) and not any(tensor.is_nested for tensor in tensors)

@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import pad
 
 from onnxproof.reference.dispatch import Mode
@@ -45,7 +46,7 @@ def _is_float64_convolution(args: Any) -> bool:
     return not transposed and x.dtype == torch.float64 and x.dim() == weight.dim() > 2
 
 
-def _window_bytes(weight: torch.Tensor, sizes: list[int], *, groups: int) -> int:
+def _window_bytes(weight: Tensor, sizes: list[int], *, groups: int) -> int:
     """What torch would write out for one sample."""
     elements = weight[0].numel()
     if groups > 1:  # they are computed one by one, then joined
@@ -54,8 +55,8 @@ def _window_bytes(weight: torch.Tensor, sizes: list[int], *, groups: int) -> int
 
 
 def _output_sizes(
-    x: torch.Tensor,
-    weight: torch.Tensor,
+    x: Tensor,
+    weight: Tensor,
     stride: list[int],
     padding: list[int],
     dilation: list[int],
@@ -63,15 +64,20 @@ def _output_sizes(
     return [
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, s, p, d in zip(
-            x.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True
+            x.shape[2:],
+            weight.shape[2:],
+            stride,
+            padding,
+            dilation,
+            strict=True,
         )
     ]
 
 
-def _convolve_by_stripes(args: Any, sizes: list[int], rows: int) -> torch.Tensor:
+def _convolve_by_stripes(args: Any, sizes: list[int], rows: int) -> Tensor:
     """Each sample by itself, and of its output some rows at a time, from the rows of the input that they look at."""
     x, weight, bias, stride, padding, *others = args
-    out: torch.Tensor = x.new_empty((x.shape[0], weight.shape[0], *sizes))
+    out: Tensor = x.new_empty((x.shape[0], weight.shape[0], *sizes))
     dilation = others[0]
     reach = dilation[0] * (weight.shape[2] - 1) + 1
     for sample in range(x.shape[0]):
@@ -82,12 +88,17 @@ def _convolve_by_stripes(args: Any, sizes: list[int], rows: int) -> torch.Tensor
             last = (end - 1) * stride[0] - padding[0] + reach
             stripe = _rows(image, first, last)
             out[sample : sample + 1, :, begin:end] = _CONVOLUTION(
-                stripe, weight, bias, stride, [0, *padding[1:]], *others
+                stripe,
+                weight,
+                bias,
+                stride,
+                [0, *padding[1:]],
+                *others,
             )
     return out
 
 
-def _rows(image: torch.Tensor, first: int, last: int) -> torch.Tensor:
+def _rows(image: Tensor, first: int, last: int) -> Tensor:
     """The rows from `first` to before `last`; those beyond the image are zeros."""
     height = image.shape[2]
     seen = image[:, :, max(first, 0) : max(min(last, height), 0)]

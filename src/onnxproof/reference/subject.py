@@ -100,7 +100,11 @@ def _preprocess(subject: Subject) -> Subject:
     example = subject.preprocess(*subject.args, **subject.kwargs)
     args, kwargs = arguments(example)
     return replace(
-        subject, raw=subject.example_inputs, example_inputs=example, args=args, kwargs=kwargs
+        subject,
+        raw=subject.example_inputs,
+        example_inputs=example,
+        args=args,
+        kwargs=kwargs,
     )
 
 
@@ -326,7 +330,11 @@ def _exported_program(path: Path) -> Subject:
             ) from why
     args, kwargs = program.example_inputs or ((), {})
     return Subject(
-        module=module, args=tuple(args), kwargs=dict(kwargs), name=path.stem, origin=str(path)
+        module=module,
+        args=tuple(args),
+        kwargs=dict(kwargs),
+        name=path.stem,
+        origin=str(path),
     )
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from onnxproof.reference.dispatch import Mode, named_arguments
 
@@ -30,7 +31,7 @@ class BreakTies(Mode):
             return values, self._arg(bound, largest=func is aten.max.dim)
         return func(*args, **kwargs)
 
-    def _sort(self, func: Any, bound: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _sort(self, func: Any, bound: dict[str, Any]) -> tuple[Tensor, Tensor]:
         x, dim = bound["self"], int(bound["dim"])
         is_topk = func is aten.topk.default
         descending = bool(bound["largest" if is_topk else "descending"])
@@ -47,7 +48,7 @@ class BreakTies(Mode):
             return values.narrow(dim, 0, count), indices.narrow(dim, 0, count)
         return values, indices
 
-    def _arg(self, bound: dict[str, Any], *, largest: bool) -> torch.Tensor:
+    def _arg(self, bound: dict[str, Any], *, largest: bool) -> Tensor:
         """The index of the largest or smallest value along `dim`; over all values where it is None."""
         x, dim, keep = bound["self"], bound["dim"], bool(bound["keepdim"])
         flat, axis = x, 0
@@ -64,7 +65,7 @@ class BreakTies(Mode):
             return chosen.reshape([1] * x.dim())
         return chosen.unsqueeze(axis)
 
-    def _first_or_last(self, x: torch.Tensor, axis: int, *, largest: bool) -> torch.Tensor:
+    def _first_or_last(self, x: Tensor, axis: int, *, largest: bool) -> Tensor:
         best = x.amax(axis, keepdim=True) if largest else x.amin(axis, keepdim=True)
         equal = x == best
         self.seen |= bool((equal.sum(axis) > 1).any())

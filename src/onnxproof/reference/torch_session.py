@@ -8,12 +8,15 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import torch
+from torch import Tensor
 
 from onnxproof.reference import tree
 from onnxproof.reference.restore import RestoreModule
 
+Array = np.ndarray[Any, Any]
 
-def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+
+def to_numpy(tensor: Tensor) -> Array:
     """A numpy array of the tensor's own dtype; bfloat16 by way of its bits."""
     tensor = tensor.detach().cpu().contiguous()
     if tensor.dtype == torch.bfloat16:
@@ -21,7 +24,7 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     return tensor.resolve_conj().resolve_neg().numpy()
 
 
-def from_numpy(array: np.ndarray[Any, Any]) -> torch.Tensor:
+def from_numpy(array: Array) -> Tensor:
     """A tensor that owns its memory, so that a module which writes into its input spoils nothing."""
     if array.dtype == ml_dtypes.bfloat16:
         return torch.from_numpy(np.array(array).view(np.int16)).view(torch.bfloat16)
@@ -67,19 +70,19 @@ class TorchSession:
         self._kwargs = dict(kwargs)
         self._names = bind(module, args, kwargs)
         self.example = {
-            path: leaf for path, leaf in tree.flatten(self._names) if isinstance(leaf, torch.Tensor)
+            path: leaf for path, leaf in tree.flatten(self._names) if isinstance(leaf, Tensor)
         }
         self.input_names: Sequence[str] = list(self.example)
         self.output_names: Sequence[str] = []
         self._restore = RestoreModule(module, written)
         self._gradients = False
 
-    def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
+    def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
         """The module's outputs for these arrays, flattened."""
         tensors = {name: from_numpy(array) for name, array in inputs.items()}
         return [to_numpy(value) for _, value in self.call(tensors)]
 
-    def call(self, tensors: Mapping[str, torch.Tensor]) -> list[tuple[str, torch.Tensor]]:
+    def call(self, tensors: Mapping[str, Tensor]) -> list[tuple[str, Tensor]]:
         """The same with tensors: named leaves of whatever `forward` returned."""
         args, kwargs = self.arguments(tensors)
         with self._restore, torch.set_grad_enabled(self._gradients):
@@ -87,7 +90,7 @@ class TorchSession:
         outputs = [
             (path or "output", _as_tensor(leaf))
             for path, leaf in tree.flatten(returned)
-            if isinstance(leaf, torch.Tensor | int | float | bool)
+            if isinstance(leaf, Tensor | int | float | bool)
         ]
         self.output_names = [path for path, _ in outputs]
         return outputs
@@ -137,7 +140,8 @@ class TorchSession:
             self._restore.by_content = False
 
     def arguments(
-        self, tensors: Mapping[str, torch.Tensor]
+        self,
+        tensors: Mapping[str, Tensor],
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The example's containers around these tensors."""
         named = tree.rebuild(self._names, tensors)
@@ -147,14 +151,17 @@ class TorchSession:
         """Nothing is held that the caller does not own."""
 
 
-def _as_tensor(leaf: Any) -> torch.Tensor:
-    if isinstance(leaf, torch.Tensor):
+def _as_tensor(leaf: Any) -> Tensor:
+    if isinstance(leaf, Tensor):
         return leaf
     return torch.as_tensor(leaf)
 
 
 def bind_back(
-    module: Any, args: Sequence[Any], kwargs: Mapping[str, Any], named: Mapping[str, Any]
+    module: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    named: Mapping[str, Any],
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Values by parameter name back to positional and keyword arguments, as the example had them."""
     keywords = {name: named[name] for name in kwargs if name in named}

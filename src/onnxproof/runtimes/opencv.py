@@ -46,7 +46,10 @@ def open(model: Path, option: str = "") -> "OpencvSession":
         net = cv2.dnn.readNetFromONNX(str(model), engine=cv2.dnn.ENGINE_NEW)
     except Exception as why:  # cv2.error, with the reason in its text
         raise ModelError(
-            "model-refused", "OpenCV can't open this model", where=str(model), notes=[_short(why)]
+            "model-refused",
+            "OpenCV can't open this model",
+            where=str(model),
+            notes=[_short(why)],
         ) from why
     return OpencvSession(net, ports)
 

@@ -52,7 +52,10 @@ def open(model: Path, option: str = "") -> "OpenvinoSession":
         compiled = core.compile_model(core.read_model(str(model)), device, settings)
     except Exception as why:  # one class for everything, with the reason in its text
         raise ModelError(
-            "model-refused", "OpenVINO can't open this model", where=str(model), notes=[_short(why)]
+            "model-refused",
+            "OpenVINO can't open this model",
+            where=str(model),
+            notes=[_short(why)],
         ) from why
     return OpenvinoSession(compiled, ports)
 

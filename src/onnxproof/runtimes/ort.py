@@ -20,6 +20,7 @@ from onnxproof.runtimes.session import placement
 from onnxproof.runtimes.session.placement import CPU
 from onnxproof.system import guard
 
+Array = np.ndarray[Any, Any]
 _SCAN = b'"\x04Scan'
 """The operator's name as the bytes of a node: field 4, four letters."""
 _LEVELS = {
@@ -130,7 +131,10 @@ def open(
             providers = _recorded_providers(options, wanted, forgiven=forgiven)
     try:
         session = native(
-            model, options, providers=providers, disabled_optimizers=disabled_optimizers
+            model,
+            options,
+            providers=providers,
+            disabled_optimizers=disabled_optimizers,
         )
     except Crashed:
         raise
@@ -191,7 +195,10 @@ def _bytes_of(path: Path) -> int:
 
 
 def _recorded_providers(
-    options: onnxruntime.SessionOptions, wanted: Wanted, *, forgiven: bool
+    options: onnxruntime.SessionOptions,
+    wanted: Wanted,
+    *,
+    forgiven: bool,
 ) -> list[Any]:
     """Providers and settings under which the runtime records where each node goes, or at least refuses to fall back."""
     asked = (wanted.provider, dict(wanted.options))
@@ -244,7 +251,7 @@ class OrtSession:
         self.input_names: Sequence[str] = [i.name for i in session.get_inputs()]
         self.output_names: Sequence[str] = list(outputs or (o.name for o in session.get_outputs()))
 
-    def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
+    def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
         """The outputs for these arrays; bfloat16 goes in and out by its bits."""
         if any(a.size == 0 for a in inputs.values()) and _has_scan(self._model):
             raise Refused(
@@ -270,8 +277,10 @@ class OrtSession:
             raise _refusal(str(why)) from why
 
     def _answer(
-        self, inputs: Mapping[str, np.ndarray[Any, Any]], options: onnxruntime.RunOptions
-    ) -> list[np.ndarray[Any, Any] | None]:
+        self,
+        inputs: Mapping[str, Array],
+        options: onnxruntime.RunOptions,
+    ) -> list[Array | None]:
         if any(a.dtype == ml_dtypes.bfloat16 for a in inputs.values()) or self._has_bfloat16():
             return self._run_by_value(inputs, options)
         start = time.perf_counter()
@@ -287,8 +296,10 @@ class OrtSession:
         return any("bfloat16" in o.type for o in self._session.get_outputs())
 
     def _run_by_value(
-        self, inputs: Mapping[str, np.ndarray[Any, Any]], options: onnxruntime.RunOptions
-    ) -> list[np.ndarray[Any, Any] | None]:
+        self,
+        inputs: Mapping[str, Array],
+        options: onnxruntime.RunOptions,
+    ) -> list[Array | None]:
         values = {}
         for name, array in inputs.items():
             if array.dtype == ml_dtypes.bfloat16:
@@ -303,7 +314,7 @@ class OrtSession:
         return [_from_value(value) for value in outputs]
 
 
-def _from_value(value: onnxruntime.OrtValue) -> np.ndarray[Any, Any]:
+def _from_value(value: onnxruntime.OrtValue) -> Array:
     if "bfloat16" not in value.data_type():
         return np.asarray(value.numpy())
     import torch  # numpy has no bfloat16, and dlpack is the one way out of an OrtValue for it
@@ -366,7 +377,10 @@ def _explain(model: Path | bytes, why: str) -> ModelError:
             help="export with a lower opset_version, or install a newer onnxruntime",
         )
     return ModelError(
-        "model-refused", "onnxruntime can't open this model", where=where, notes=[text]
+        "model-refused",
+        "onnxruntime can't open this model",
+        where=where,
+        notes=[text],
     )
 
 

@@ -46,7 +46,10 @@ def describe() -> Description:
 
 
 def open(
-    model: Path | bytes, option: str = "", *, outputs: Sequence[str] | None = None
+    model: Path | bytes,
+    option: str = "",
+    *,
+    outputs: Sequence[str] | None = None,
 ) -> "ReferenceSession":
     """Open a file (or a serialized model) in its own precision or in float64; `outputs` may name inner values too."""
     if option not in ("", "float64"):
@@ -69,7 +72,11 @@ class ReferenceSession:
     """The evaluator behind the checks that it does not make itself: names, dtypes and shapes of what it is given."""
 
     def __init__(
-        self, model: onnx.ModelProto, *, wide: bool, outputs: Sequence[str] | None = None
+        self,
+        model: onnx.ModelProto,
+        *,
+        wide: bool,
+        outputs: Sequence[str] | None = None,
     ) -> None:
         self._wide = wide
         self.limit_s = current().time_s

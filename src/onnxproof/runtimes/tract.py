@@ -57,7 +57,10 @@ def open(model: Path, option: str = "") -> "TractSession":
             session.prepare(shapes)
         except Refused as why:
             raise ModelError(
-                "model-refused", "tract can't open this model", where=str(model), notes=[why.what]
+                "model-refused",
+                "tract can't open this model",
+                where=str(model),
+                notes=[why.what],
             ) from why
     else:
         session.read()

@@ -57,7 +57,10 @@ def require_regular(
     if not stat.S_ISREG(about.st_mode):
         kind = next((words for test, words in _KINDS if test(about.st_mode)), "no regular file")
         raise error(
-            "not-a-file", f"`{path}` is {kind}", where=str(path), help="give a regular file"
+            "not-a-file",
+            f"`{path}` is {kind}",
+            where=str(path),
+            help="give a regular file",
         )
     if most is not None and about.st_size > most:
         raise error(

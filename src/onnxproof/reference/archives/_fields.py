@@ -306,7 +306,12 @@ def plain(value: Any, field: str = "", place: str = "", *, inside: str = "", dep
 
 
 def _plain_object(
-    value: dict[str, Any], field: str, place: str, *, inside: str, depth: int
+    value: dict[str, Any],
+    field: str,
+    place: str,
+    *,
+    inside: str,
+    depth: int,
 ) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for key, item in _entries(value, field, place):
@@ -315,7 +320,11 @@ def _plain_object(
         if key == "nodes":
             item_inside = inside or key
         entries[key] = plain(
-            item, item_field, f"{place}.{key}", inside=item_inside, depth=depth + 1
+            item,
+            item_field,
+            f"{place}.{key}",
+            inside=item_inside,
+            depth=depth + 1,
         )
     return entries
 

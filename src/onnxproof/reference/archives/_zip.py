@@ -83,7 +83,12 @@ class Archive:
         return content
 
     def refused(
-        self, what: str, note: str = "", *, code: str = "archive-refused", help: str = ""
+        self,
+        what: str,
+        note: str = "",
+        *,
+        code: str = "archive-refused",
+        help: str = "",
     ) -> SubjectError:
         """The error that names this archive."""
         notes = [note[:300]] if note else []

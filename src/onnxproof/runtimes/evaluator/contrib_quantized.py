@@ -111,7 +111,12 @@ class QGemm(Contrib):
     """Gemm of integers; the bias has the scale of the product, and without an output scale the answer is a float."""
 
     def _run(
-        self, *inputs: Any, alpha: float = 1.0, transA: int = 0, transB: int = 0, **_: Any
+        self,
+        *inputs: Any,
+        alpha: float = 1.0,
+        transA: int = 0,
+        transB: int = 0,
+        **_: Any,
     ) -> tuple[Array]:
         operands = _GemmOperands(*inputs)
         a = operands.a.T if transA else operands.a
@@ -128,7 +133,12 @@ class QLinearConcat(Contrib):
     """Each part is rounded anew to the scale of the whole."""
 
     def _run(
-        self, y_scale: Array, y_zero: Array, *parts: Array, axis: int = 0, **_: Any
+        self,
+        y_scale: Array,
+        y_zero: Array,
+        *parts: Array,
+        axis: int = 0,
+        **_: Any,
     ) -> tuple[Array]:
         triples = zip(parts[::3], parts[1::3], parts[2::3], strict=True)
         y = np.concatenate([_dequantize(*triple) for triple in triples], axis=axis)

@@ -23,7 +23,12 @@ Array = np.ndarray[Any, Any]
 
 
 def convolve(
-    x: Array, weights: Array, bias: Array | None, *, group: int = 1, **attributes: Any
+    x: Array,
+    weights: Array,
+    bias: Array | None,
+    *,
+    group: int = 1,
+    **attributes: Any,
 ) -> Array:
     """A convolution of any rank."""
     batch, channels = x.shape[:2]
@@ -65,7 +70,11 @@ class Conv(OpRun):
     """Right in the evaluator, but slow, and its im2col copy of a large image does not fit in memory."""
 
     def _run(
-        self, x: Array, w: Array, bias: Array | None = None, **attributes: Any
+        self,
+        x: Array,
+        w: Array,
+        bias: Array | None = None,
+        **attributes: Any,
     ) -> tuple[Array]:
         wide = np.promote_types(x.dtype, np.float32)
         y = convolve(x.astype(wide, copy=False), w.astype(wide, copy=False), bias, **attributes)
@@ -89,7 +98,11 @@ class ConvTranspose(OpRun):
     """The evaluator raises, or mixes the channels up, when `group` is not 1, and loops in Python."""
 
     def _run(
-        self, x: Array, w: Array, bias: Array | None = None, **attributes: Any
+        self,
+        x: Array,
+        w: Array,
+        bias: Array | None = None,
+        **attributes: Any,
     ) -> tuple[Array]:
         y = _transposed_convolution(x, w, attribute_reader.read(_TransposeAttributes, attributes))
         if bias is not None:

@@ -35,7 +35,10 @@ _RANDOM = frozenset(
 
 
 def evaluate(
-    evaluator: "Evaluator", output_names: Sequence[str], feeds: dict[str, Any], limit_s: float
+    evaluator: "Evaluator",
+    output_names: Sequence[str],
+    feeds: dict[str, Any],
+    limit_s: float,
 ) -> Any:
     """Run the graph; after `limit_s` seconds the next node is refused with the code `too-slow`."""
     token = _deadline.set(Deadline.after(limit_s))

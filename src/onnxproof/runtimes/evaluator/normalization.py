@@ -84,7 +84,12 @@ class InstanceNormalization(OpRun):
     """The evaluator sums in half precision."""
 
     def _run(
-        self, x: Array, scale: Array, bias: Array, epsilon: float = 1e-5, **_: Any
+        self,
+        x: Array,
+        scale: Array,
+        bias: Array,
+        epsilon: float = 1e-5,
+        **_: Any,
     ) -> tuple[Array]:
         y = normalize(widen(x), tuple(range(2, x.ndim)), epsilon)[0]
         return ((y * by_channel(scale, x.ndim) + by_channel(bias, x.ndim)).astype(x.dtype),)

@@ -75,7 +75,11 @@ class SoftmaxCrossEntropyLoss(OpRun):
     ) -> tuple[Array, ...]:
         likelihood = log_softmax(x, 1).astype(x.dtype)
         loss = _likelihood_loss(
-            likelihood, target, weight=weight, reduction=reduction, ignore_index=ignore_index
+            likelihood,
+            target,
+            weight=weight,
+            reduction=reduction,
+            ignore_index=ignore_index,
         )
         return (*loss, likelihood)[: len(self.onnx_node.output)]
 

@@ -40,7 +40,10 @@ class MaxPool(OpRun):
 
 
 def _max_with_indices(
-    x: Array, windows: Windows, padded: Array, storage_order: int
+    x: Array,
+    windows: Windows,
+    padded: Array,
+    storage_order: int,
 ) -> tuple[Array, Array]:
     """The maxima and their flat indices in the whole input, row-major or column-major within an image."""
     batch, channels, *size = x.shape
@@ -90,7 +93,11 @@ class LpPool(OpRun):
     """Right in the evaluator, but it loops in Python over every window."""
 
     def _run(
-        self, x: Array, kernel_shape: Sequence[int] = (), p: int = 2, **attributes: Any
+        self,
+        x: Array,
+        kernel_shape: Sequence[int] = (),
+        p: int = 2,
+        **attributes: Any,
     ) -> tuple[Array]:
         powers = np.abs(x) ** p
         windows = _pool_windows(powers, kernel_shape, attributes)

@@ -61,7 +61,10 @@ def promote_in_place(model: onnx.ModelProto, *, weights: bool) -> None:
 
 
 def _promote_graph(
-    graph: onnx.GraphProto, linked: Mapping[tuple[str, str], set[str]], *, weights: bool
+    graph: onnx.GraphProto,
+    linked: Mapping[tuple[str, str], set[str]],
+    *,
+    weights: bool,
 ) -> None:
     for value in (*graph.input, *graph.output, *graph.value_info):
         _promote_type(value.type)
@@ -84,7 +87,8 @@ def _promote_type(kind: onnx.TypeProto) -> None:
 
 
 def promote_nodes(
-    nodes: Iterable[onnx.NodeProto], linked: Mapping[tuple[str, str], set[str]]
+    nodes: Iterable[onnx.NodeProto],
+    linked: Mapping[tuple[str, str], set[str]],
 ) -> None:
     """Casts, constants and subgraphs of these nodes; `linked` names the parameters of local functions that are dtypes."""
     for node in nodes:
@@ -105,7 +109,8 @@ def promote_nodes(
 
 
 def _promote_attribute(
-    attribute: onnx.AttributeProto, linked: Mapping[tuple[str, str], set[str]]
+    attribute: onnx.AttributeProto,
+    linked: Mapping[tuple[str, str], set[str]],
 ) -> None:
     if attribute.type == onnx.AttributeProto.TENSOR:
         _promote_tensor(attribute.t)

@@ -108,7 +108,10 @@ class _Recurrent(OpRun):
         cells = self._cells(operands, options)
         runs = [
             self._unroll(
-                operands, place, cell, backwards=options.direction == "reverse" or place == 1
+                operands,
+                place,
+                cell,
+                backwards=options.direction == "reverse" or place == 1,
             )
             for place, cell in enumerate(cells)
         ]
@@ -144,7 +147,12 @@ class _Recurrent(OpRun):
         ]
 
     def _unroll(
-        self, operands: _Inputs, place: int, cell: _Cell, *, backwards: bool
+        self,
+        operands: _Inputs,
+        place: int,
+        cell: _Cell,
+        *,
+        backwards: bool,
     ) -> tuple[Array, Array, Array]:
         """All steps; a row whose length is over keeps its state and gives zeros, and backwards begins at its last step."""
         x = operands.x
@@ -230,7 +238,9 @@ class LSTM(_Recurrent):
 
 
 def _functions(
-    names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
+    names: Sequence[str],
+    alphas: Sequence[float] | None,
+    betas: Sequence[float] | None,
 ) -> list[Callable[[Array], Array]]:
     """The activations with their parameters, which are given in order to those that take one."""
     next_alpha, next_beta = iter(alphas or ()), iter(betas or ())

@@ -66,7 +66,12 @@ class ScaledResize(OpRun):
     op_schema = onnx.defs.get_schema("Resize", 10)
 
     def _run(
-        self, x: Array, scales: Array | None = None, *_inputs: Any, mode: str = "nearest", **_: Any
+        self,
+        x: Array,
+        scales: Array | None = None,
+        *_inputs: Any,
+        mode: str = "nearest",
+        **_: Any,
     ) -> tuple[Array]:
         attributes = _Attributes(
             mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor"
@@ -85,14 +90,20 @@ def _resize(
     chosen = [axis % x.ndim for axis in attributes.axes or range(x.ndim)]
     shape = [x.shape[axis] for axis in chosen]
     lengths, factors = _lengths_and_factors(
-        shape, scales, sizes, attributes.keep_aspect_ratio_policy
+        shape,
+        scales,
+        sizes,
+        attributes.keep_aspect_ratio_policy,
     )
     regions = _regions(roi, len(chosen))
     is_integer = x.dtype.kind in "iu"
     out = x.astype(np.promote_types(x.dtype, np.float64 if is_integer else np.float32), copy=False)
     for place, axis in enumerate(chosen):
         resized = _Axis(
-            old=shape[place], new=lengths[place], scale=factors[place], region=regions[place]
+            old=shape[place],
+            new=lengths[place],
+            scale=factors[place],
+            region=regions[place],
         )
         keeps_size = resized.new == resized.old and resized.scale == 1.0
         if keeps_size and (resized.region is None or not attributes.crops):
@@ -121,7 +132,10 @@ def _resize_axis(out: Array, axis: int, resized: _Axis, attributes: _Attributes)
 
 
 def _lengths_and_factors(
-    shape: Sequence[int], scales: Array | None, sizes: Array | None, policy: str
+    shape: Sequence[int],
+    scales: Array | None,
+    sizes: Array | None,
+    policy: str,
 ) -> tuple[list[int], list[float]]:
     """Lengths and factors of the axes. Runtimes multiply in float32, and one pixel more or less is another shape."""
     if sizes is None or not np.size(sizes):

@@ -71,7 +71,9 @@ def _tap(start: int, count: int, stride: int) -> slice:
 
 
 def windows_of(
-    shape: Sequence[int], kernel: Sequence[int], attributes: WindowAttributes
+    shape: Sequence[int],
+    kernel: Sequence[int],
+    attributes: WindowAttributes,
 ) -> Windows:
     """The windows of a kernel over an image of this shape, without batch and channels."""
     ones = [1] * len(shape)
@@ -84,7 +86,12 @@ def windows_of(
         for size, before, behind, span, stride in zip(shape, low, high, spans, strides, strict=True)
     ]
     return Windows(
-        kernel=kernel, strides=strides, dilations=dilations, low=low, high=high, counts=counts
+        kernel=kernel,
+        strides=strides,
+        dilations=dilations,
+        low=low,
+        high=high,
+        counts=counts,
     )
 
 

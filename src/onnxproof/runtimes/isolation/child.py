@@ -175,7 +175,11 @@ class _Child:
     """The process: started, asked, watched, ended."""
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], words: Path, memory: int
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        words: Path,
+        memory: int,
     ) -> None:
         self._words = words
         self._memory = memory

@@ -53,7 +53,10 @@ def main() -> None:
 
 
 def _answer(
-    session: Session, request: Mapping[str, Any], inputs: Arena, outputs: Arena
+    session: Session,
+    request: Mapping[str, Any],
+    inputs: Arena,
+    outputs: Arena,
 ) -> dict[str, Any]:
     slots = request["inputs"]
     feeds = {

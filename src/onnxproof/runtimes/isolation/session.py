@@ -50,7 +50,10 @@ class IsolatedSession(ChildSession):
             json.dumps(settings),
         ]
         super().__init__(
-            name or backend, command, serving, environment=_environment(alone=bool(python))
+            name or backend,
+            command,
+            serving,
+            environment=_environment(alone=bool(python)),
         )
 
 

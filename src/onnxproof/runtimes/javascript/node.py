@@ -109,7 +109,11 @@ def _global_packages() -> Path | None:
     if not npm:
         return None
     done = subprocess.run(
-        [npm, "root", "--global"], capture_output=True, text=True, timeout=30, check=False
+        [npm, "root", "--global"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     folder = done.stdout.strip()
     if done.returncode != 0 or not folder:

@@ -22,7 +22,10 @@ _SESSIONS = 24
 
 
 def values(
-    backend: str, path: Path, feeds: Mapping[str, Array], names: Sequence[str]
+    backend: str,
+    path: Path,
+    feeds: Mapping[str, Array],
+    names: Sequence[str],
 ) -> dict[str, Array]:
     """The values of these names as `backend` computes them for `feeds`; those that it does not give are missing."""
     model = typed(onnx.load(path, load_external_data=False))
@@ -46,7 +49,9 @@ def values(
 
 
 def cut(
-    model: onnx.ModelProto, outputs: Sequence[str], inputs: Sequence[str] = ()
+    model: onnx.ModelProto,
+    outputs: Sequence[str],
+    inputs: Sequence[str] = (),
 ) -> onnx.ModelProto:
     """The part of the graph that these outputs need, from the model's inputs or from these inner values.
 
@@ -73,7 +78,9 @@ def cut(
 
 
 def _needed_nodes(
-    graph: onnx.GraphProto, outputs: Sequence[str], inputs: Sequence[str]
+    graph: onnx.GraphProto,
+    outputs: Sequence[str],
+    inputs: Sequence[str],
 ) -> tuple[list[onnx.NodeProto], set[str]]:
     """The nodes between inputs and outputs, in their order, and every name that they read."""
     nodes: list[onnx.NodeProto] = []
@@ -98,7 +105,10 @@ def typed(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _run_once(
-    backend: str, path: Path, feeds: Mapping[str, Array], names: Sequence[str]
+    backend: str,
+    path: Path,
+    feeds: Mapping[str, Array],
+    names: Sequence[str],
 ) -> dict[str, Array]:
     session = open_session(backend, path)
     try:

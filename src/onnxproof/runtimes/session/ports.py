@@ -72,7 +72,9 @@ class Ports:
 
 
 def _fits(
-    shape: tuple[int, ...], dims: tuple[str | int | None, ...], sizes: dict[str, int]
+    shape: tuple[int, ...],
+    dims: tuple[str | int | None, ...],
+    sizes: dict[str, int],
 ) -> bool:
     """A named dim must have one size wherever it stands."""
     if len(shape) != len(dims):

@@ -110,7 +110,9 @@ def bench(
 
 
 def _take_turns(
-    timers: Mapping[str, Timer], inputs: Mapping[str, Array], seconds: float
+    timers: Mapping[str, Timer],
+    inputs: Mapping[str, Array],
+    seconds: float,
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
     """Run by run in turn; what a runtime refuses is left out from then on."""
     taken: dict[str, list[float]] = {name: [] for name in timers}
