@@ -30,7 +30,7 @@ def _one(arguments: Arguments) -> Tensor:
     return torch.ones(())
 
 
-def _gated(arguments: Arguments) -> Tensor:
+def _times_input(arguments: Arguments) -> Tensor:
     """A bounded function times the input."""
     return torch.clamp(arguments["self"].abs(), min=1.0).nan_to_num()
 
@@ -61,9 +61,9 @@ _SCALES: dict[str, Callable[[Arguments], Tensor]] = {
     "tanh": _one,
     "erf": _one,
     "log_sigmoid_forward": _one,
-    "silu": _gated,
-    "gelu": _gated,
-    "mish": _gated,
+    "silu": _times_input,
+    "gelu": _times_input,
+    "mish": _times_input,
     "elu": _exponential,
     "celu": _exponential,
     "selu": _exponential,

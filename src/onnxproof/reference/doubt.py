@@ -151,7 +151,7 @@ class Doubts:
             and not self._is_rounding(case, place, reference, truth)
         ]
         for place in unexplained:
-            self._wrong[self._names[place]] = self._not_believed(case, place, reference, truth)
+            self._wrong[self._names[place]] = self._truth_finding(case, place, reference, truth)
         if unexplained:
             self._reference.kind = NoiseKind.PERTURBED
         return not unexplained
@@ -316,14 +316,14 @@ class Doubts:
                 amplitude=amplitude,
                 move=not case.exact and (index > 0 or self._reference.kind is NoiseKind.GRAPH),
             )
-        except Exception:  # some operations bear no watch
+        except Exception:  # some operations can't run under a dispatch mode
             pass
         try:
             return self._reference.run(move_by_ulp(case.inputs, seed))
         except Exception:  # nor any other input
             return []
 
-    def _not_believed(
+    def _truth_finding(
         self,
         case: Case,
         place: int,

@@ -1,4 +1,4 @@
-"""Sums as the simplest honest kernel makes them: one float32 accumulator, from the first element to the last.
+"""Sums as the simplest correct kernel makes them: one float32 accumulator, from the first element to the last.
 
 PyTorch sums in blocks and is far more exact; runtimes often do not. The error of the plain sum is therefore part of
 the noise that a faithful candidate may show (measured: the mean of 60,000 equal numbers is 4,200 times further from

@@ -2,7 +2,7 @@
 
 `Promote` raises every hard-coded float dtype to float64: the truth for modules which `.double()` can't convert.
 `Jitter` rounds the result of every operation anew, at random, by as much as that operation's own float32 error: the
-spread of such runs is the noise that any honest float32 implementation may show. Results which are exact stay exact
+spread of such runs is the noise that any correct float32 implementation may show. Results which are exact stay exact
 (a copy, a comparison, 0.5 + 0.5), so decisions that rest on exact numbers are not blurred. It is Monte Carlo
 arithmetic in the sense of Parker (1997), with the error of the real kernel as its amplitude.
 """
@@ -206,7 +206,7 @@ class Jitter(Mode):
         blurred = torch.where(inexact & finite, noisy, narrow)
         if naive is None:
             return blurred
-        # An honest kernel may overflow on its way.
+        # A correct kernel may overflow on its way.
         overflows = torch.isfinite(narrow) & ~torch.isfinite(naive)
         return torch.where(overflows, naive.to(dtype), blurred)
 

@@ -51,10 +51,10 @@ def _children(value: Any) -> Sequence[tuple[Any, Any]] | None:
         return list(enumerate(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
-    return _registered(value)
+    return _registered_children(value)
 
 
-def _registered(value: Any) -> Sequence[tuple[Any, Any]] | None:
+def _registered_children(value: Any) -> Sequence[tuple[Any, Any]] | None:
     """Children of a class registered with torch's pytree, such as a KV cache of transformers."""
     node = _pytree_node(value)
     if node is None:

@@ -170,7 +170,7 @@ def _broken(key: str, why: BaseException) -> BackendError:
 
 
 def open_session(name: str, model: Path, serving: Serving | None = None) -> Session:
-    """Open `model` on a backend such as `ort:basic`, apart where it may crash, as `serving` (or the current one) says."""
+    """Open `model` on a backend such as `ort:basic`, in a process of its own where it may crash, as `serving` (or the current one) says."""
     wanted = serving or _serving.get()
     module = require(name)
     if is_isolated(name, wanted):

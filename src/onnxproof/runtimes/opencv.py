@@ -1,4 +1,4 @@
-"""OpenCV's `cv2.dnn`, by its new engine; it can crash on what it does not know, so that it runs apart."""
+"""OpenCV's `cv2.dnn`, by its new engine; it can crash on what it does not know, so that it runs in a process of its own."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -80,7 +80,7 @@ class Wanted:
 
 
 def parse(option: str) -> Wanted:
-    """A level, a provider and its options, in any order and set apart by commas.
+    """A level, a provider and its options, in any order, separated by commas.
 
     >>> parse("basic").level, parse("openvino,device_type=GPU").options
     ('basic', {'device_type': 'GPU'})

@@ -107,7 +107,7 @@ class ReferenceSession:
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
         """The outputs for these arrays, which stay as they are."""
-        feeds = self._checked_feeds(inputs)
+        feeds = self._check_feeds(inputs)
         fed_ids = {id(array) for array in feeds.values()}
         if self._hung:
             raise Refused("too-slow", "the reference evaluator was left behind in an earlier run")
@@ -146,7 +146,7 @@ class ReferenceSession:
         """Let the weights go."""
         del self._evaluator, self._inner
 
-    def _checked_feeds(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def _check_feeds(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         unknown = [name for name in inputs if name not in self._ports]
         missing = [name for name in self.input_names if name not in inputs]
         notes = [f"its inputs are {', '.join(self.input_names)}"]
@@ -154,26 +154,24 @@ class ReferenceSession:
             raise Refused("refused", f"the model has no input `{unknown[0]}`", notes=notes)
         if missing:
             raise Refused("refused", f"the input `{missing[0]}` was not given", notes=notes)
-        return {
-            name: self._checked_feed(self._ports[name], array) for name, array in inputs.items()
-        }
+        return {name: self._check_feed(self._ports[name], array) for name, array in inputs.items()}
 
-    def _checked_feed(self, port: onnx.ValueInfoProto, array: Any) -> Any:
+    def _check_feed(self, port: onnx.ValueInfoProto, array: Any) -> Any:
         """The array as the evaluator takes it: in float64 where the graph is; refused where dtype or shape differ."""
         if isinstance(array, list):  # a sequence
-            return [self._widened(item) for item in array]
+            return [self._widen(item) for item in array]
         if not port.type.HasField("tensor_type"):
             return array
         tensor = port.type.tensor_type
         array = np.asarray(array)
         if tensor.elem_type == _DOUBLE:
-            array = self._widened(array)
+            array = self._widen(array)
         _check_dtype(port.name, tensor, array)
         if tensor.HasField("shape"):
             _check_shape(port.name, tensor, array)
         return array
 
-    def _widened(self, array: Array) -> Array:
+    def _widen(self, array: Array) -> Array:
         if self._wide and is_float(array.dtype):
             return array.astype(np.float64, copy=False)
         return array

@@ -231,12 +231,12 @@ def _ceiling(most_gb: float | None) -> int | None:
     """Bytes of private memory up to which this process may grow; measured anew every quarter of a second."""
     measured, ceiling = _ceilings.get(most_gb, (float("-inf"), None))
     if time.monotonic() - measured > _FRESH_S:
-        ceiling = _measured_ceiling(most_gb)
+        ceiling = _measure_ceiling(most_gb)
         _ceilings[most_gb] = time.monotonic(), ceiling
     return ceiling
 
 
-def _measured_ceiling(most_gb: float | None) -> int | None:
+def _measure_ceiling(most_gb: float | None) -> int | None:
     try:
         fields = [int(word) for word in Path("/proc/self/statm").read_text().split()]
         page = os.sysconf("SC_PAGE_SIZE")

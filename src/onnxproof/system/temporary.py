@@ -173,7 +173,7 @@ atexit.register(clear)
 def end_processes(folder: Path) -> int:
     """Kill every process whose `TMPDIR` is this folder or below it, so also those that left their parent's group; needs /proc."""
     ended = 0
-    for entry in _numbered(Path("/proc")):
+    for entry in _process_folders(Path("/proc")):
         if int(entry.name) != os.getpid() and _belongs(entry, str(folder)):
             with contextlib.suppress(OSError):
                 os.kill(int(entry.name), signal.SIGKILL)
@@ -181,7 +181,7 @@ def end_processes(folder: Path) -> int:
     return ended
 
 
-def _numbered(folder: Path) -> Iterator[Path]:
+def _process_folders(folder: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
         yield from (entry for entry in folder.iterdir() if entry.name.isdigit())
 

@@ -159,7 +159,7 @@ def _put_in_place(draft: temporary.Draft, target: Path) -> None:
         (draft.new / target.name).chmod(stat.S_IMODE(target.stat().st_mode))
     for name in names:
         _sync(draft.new / name)
-    with _locked(target.parent):
+    with _lock_folder(target.parent):
         if len(names) > 1:
             _take_away(draft, target, names)
         for name in names:
@@ -180,7 +180,7 @@ def _take_away(draft: temporary.Draft, target: Path, names: list[str]) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """One process at a time puts several files into a folder: two that take turns would leave one's graph with the other's weights."""
     if fcntl is None:
         yield

@@ -244,7 +244,7 @@ class Trial:
     ) -> list[Gap]:
         try:
             found = candidate.run(
-                case.inputs, apart=any(array.size == 0 for array in case.inputs.values())
+                case.inputs, isolated=any(array.size == 0 for array in case.inputs.values())
             )
         except BackendError as why:
             if isinstance(why, Refused) and why.code == "out-of-memory" and candidate.answered:

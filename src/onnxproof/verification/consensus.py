@@ -119,7 +119,7 @@ def _arbiter(case: Case, path: Path, signature: Signature, limit_s: float) -> An
 def _answers(candidate: Candidate, case: Case) -> Answers | None:
     try:
         return candidate.run(
-            case.inputs, apart=any(array.size == 0 for array in case.inputs.values())
+            case.inputs, isolated=any(array.size == 0 for array in case.inputs.values())
         )
     except OnnxproofError:
         return None

@@ -190,7 +190,7 @@ class _Examination:
         self._deadline = Deadline(
             self._deadline.until + time.perf_counter() - start
         )  # a slow start leaves no question out
-        return lambda inputs: self._candidate.run(inputs, apart=True)
+        return lambda inputs: self._candidate.run(inputs, isolated=True)
 
     def _after_empty(
         self, first: Answer, ask: Callable[[Mapping[str, Array]], Answer]

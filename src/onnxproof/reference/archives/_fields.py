@@ -203,7 +203,7 @@ def _odd_trees(tree: dict[str, Any], depth: int) -> Iterator[str]:
         return
     if kind is not None and not _known_container(kind):
         yield f"has a container of the type `{kind}`"
-    if not _plain_keys(_decoded(context)):
+    if not _plain_keys(_decode(context)):
         yield "has keys that are no plain words"
     for child in tree["children_spec"]:
         yield from _odd_trees(child, depth + 1)
@@ -215,7 +215,7 @@ def _known_container(kind: object) -> bool:
     return bool(_TYPE.fullmatch(kind))
 
 
-def _decoded(context: Any) -> Any:
+def _decode(context: Any) -> Any:
     """What a container says about itself: JSON in most, the name of a type in a named tuple."""
     if not isinstance(context, str):
         return context

@@ -139,7 +139,7 @@ def _run_node(node: Any, results: dict[str, Any], attributes: dict[str, Any] | N
     except OnnxproofError:  # from a node of a subgraph, already named
         raise
     except Exception as why:  # numpy and the evaluator raise whatever they like
-        raise _refused(node.onnx_node, why) from why
+        raise _refusal(node.onnx_node, why) from why
 
 
 class WideEvaluator(Evaluator):
@@ -226,7 +226,7 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return dtype in (np.float16, np.float32, np.float64) or dtype == ml_dtypes.bfloat16
 
 
-def _refused(node: onnx.NodeProto, why: Exception) -> Refused:
+def _refusal(node: onnx.NodeProto, why: Exception) -> Refused:
     cause = why.__cause__ or why
     where = f" (node `{node.name}`)" if node.name else ""
     return Refused(

@@ -154,7 +154,7 @@ class ChildSession:
             if request is None:
                 self._child.end()
                 self._child = None
-            raise _raised(answer["error"])
+            raise _rebuild_error(answer["error"])
         return answer
 
 
@@ -172,7 +172,7 @@ class _Dead(Exception):
 
 
 class _Child:
-    """The process: started, asked, watched, ended."""
+    """The process: it is started, gets requests, is kept within its limits, and is ended."""
 
     def __init__(
         self,
@@ -279,7 +279,7 @@ class _Child:
         return said
 
 
-def _raised(error: Mapping[str, Any]) -> OnnxproofError:
+def _rebuild_error(error: Mapping[str, Any]) -> OnnxproofError:
     """The error as the child raised it, if its class is one of ours."""
     kind = getattr(errors, str(error.get("kind")), Refused)
     if not isinstance(kind, type) or not issubclass(kind, OnnxproofError):

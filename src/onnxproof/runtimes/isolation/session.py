@@ -24,7 +24,7 @@ runpy.run_module("onnxproof.runtimes.isolation.server", run_name="__main__")
 
 
 class IsolatedSession(ChildSession):
-    """A session of `backend` behind the child's door; `python` may be that of another virtual environment."""
+    """A session of `backend` in a child process; `python` may be that of another virtual environment."""
 
     def __init__(
         self,

@@ -63,23 +63,23 @@ class Candidate:
         self._clock = clock
         self.session = session or open_session(backend, path)
         self._path = path
-        self._apart: Session | None = None
+        self._isolated: Session | None = None
         self._deaths: list[tuple[Crashed, bool]] = []
         self._overwritten: Counter[str] = Counter()
         self.answered = False
 
-    def run(self, inputs: Mapping[str, Array], *, apart: bool = False) -> list[Array | None]:
+    def run(self, inputs: Mapping[str, Array], *, isolated: bool = False) -> list[Array | None]:
         """The candidate's outputs in the order of the signature's; None for one that the file does not have.
 
-        `apart` runs in a session of its own, and in a process of its own where that can be: some inputs (an empty batch
+        `isolated` runs in a session of its own, and in a process of its own where that can be: some inputs (an empty batch
         into an LSTM) abort the whole process, and some leave a session that answers wrongly from then on. That session
         has another number of threads, so that whoever examines the runtime sees what they change.
         """
-        if apart and self.hung is None:
+        if isolated and self.hung is None:
             self.open_other(isolate=True)
         session = self.session
-        if apart and self._apart is not None:
-            session = self._apart
+        if isolated and self._isolated is not None:
+            session = self._isolated
         with self._clock.forward(self.backend):
             outputs = self._run_observed(session, feed(inputs, self._signature))
         names = self.session.output_names
@@ -95,10 +95,10 @@ class Candidate:
         ]
 
     def open_other(self, *, isolate: bool | None) -> None:
-        """Open the session for runs apart, if it isn't yet; None leaves it to the backend whether it gets a process."""
-        if self._apart is None:
+        """Open the session for isolated runs, if it isn't yet; None leaves it to the backend whether it gets a process."""
+        if self._isolated is None:
             threads = 1 if (current().threads or os.cpu_count() or 1) > 1 else 2
-            self._apart = open_session(
+            self._isolated = open_session(
                 self.backend, self._path, replace(current(), isolate=isolate, threads=threads)
             )
 
@@ -128,8 +128,8 @@ class Candidate:
     def close(self) -> None:
         """Let the sessions go."""
         self.session.close()
-        if self._apart is not None:
-            self._apart.close()
+        if self._isolated is not None:
+            self._isolated.close()
 
     @property
     def hung(self) -> Crashed | None:

@@ -28,7 +28,7 @@ def values(
     names: Sequence[str],
 ) -> dict[str, Array]:
     """The values of these names as `backend` computes them for `feeds`; those that it does not give are missing."""
-    model = typed(onnx.load(path, load_external_data=False))
+    model = infer_types(onnx.load(path, load_external_data=False))
     values_by_name: dict[str, Array] = {}
     waiting = [list(names)]
     with temporary.Folder() as folder:
@@ -55,7 +55,7 @@ def cut(
 ) -> onnx.ModelProto:
     """The part of the graph that these outputs need, from the model's inputs or from these inner values.
 
-    The model should be `typed`, so that inner values have a dtype where they become inputs or outputs.
+    The model should be run through `infer_types`, so that inner values have a dtype where they become inputs or outputs.
     """
     graph = model.graph
     known = {value.name: value for value in (*graph.value_info, *graph.input, *graph.output)}
@@ -96,7 +96,7 @@ def _value_info(known: Mapping[str, onnx.ValueInfoProto], name: str) -> onnx.Val
     return known.get(name, onnx.ValueInfoProto(name=name))
 
 
-def typed(model: onnx.ModelProto) -> onnx.ModelProto:
+def infer_types(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same model with the dtype and rank of every inner value, as far as the standard can tell."""
     try:
         return onnx.shape_inference.infer_shapes(model)

@@ -82,7 +82,7 @@ def judge(session: Any, provider: str, filed: int, *, forgiven: bool) -> list[Fi
     if not place.taken:
         return [
             fallback(
-                f"{short} took none of the model's {len(place.elsewhere)} nodes: they run {_named(place.elsewhere)}",
+                f"{short} took none of the model's {len(place.elsewhere)} nodes: they run {_list_nodes(place.elsewhere)}",
                 forgiven=forgiven,
             )
         ]
@@ -90,7 +90,7 @@ def judge(session: Any, provider: str, filed: int, *, forgiven: bool) -> list[Fi
         total = len(place.taken) + len(place.elsewhere)
         return [
             fallback(
-                f"{len(place.elsewhere)} of {total} nodes do not run on {short}: {_named(place.elsewhere)}",
+                f"{len(place.elsewhere)} of {total} nodes do not run on {short}: {_list_nodes(place.elsewhere)}",
                 forgiven=forgiven,
             )
         ]
@@ -116,7 +116,7 @@ def fallback(what: str, *, forgiven: bool) -> Finding:
     )
 
 
-def _named(nodes: Sequence[str]) -> str:
+def _list_nodes(nodes: Sequence[str]) -> str:
     shown = ", ".join(nodes[:_SHOWN])
     if len(nodes) <= _SHOWN:
         return shown
