@@ -130,7 +130,13 @@ class Doubts:
             return []
         return [place for place, r in enumerate(reference) if self._large(r, truth[place])]
 
-    def _should_ask_again(self, case: Case, far: Sequence[int], *, plenty: bool) -> bool:
+    def _should_ask_again(
+        self,
+        case: Case,
+        far: Sequence[int],
+        *,
+        plenty: bool,
+    ) -> bool:
         if not self._asked[""] or (plenty and self._asked[""] < _ASKED):
             return True
         unknown = any(self._names[place] not in self.random for place in far)
@@ -306,7 +312,12 @@ class Doubts:
             return False
         return all(distance(samples[0], sample) == 0.0 for sample in samples[1:])
 
-    def _rerun(self, case: Case, index: int, amplitude: float) -> list[Array]:
+    def _rerun(
+        self,
+        case: Case,
+        index: int,
+        amplitude: float,
+    ) -> list[Array]:
         """Fresh rounding; where that can't be, inputs moved by a unit in the last place."""
         seed = _SEED + index + int(amplitude)
         try:
@@ -339,7 +350,13 @@ class Doubts:
         return Finding(code="truth-not-believed", what=what, help=_INSTEAD)
 
 
-def _random(name: str, case: Case, words: str, reference: Array, other: Array | None) -> Finding:
+def _random(
+    name: str,
+    case: Case,
+    words: str,
+    reference: Array,
+    other: Array | None,
+) -> Finding:
     return Finding(
         code="nondeterministic-reference",
         what=f"the reference {words}: output `{name}` {describe_difference(reference, other)} (case `{case.name}`)",

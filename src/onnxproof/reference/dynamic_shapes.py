@@ -29,7 +29,12 @@ def dim_specs(tree: Any, dynamic_shapes: Any) -> dict[str, dict[int, Any]]:
     return specs
 
 
-def _collect(value: Any, spec: Any, path: str, specs: dict[str, dict[int, Any]]) -> None:
+def _collect(
+    value: Any,
+    spec: Any,
+    path: str,
+    specs: dict[str, dict[int, Any]],
+) -> None:
     """Add the specs of one input, or of everything in a container."""
     if value is None or spec is None:
         return

@@ -33,7 +33,12 @@ class _Recorder:
         self._shelf = Shelf()
         self._places: dict[str, int] = {}
 
-    def add(self, name: str, value: Array, node: onnx.NodeProto | None) -> None:
+    def add(
+        self,
+        name: str,
+        value: Array,
+        node: onnx.NodeProto | None,
+    ) -> None:
         """The next value; `node` is None for an input of the graph."""
         op = f"input {name}"
         inputs: tuple[int, ...] = ()

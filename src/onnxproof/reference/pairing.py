@@ -196,7 +196,12 @@ class _InputMerger:
     dims: OpenDims
     findings: list[Finding]
 
-    def merge(self, leaf: Leaf, port: Port | None, paired_by: str) -> InputInfo:
+    def merge(
+        self,
+        leaf: Leaf,
+        port: Port | None,
+        paired_by: str,
+    ) -> InputInfo:
         """One input of the signature."""
         if port is None:
             return self._info(leaf, None, [None] * len(leaf.shape), paired_by)
@@ -237,7 +242,12 @@ class _InputMerger:
             paired_by=paired_by,
         )
 
-    def _dim(self, leaf: Leaf, axis: int, file_dim: str | int | None) -> str | int:
+    def _dim(
+        self,
+        leaf: Leaf,
+        axis: int,
+        file_dim: str | int | None,
+    ) -> str | int:
         """One dim: the user's word first, then the file's."""
         size = leaf.shape[axis]
         spec = self.specs.get(leaf.name, {}).get(axis)
@@ -257,7 +267,13 @@ class _InputMerger:
         name = _dim_name(leaf, axis, file_dim)
         return self.dims.add(DimInfo(name=name, example=size, derived=_derived(file_dim)))
 
-    def _declared_dim(self, leaf: Leaf, axis: int, file_dim: str | int | None, spec: Any) -> str:
+    def _declared_dim(
+        self,
+        leaf: Leaf,
+        axis: int,
+        file_dim: str | int | None,
+        spec: Any,
+    ) -> str:
         name = spec_name(spec) or _dim_name(leaf, axis, file_dim)
         low, high = spec_range(spec)
         if isinstance(file_dim, int):

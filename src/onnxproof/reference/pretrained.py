@@ -168,7 +168,12 @@ def _check_files(folder: Path) -> None:
         )
 
 
-def _model_class(transformers: Any, settings: dict[str, Any], folder: Path, remote: str) -> Any:
+def _model_class(
+    transformers: Any,
+    settings: dict[str, Any],
+    folder: Path,
+    remote: str,
+) -> Any:
     """The class of the module: one of transformers' own models, or the one that the folder's code maps."""
     names = settings.get("architectures") or []
     where = str(folder / "config.json")

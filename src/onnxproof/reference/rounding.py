@@ -53,7 +53,13 @@ class Promote(Mode):
         torch.set_default_dtype(self._default)
         super().__exit__(*details)  # type: ignore[no-untyped-call]
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
         """Widen tensors and dtype arguments, then run."""
         kwargs = kwargs or {}
         if func is torch.ops.aten.view.dtype:
@@ -97,7 +103,13 @@ class Jitter(Mode):
         self._generator = torch.Generator().manual_seed(seed)
         self._amplitude = amplitude
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
         """Run twice, in the own precision and wide, and round between the two at random."""
         kwargs = kwargs or {}
         schema = func._schema
@@ -135,7 +147,13 @@ class Jitter(Mode):
         blurred = self.__torch_dispatch__(func, (), args, kwargs)
         return args[0].copy_(blurred)
 
-    def _bin_again(self, func: Any, result: Tensor, args: Any, kwargs: Any) -> Tensor:
+    def _bin_again(
+        self,
+        func: Any,
+        result: Tensor,
+        args: Any,
+        kwargs: Any,
+    ) -> Tensor:
         """Counts in bins, after each value moved by as much as its place among the bins is rounded: one on an edge lies on either side."""
         if func._schema.name != "aten::histc":
             return result

@@ -23,7 +23,13 @@ _AT_ONCE = 16 << 20
 class Stripes(Mode):
     """Runs large convolutions by stripes, everything else as it is."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
         """Step in where it pays."""
         return run(func, args, kwargs or {})
 

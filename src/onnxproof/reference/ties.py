@@ -18,7 +18,13 @@ class BreakTies(Mode):
         self._last = rule == "last"
         self.seen = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
         """Replace the operations that choose among equals."""
         kwargs = kwargs or {}
         bound = named_arguments(func, args, kwargs)
@@ -65,7 +71,13 @@ class BreakTies(Mode):
             return chosen.reshape([1] * x.dim())
         return chosen.unsqueeze(axis)
 
-    def _first_or_last(self, x: Tensor, axis: int, *, largest: bool) -> Tensor:
+    def _first_or_last(
+        self,
+        x: Tensor,
+        axis: int,
+        *,
+        largest: bool,
+    ) -> Tensor:
         best = x.amax(axis, keepdim=True) if largest else x.amin(axis, keepdim=True)
         equal = x == best
         self.seen |= bool((equal.sum(axis) > 1).any())

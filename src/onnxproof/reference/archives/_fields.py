@@ -129,7 +129,14 @@ _LARGEST = 1 << 64
 class Unknown(Exception):
     """A field that is not known to be plain data: its place, and what stands there."""
 
-    def __init__(self, place: str, value: object, why: str, *, code: str = "code-refused") -> None:
+    def __init__(
+        self,
+        place: str,
+        value: object,
+        why: str,
+        *,
+        code: str = "code-refused",
+    ) -> None:
         self.place = place
         self.value = str(value)[:120]
         self.why = why
@@ -281,7 +288,14 @@ _KEYS: dict[str, Rule] = {
 _OBJECTS = frozenset({"as_custom_obj", "custom_obj", "class_fqn", "custom_obj_values"})
 
 
-def plain(value: Any, field: str = "", place: str = "", *, inside: str = "", depth: int = 0) -> Any:
+def plain(
+    value: Any,
+    field: str = "",
+    place: str = "",
+    *,
+    inside: str = "",
+    depth: int = 0,
+) -> Any:
     """The value with every text checked and its annotations left out.
 
     Raises:

@@ -30,7 +30,12 @@ class Erf(OpRun):
 class Gelu(OpRun):
     """The evaluator expands it into a function with float32 constants (1e-8)."""
 
-    def _run(self, x: Array, approximate: str = "none", **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        x: Array,
+        approximate: str = "none",
+        **_: Any,
+    ) -> tuple[Array]:
         return (gelu(widen(x), approximate=approximate == "tanh").astype(x.dtype),)
 
 
@@ -51,7 +56,12 @@ def gelu(x: Array, *, approximate: bool) -> Array:
 class LeakyRelu(OpRun):
     """The evaluator needs five times the memory of its input."""
 
-    def _run(self, x: Array, alpha: float = 0.01, **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        x: Array,
+        alpha: float = 0.01,
+        **_: Any,
+    ) -> tuple[Array]:
         y = (x * alpha).astype(x.dtype, copy=False)
         np.copyto(y, x, where=x > 0)
         return (y,)

@@ -75,7 +75,12 @@ class BiasGelu(Contrib):
 
     approximate = False
 
-    def _run(self, x: Array, bias: Array | None = None, **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        x: Array,
+        bias: Array | None = None,
+        **_: Any,
+    ) -> tuple[Array]:
         y = gelu(add_bias(widen(x), bias), approximate=self.approximate)
         return (y.astype(x.dtype),)
 
@@ -89,7 +94,12 @@ class FastGelu(BiasGelu):
 class QuickGelu(Contrib):
     """x times the sigmoid of alpha x."""
 
-    def _run(self, x: Array, alpha: float = 1.702, **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        x: Array,
+        alpha: float = 1.702,
+        **_: Any,
+    ) -> tuple[Array]:
         return ((x * sigmoid(alpha * x)).astype(x.dtype),)
 
 

@@ -36,7 +36,12 @@ def add_bias(y: Array, bias: Array | None) -> Array:
     return y + bias
 
 
-def _dequantize(x: Array, scale: Array | None, zero: Array | None, axis: int = -1) -> Array:
+def _dequantize(
+    x: Array,
+    scale: Array | None,
+    zero: Array | None,
+    axis: int = -1,
+) -> Array:
     """What integers stand for; several scales or zero points go along one axis."""
     wide = x.astype(np.float64)
     if zero is not None:
@@ -148,7 +153,12 @@ class QLinearConcat(Contrib):
 class QLinearConv(Contrib):
     """The standard's, or with the channels last."""
 
-    def _run(self, *args: Any, channels_last: int = 0, **attributes: Any) -> tuple[Array]:
+    def _run(
+        self,
+        *args: Any,
+        channels_last: int = 0,
+        **attributes: Any,
+    ) -> tuple[Array]:
         if not channels_last:
             return (convolve_quantized(*args, **attributes),)
         x, *others = args
@@ -193,7 +203,13 @@ def _unary(function: Callable[..., Array]) -> type[OpRun]:
     return QLinearUnary
 
 
-def _softmax(x: Array, *, axis: int = -1, opset: int = 13, **_: Any) -> Array:
+def _softmax(
+    x: Array,
+    *,
+    axis: int = -1,
+    opset: int = 13,
+    **_: Any,
+) -> Array:
     if opset < 13:  # all axes from `axis` on are one
         rows = int(np.prod(x.shape[:axis]))
         return softmax(x.reshape(rows, -1), -1).reshape(x.shape)
@@ -272,7 +288,12 @@ class MatMulNBits(Contrib):
         return (add_bias(y, bias).astype(a.dtype),)
 
 
-def _block_zeros(zeros: Array | None, rows: int, blocks: int, bits: int) -> Array:
+def _block_zeros(
+    zeros: Array | None,
+    rows: int,
+    blocks: int,
+    bits: int,
+) -> Array:
     if zeros is None:
         return np.full((1, 1, 1), 2.0 ** (bits - 1))
     if zeros.dtype == np.uint8:

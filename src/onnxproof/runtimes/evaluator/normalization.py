@@ -147,7 +147,13 @@ class LRN(OpRun):
 class LpNormalization(OpRun):
     """The evaluator sums the values instead of their sizes where p is 1."""
 
-    def _run(self, x: Array, axis: int = -1, p: int = 2, **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        x: Array,
+        axis: int = -1,
+        p: int = 2,
+        **_: Any,
+    ) -> tuple[Array]:
         wide = widen(x)
         norm = (np.abs(wide) ** p).sum(axis=axis, keepdims=True) ** (1.0 / p)
         return (np.divide(wide, norm, out=np.zeros_like(wide), where=norm != 0).astype(x.dtype),)

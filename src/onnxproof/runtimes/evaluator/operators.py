@@ -43,7 +43,13 @@ def find(op_type: str, opset: int) -> type[OpRun] | None:
 class GatherElements(OpRun):
     """The evaluator goes through `np.choose`, which takes 64 rows at the most."""
 
-    def _run(self, data: Array, indices: Array, axis: int = 0, **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        data: Array,
+        indices: Array,
+        axis: int = 0,
+        **_: Any,
+    ) -> tuple[Array]:
         positive = np.where(indices < 0, indices + data.shape[axis], indices)
         return (np.take_along_axis(data, positive, axis=axis),)
 

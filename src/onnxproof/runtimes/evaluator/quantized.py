@@ -144,7 +144,12 @@ def _by_filter(zero: Array, rank: int) -> Array:
     return wide.reshape(())
 
 
-def spread(values: Array, shape: Sequence[int], axis: int, block: int) -> Array:
+def spread(
+    values: Array,
+    shape: Sequence[int],
+    axis: int,
+    block: int,
+) -> Array:
     """A scale or zero point in a shape that goes with the tensor: one for all, one for each slice, or one for each block."""
     if values.size == 1:
         return values.reshape(())

@@ -173,7 +173,13 @@ class _Recurrent(OpRun):
             y[t] = np.where(alive, new_h, 0)
         return y.astype(x.dtype), h.astype(x.dtype), c.astype(x.dtype)
 
-    def _step(self, cell: _Cell, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    def _step(
+        self,
+        cell: _Cell,
+        x: Array,
+        h: Array,
+        c: Array,
+    ) -> tuple[Array, Array]:
         """The next state, and the next state of the cell."""
         raise NotImplementedError
 
@@ -189,7 +195,13 @@ def _batch_second(operands: _Inputs) -> _Inputs:
 class RNN(_Recurrent):
     """H = f(X W + H R + b)."""
 
-    def _step(self, cell: _Cell, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    def _step(
+        self,
+        cell: _Cell,
+        x: Array,
+        h: Array,
+        c: Array,
+    ) -> tuple[Array, Array]:
         """One gate."""
         return cell.activate(0, x @ cell.w.T + h @ cell.r.T + cell.b.sum(0)), c
 
@@ -200,7 +212,13 @@ class GRU(_Recurrent):
     gates = 3
     usual = ("Sigmoid", "Tanh")
 
-    def _step(self, cell: _Cell, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    def _step(
+        self,
+        cell: _Cell,
+        x: Array,
+        h: Array,
+        c: Array,
+    ) -> tuple[Array, Array]:
         """The reset gate acts before the product, or after it (linear_before_reset)."""
         n = h.shape[-1]
         from_input = x @ cell.w.T + cell.b[0]
@@ -222,7 +240,13 @@ class LSTM(_Recurrent):
     gates = 4
     usual = ("Sigmoid", "Tanh", "Tanh")
 
-    def _step(self, cell: _Cell, x: Array, h: Array, c: Array) -> tuple[Array, Array]:
+    def _step(
+        self,
+        cell: _Cell,
+        x: Array,
+        h: Array,
+        c: Array,
+    ) -> tuple[Array, Array]:
         """Peepholes look at the cell; with input_forget the two gates are one."""
         n = h.shape[-1]
         gates = x @ cell.w.T + h @ cell.r.T + cell.b.sum(0)
@@ -252,5 +276,10 @@ def _functions(
     return functions
 
 
-def _call(function: Callable[[Array, float, float], Array], a: float, b: float, x: Array) -> Array:
+def _call(
+    function: Callable[[Array, float, float], Array],
+    a: float,
+    b: float,
+    x: Array,
+) -> Array:
     return function(x, a, b)

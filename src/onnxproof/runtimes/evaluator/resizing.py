@@ -121,7 +121,12 @@ def _regions(roi: Array | None, count: int) -> list[tuple[float, float] | None]:
     return [(float(starts[place]), float(ends[place])) for place in range(count)]
 
 
-def _resize_axis(out: Array, axis: int, resized: _Axis, attributes: _Attributes) -> Array:
+def _resize_axis(
+    out: Array,
+    axis: int,
+    resized: _Axis,
+    attributes: _Attributes,
+) -> Array:
     coordinates = _coordinates(attributes.coordinate_transformation_mode, resized)
     matrix = _weights(coordinates, resized, attributes).astype(out.dtype, copy=False)
     out = np.moveaxis(np.tensordot(out, matrix, axes=(axis, 1)), -1, axis)

@@ -103,7 +103,13 @@ def _taps(c: Array, mode: str) -> list[tuple[Array, Array]]:
 class AffineGrid(OpRun):
     """The evaluator answers in float32."""
 
-    def _run(self, theta: Array, size: Array, align_corners: int = 0, **_: Any) -> tuple[Array]:
+    def _run(
+        self,
+        theta: Array,
+        size: Array,
+        align_corners: int = 0,
+        **_: Any,
+    ) -> tuple[Array]:
         lengths = [int(n) for n in size[2:]]
         mesh = np.meshgrid(*(_centres(n, align_corners) for n in lengths), indexing="ij")
         homogeneous = np.stack([*mesh[::-1], np.ones(lengths)], axis=-1)

@@ -26,7 +26,12 @@ class _WithBody(OpRun):
     def _evaluator(self) -> Any:
         return self.body  # type: ignore[attr-defined]
 
-    def _call(self, context: Any, attributes: Any, inputs: Sequence[Any]) -> list[Any]:
+    def _call(
+        self,
+        context: Any,
+        attributes: Any,
+        inputs: Sequence[Any],
+    ) -> list[Any]:
         """One run of the body. Its own inputs hide outer names that are the same."""
         named = dict(zip(self._evaluator.input_names, inputs, strict=True))
         feeds = {**(context or {}), **named}
@@ -125,7 +130,13 @@ class Scan(_WithBody):
         ]
         return (*carried, *stacks)
 
-    def _stack(self, values: Sequence[Array], place: int, axis: int, back: int) -> Array:
+    def _stack(
+        self,
+        values: Sequence[Array],
+        place: int,
+        axis: int,
+        back: int,
+    ) -> Array:
         if not values:
             return _empty_stack(self._port("output", place), axis)
         return np.stack(_reverse_if(values, back), axis)

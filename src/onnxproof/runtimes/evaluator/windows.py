@@ -109,7 +109,12 @@ def _count(free: int, stride: int, end: int, ceil_mode: int) -> int:
     return count
 
 
-def pad_image(x: Array, low: Sequence[int], high: Sequence[int], fill: Any = 0) -> Array:
+def pad_image(
+    x: Array,
+    low: Sequence[int],
+    high: Sequence[int],
+    fill: Any = 0,
+) -> Array:
     """The image with this padding around it; batch and channels stay."""
     if not any(low) and not any(high):
         return x

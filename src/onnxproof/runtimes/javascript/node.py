@@ -61,7 +61,12 @@ def require_node(backend: str) -> str:
     return path
 
 
-def settings(backend: str, package: Path, model: Path, provider: str) -> dict[str, Any]:
+def settings(
+    backend: str,
+    package: Path,
+    model: Path,
+    provider: str,
+) -> dict[str, Any]:
     """The settings of a script; a file that is no model is refused here, in our words."""
     ports = Ports(model, backend)
     return {
@@ -75,7 +80,13 @@ def settings(backend: str, package: Path, model: Path, provider: str) -> dict[st
     }
 
 
-def open_in_node(backend: str, package: str, model: Path, *, provider: str) -> ChildSession:
+def open_in_node(
+    backend: str,
+    package: str,
+    model: Path,
+    *,
+    provider: str,
+) -> ChildSession:
     """A session in Node: the script answers in the same way as every child."""
     path = require_node(backend)
     folder = require_package(package, backend)

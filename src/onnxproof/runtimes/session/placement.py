@@ -61,7 +61,13 @@ def _describe_node(node: Any) -> str:
     return f"{node.name} ({node.op_type})"
 
 
-def judge(session: Any, provider: str, filed: int, *, forgiven: bool) -> list[Finding]:
+def judge(
+    session: Any,
+    provider: str,
+    filed: int,
+    *,
+    forgiven: bool,
+) -> list[Finding]:
     """Findings about where it runs; a fallback that is not forgiven is refused with the names of the nodes."""
     short = provider.removesuffix("ExecutionProvider")
     if provider not in session.get_providers():
