@@ -38,11 +38,6 @@ class ModuleReference:
         self.tree = bind(subject.module, subject.args, subject.kwargs)
 
     @property
-    def path(self) -> None:
-        """None: there is no file."""
-        return None
-
-    @property
     def session(self) -> TorchSession:
         """The module in its own precision."""
         return self._session

@@ -1,7 +1,6 @@
 """What the answer should be: a reference with its truth, its re-runs, and its ways of breaking ties."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -29,10 +28,6 @@ class Reference(Protocol):
     """How the truth is computed; downgraded after a failure."""
     tree: Any
     """The example as nested containers by parameter name, for reading `dynamic_shapes`; None for a graph."""
-
-    @property
-    def path(self) -> Path | None:
-        """The ONNX file; None for a module."""
 
     @property
     def session(self) -> "TorchSession | None":

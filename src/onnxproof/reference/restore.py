@@ -54,9 +54,8 @@ class RestoreModule:
         """Every container among the plain attributes: its label, itself, and a copy of what it holds."""
         for module, attributes in zip(self._modules, self._plain, strict=True):
             for name, value in attributes.items():
-                label = self._label(module, name)
                 for container, items in _containers_in(value):
-                    yield label, container, items
+                    yield self._label(module, name), container, items
 
     def _keep_tensors(self) -> "list[_Kept]":
         """Buffers and the tensors in plain attributes, each once."""
@@ -158,6 +157,7 @@ class _Kept:
         """Whether a pass has written into it: then it is looked at after each."""
 
     def before(self, copy: bool) -> None:
+        """Remember the version, and with `copy` the content."""
         if copy:
             self._copy = self._tensor.detach().clone()
         self._version = _version(self._tensor)
