@@ -19,7 +19,7 @@ from onnxproof.reference import subject as subjects
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Finding, Verdict
 from onnxproof.results.proof import Proof
-from onnxproof.runtimes import served
+from onnxproof.runtimes import use_serving
 from onnxproof.verification.evidence import Evidence, Request
 from onnxproof.verification.progress import Progress, Report, with_proofs
 from onnxproof.verification.run import run
@@ -114,7 +114,7 @@ def explain(
     """
     chosen = replace(VerifyOptions.of(options), explain=True)
     subject = _load(model, Path(onnx), example_inputs, dynamic_shapes=dynamic_shapes, data=data)
-    with served(chosen.serving):
+    with use_serving(chosen.serving):
         return _examine(subject, Path(onnx), chosen, progress, calibration).proof
 
 
@@ -137,7 +137,7 @@ def mend(
     """
     chosen = replace(VerifyOptions.of(options), explain=True)
     subject = _load(model, Path(onnx), example_inputs, dynamic_shapes=dynamic_shapes, data=data)
-    with served(chosen.serving):
+    with use_serving(chosen.serving):
         return _examine(subject, Path(onnx), chosen, None, calibration).mend(output)
 
 
@@ -238,7 +238,7 @@ def examine(
     calibration: Any = None,
 ) -> Examination:
     """As `explain`, with everything at hand that `mend` needs."""
-    with served(options.serving):
+    with use_serving(options.serving):
         return _examine(subject, path, options, progress, calibration)
 
 
@@ -289,7 +289,7 @@ def _request(
 
 def _verify(subject: Subject, path: Path, options: VerifyOptions, progress: Report | None) -> Proof:
     """Verification, then where it is needed a diagnosis."""
-    with served(options.serving):
+    with use_serving(options.serving):
         evidence = run(_request(subject, path, options, progress))
         proof = evidence.proof
         if options.explain and _needs_diagnosis(evidence, proof):

@@ -96,12 +96,12 @@ def test_a_fault_in_an_expert_that_only_the_file_takes_is_diverged(
 
 
 def test_the_noise_of_a_broken_tie_is_asked_in_float64(healthy: Experts) -> None:
-    from onnxproof.reference.module import ModuleOracle
+    from onnxproof.reference.module import ModuleReference
     from onnxproof.reference.subject import Subject
     from onnxproof.runtimes.session.execution import Clock
 
     x = example()
-    asked = ModuleOracle(Subject(module=healthy, args=x, kwargs={}), Clock())
+    asked = ModuleReference(Subject(module=healthy, args=x, kwargs={}), Clock())
     inputs = {"x": x[0].numpy()}
     broken, wide = asked.ties(inputs, "first"), asked.ties(inputs, "first", wide=True)
     assert broken is not None and wide is not None and wide[0].dtype == np.float64

@@ -27,7 +27,7 @@ from onnxproof.inputs.search import origin
 from onnxproof.options import Policy, Serving
 from onnxproof.results import Domain, Gap, NoiseKind, Stage, Status, Verdict, judging
 from onnxproof.results.proof import Proof
-from onnxproof.runtimes.isolation.session import ApartSession
+from onnxproof.runtimes.isolation.session import IsolatedSession
 from onnxproof.testing import fake_backend, raising, spoils_inputs, stale
 from onnxproof.verification.progress import Progress
 
@@ -1000,9 +1000,9 @@ def test_a_runtime_that_aborts_is_a_finding_and_starts_again(zoo: Zoo, tmp_path:
     (info / "entry_points.txt").write_text("[onnxproof.backends]\nkiller = killer_backend\n")
     script = f"""
 import numpy as np, onnxproof
-from onnxproof.runtimes.isolation.session import ApartSession
+from onnxproof.runtimes.isolation.session import IsolatedSession
 from onnxproof.errors import Crashed
-session = ApartSession("killer", {str(zoo.file("logs"))!r})
+session = IsolatedSession("killer", {str(zoo.file("logs"))!r})
 assert session.run({{"x": np.ones((2, 6), np.float32)}})[0].shape == (2, 6)
 try:
     session.run({{"x": np.ones((0, 6), np.float32)}})
@@ -1026,7 +1026,7 @@ print("alive")
 
 
 def test_a_runtime_that_hangs_is_ended(zoo: Zoo) -> None:
-    session = ApartSession("ort", zoo.file("logs"), Serving(time_s=1e-9))
+    session = IsolatedSession("ort", zoo.file("logs"), Serving(time_s=1e-9))
     (runtime,) = (
         Path(f"/proc/{session._child._process.pid}/task/{session._child._process.pid}/children")
         .read_text()

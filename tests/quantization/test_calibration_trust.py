@@ -25,7 +25,7 @@ from onnxproof.quantization.calibration import batches, data_quality, data_trust
 from onnxproof.quantization.calibration.observe import HELD_OUT, Observer, held_out, observe
 from onnxproof.quantization.float_graph import prepare
 from onnxproof.reference import subject
-from onnxproof.reference.protocol import open_oracle
+from onnxproof.reference.protocol import open_reference
 from onnxproof.results import Finding, Verdict, judging
 from onnxproof.runtimes.session.execution import Clock
 
@@ -234,7 +234,7 @@ def test_batch_norms_know_noise_from_smooth_images() -> None:
         ),
     }.items():
         found = subject.load(net, (torch.from_numpy(x[:2]),))
-        said[name] = training_statistics.examine(found, open_oracle(found, Clock()), [{"x": x}])
+        said[name] = training_statistics.examine(found, open_reference(found, Clock()), [{"x": x}])
     assert said["smooth"].asked and not said["smooth"].doubt
     assert "is it noise" in said["noise"].doubt or "than in training" in said["noise"].doubt
 
@@ -248,7 +248,9 @@ def test_statistics_that_know_no_data_have_no_say() -> None:
     x = np.random.default_rng(0).standard_normal((32, 1, 8, 8)).astype(np.float32) * 100
     for net in (fresh, by_hand):
         found = subject.load(net, (torch.from_numpy(x[:2]),))
-        assert not training_statistics.examine(found, open_oracle(found, Clock()), [{"x": x}]).asked
+        assert not training_statistics.examine(
+            found, open_reference(found, Clock()), [{"x": x}]
+        ).asked
 
 
 def norm_file(path: Path, *, scale: float = 1.2) -> Path:
@@ -288,7 +290,7 @@ def test_the_batch_norms_of_a_file_are_asked(factor: float, doubted: bool, tmp_p
     x = np.random.default_rng(1).standard_normal((128, 1, 8, 8)).astype(np.float32) * np.float32(
         factor
     )
-    said = training_statistics.examine(found, open_oracle(found, Clock()), [{"x": x}])
+    said = training_statistics.examine(found, open_reference(found, Clock()), [{"x": x}])
     assert said.asked and bool(said.doubt) == doubted
     assert not doubted or "the BatchNorm `norm` sees values" in said.doubt
 
@@ -330,7 +332,7 @@ def test_a_division_by_255_in_the_graph_says_what_the_inputs_are(
     )
     found = subject.load(str(tmp_path / "p.onnx"), None)
     x = np.random.default_rng(0).random((32, 4), np.float32) * np.float32(high)
-    said = training_statistics.examine(found, open_oracle(found, Clock()), [{"x": x}])
+    said = training_statistics.examine(found, open_reference(found, Clock()), [{"x": x}])
     assert said.asked and bool(said.doubt) == doubted
     assert not doubted or "as for pixels" in said.doubt
 

@@ -13,7 +13,9 @@ from onnxproof.errors import InputError
 from onnxproof.inputs.inference import describe_dims, learn_dims, make_space
 from onnxproof.inputs.space import Space
 from onnxproof.onnxmodel.onnx_file import OnnxFile, Port
-from onnxproof.reference.pairing import Leaf, dim_specs, merge
+from onnxproof.reference.dynamic_shapes import dim_specs
+from onnxproof.reference.leaf import Leaf
+from onnxproof.reference.pairing import merge
 from onnxproof.results import Case, DimInfo, Finding, Signature
 
 RANGES = "pkg.torch.export.ExportedProgram.range_constraints"

@@ -58,7 +58,7 @@ def test_stripes_give_what_the_whole_gives(
     x = torch.randn(batch, 4, *(length, 11, 9)[:rank], dtype=torch.float64)
     with pytest.MonkeyPatch.context() as patched, torch.no_grad():
         patched.setattr(striped_convolution, "_LARGE", 0)
-        patched.setattr(striped_convolution, "_ROOM", room)
+        patched.setattr(striped_convolution, "_AT_ONCE", room)
         with striped_convolution.Stripes():
             found = layer(x)
         torch.testing.assert_close(found, layer(x), rtol=1e-12, atol=1e-12)
@@ -68,7 +68,9 @@ def test_float32_transposed_and_unbatched_convolutions_are_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(striped_convolution, "_LARGE", 0)
-    monkeypatch.setattr(striped_convolution, "_striped", lambda *_: pytest.fail("cut into stripes"))
+    monkeypatch.setattr(
+        striped_convolution, "_convolve_by_stripes", lambda *_: pytest.fail("cut into stripes")
+    )
     with torch.no_grad(), striped_convolution.Stripes():
         nn.Conv2d(4, 4, 3)(torch.randn(1, 4, 9, 9))
         nn.ConvTranspose2d(4, 4, 3).double()(torch.randn(1, 4, 9, 9, dtype=torch.float64))

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from onnxproof.cli import main
 from onnxproof.errors import SubjectError
 from onnxproof.reference import subject
-from onnxproof.reference.module import ModuleOracle
+from onnxproof.reference.module import ModuleReference
 from onnxproof.reference.subject import Subject
 from onnxproof.runtimes.session.execution import Clock
 
@@ -63,13 +63,13 @@ class Linear(nn.Module):
         return x * self.weight
 
 
-def oracle(module: Any, example: Any) -> ModuleOracle:
-    return ModuleOracle(subject.load(module, example), Clock())
+def reference_of(module: Any, example: Any) -> ModuleReference:
+    return ModuleReference(subject.load(module, example), Clock())
 
 
 def answers(module: Any, example: Any) -> dict[str, np.ndarray]:
     """The reference's outputs for its own example, by name."""
-    asked = oracle(module, example)
+    asked = reference_of(module, example)
     _, outputs = asked.leaves(asked.example())
     return {
         leaf.name: array for leaf, array in zip(outputs, asked.run(asked.example()), strict=True)
@@ -517,7 +517,7 @@ class Busy(nn.Module):
 
 def use(module: nn.Module, example: Any = (X,)) -> None:
     """Everything a verification does with a module."""
-    asked = oracle(module, example)
+    asked = reference_of(module, example)
     inputs = asked.example()
     asked.leaves(inputs)
     asked.truth(inputs)
@@ -581,7 +581,7 @@ def test_plain_attributes_and_caches_are_put_back() -> None:
 
 
 def test_a_growing_cache_is_told() -> None:
-    asked = oracle(Busy(), (X,))
+    asked = reference_of(Busy(), (X,))
     asked.run(asked.example())
     assert {"`cache`", "`calls`", "`extra`", "`table`", "a buffer written in place"} <= set(
         asked.findings()
@@ -589,7 +589,7 @@ def test_a_growing_cache_is_told() -> None:
 
 
 def test_a_stateful_module_answers_the_same_every_time() -> None:
-    asked = oracle(Busy(), (X,))
+    asked = reference_of(Busy(), (X,))
     first, second = asked.run(asked.example())[0], asked.run(asked.example())[0]
     assert np.array_equal(first, second)
 
@@ -603,7 +603,7 @@ def test_everything_is_put_back_when_forward_raises() -> None:
     module = Raises().train()
     state = torch.random.get_rng_state()
     with pytest.raises(RuntimeError, match="no"):
-        oracle(module, (X,)).run({"x": X.numpy()})
+        reference_of(module, (X,)).run({"x": X.numpy()})
     assert (
         module.training
         and module.cache == []
@@ -651,7 +651,7 @@ class Grows(nn.Module):
 )
 def test_hidden_state_is_put_back(kind: str, told: str) -> None:
     module = Grows(kind)
-    asked = oracle(module, (X,))
+    asked = reference_of(module, (X,))
     for _ in range(3):
         asked.run(asked.example())
     use(module)
@@ -665,7 +665,7 @@ def test_hidden_state_is_put_back(kind: str, told: str) -> None:
 
 def test_a_parameter_first_written_by_a_later_pass_is_told() -> None:
     """Its copy is gone by then: one of every parameter would double the memory of each verification."""
-    asked = oracle(Grows("late"), (X,))
+    asked = reference_of(Grows("late"), (X,))
     asked.run(asked.example())
     assert not asked.findings()
     asked.run({"x": np.full_like(X.numpy(), 1e3)})
@@ -678,7 +678,7 @@ def test_the_callers_inputs_are_not_written_to() -> None:
             return x.zero_() + more["a"].zero_()
 
     x, a = X.clone(), X.clone()
-    asked = oracle(InPlace(), (x, {"a": a}))
+    asked = reference_of(InPlace(), (x, {"a": a}))
     inputs = asked.example()
     asked.run(inputs)
     asked.truth(inputs)
@@ -713,7 +713,7 @@ class Nested(nn.Module):
 
 
 def leaves(module: nn.Module, example: Any) -> dict[str, tuple[int, ...]]:
-    asked = oracle(module, example)
+    asked = reference_of(module, example)
     return {leaf.name: leaf.shape for leaf in asked.leaves(asked.example())[0]}
 
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from onnxproof import api
 from onnxproof.numerics.measure import eps
 from onnxproof.reference import subject
-from onnxproof.reference.module import ModuleOracle
-from onnxproof.reference.naive_sums import naive
+from onnxproof.reference.module import ModuleReference
+from onnxproof.reference.naive_sums import naive_result
 from onnxproof.reference.rounding import Jitter, Promote
 from onnxproof.reference.ties import BreakTies
 from onnxproof.results import NoiseKind, Verdict
@@ -29,8 +29,8 @@ X = torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
 WEIGHT = torch.randn(8, 8, generator=torch.Generator().manual_seed(1))
 
 
-def oracle(module: nn.Module, *example: Tensor) -> ModuleOracle:
-    return ModuleOracle(subject.load(module, example or (X,)), Clock())
+def reference_of(module: nn.Module, *example: Tensor) -> ModuleReference:
+    return ModuleReference(subject.load(module, example or (X,)), Clock())
 
 
 class Weighted(nn.Module):
@@ -105,7 +105,7 @@ def wide(x: Array) -> Array:
     ids=lambda m: type(m).__name__,
 )
 def test_a_plain_module_is_converted(module: nn.Module) -> None:
-    asked = oracle(module)
+    asked = reference_of(module)
     for _ in range(2):  # the second run is without the watch
         truth = asked.truth(asked.example())
         assert truth is not None and asked.kind is NoiseKind.DOUBLE and truth[0].dtype == np.float64
@@ -113,7 +113,7 @@ def test_a_plain_module_is_converted(module: nn.Module) -> None:
 
 
 def test_the_truth_is_computed_in_float64() -> None:
-    asked = oracle(Weighted())
+    asked = reference_of(Weighted())
     for _ in range(2):
         truth = asked.truth(asked.example())
         assert truth is not None
@@ -126,7 +126,7 @@ def test_the_truth_is_computed_in_float64() -> None:
 )
 def test_hard_coded_dtypes_are_promoted(module: type[Weighted]) -> None:
     """Each of these either raises in a plain `.double()` copy or rounds to float32 on the way."""
-    asked = oracle(module())
+    asked = reference_of(module())
     for seed in range(2):
         inputs = {"x": torch.randn(3, 8, generator=torch.Generator().manual_seed(seed)).numpy()}
         truth = asked.truth(inputs)
@@ -141,7 +141,7 @@ def test_promotion_leaves_integers_and_the_default_dtype_alone() -> None:
         def forward(self, x: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
             return x.float() * 2, ids + 1, (x > 0).to(torch.int32)
 
-    asked = oracle(Mixed(), X, torch.arange(3))
+    asked = reference_of(Mixed(), X, torch.arange(3))
     truth = asked.truth(asked.example())
     assert truth is not None and [str(a.dtype) for a in truth] == ["float64", "int64", "int32"]
     assert torch.get_default_dtype() is torch.float32
@@ -149,7 +149,7 @@ def test_promotion_leaves_integers_and_the_default_dtype_alone() -> None:
 
 def test_the_module_stays_in_its_own_precision() -> None:
     module = CastsToFloat()
-    asked = oracle(module)
+    asked = reference_of(module)
     asked.truth(asked.example())
     assert (
         module.weight.dtype is torch.float32 and asked.run(asked.example())[0].dtype == np.float32
@@ -163,20 +163,20 @@ def test_a_bit_view_is_not_promoted() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return (x.float().view(torch.int32) & -65536).view(torch.float32)
 
-    asked = oracle(Bits())
+    asked = reference_of(Bits())
     assert np.array_equal(
         asked.run(asked.example())[0], (X.view(torch.int32) & -65536).view(torch.float32).numpy()
     )
 
 
 def test_a_float64_module_is_its_own_truth() -> None:
-    asked = oracle(Weighted().double(), X.double())
+    asked = reference_of(Weighted().double(), X.double())
     truth = asked.truth(asked.example())
     assert truth is not None and np.array_equal(truth[0], asked.run(asked.example())[0])
 
 
 def test_a_half_module_has_a_wide_truth() -> None:
-    asked = oracle(Weighted().half(), X.half())
+    asked = reference_of(Weighted().half(), X.half())
     truth = asked.truth(asked.example())
     assert (
         truth is not None
@@ -234,7 +234,7 @@ def tanh_file(path: Path, *, divisor: float = 3.0) -> Path:
 
 @pytest.mark.parametrize("module", [RefusesDouble, NoKernel])
 def test_a_module_without_float64_says_so(module: type[Weighted]) -> None:
-    asked = oracle(module())
+    asked = reference_of(module())
     assert asked.run(asked.example())[0].dtype == np.float32
     assert asked.truth(asked.example()) is None and asked.kind is NoiseKind.PERTURBED
 
@@ -269,7 +269,7 @@ def test_a_failure_after_successes_is_of_that_case_only() -> None:
                 raise RuntimeError("not for one row")
             return y
 
-    asked = oracle(Sometimes())
+    asked = reference_of(Sometimes())
     assert asked.truth({"x": X.numpy()}) is not None
     assert asked.truth({"x": X[:1].numpy()}) is None and asked.kind is NoiseKind.DOUBLE
     assert asked.truth({"x": X.numpy()}) is not None
@@ -283,7 +283,7 @@ def test_whatever_a_module_raises_in_float64_is_caught(error: type[Exception]) -
                 raise error("float32 only")
             return y
 
-    asked = oracle(Asserts())
+    asked = reference_of(Asserts())
     assert asked.truth(asked.example()) is None and asked.kind is NoiseKind.PERTURBED
 
 
@@ -416,7 +416,7 @@ ROWS = np.random.default_rng(0).standard_normal((3, 4, 37)).astype(np.float32) *
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_plain_sums_equal_a_loop(keep: bool) -> None:
-    found = naive("sum", {"self": torch.from_numpy(ROWS), "dim": [-1], "keepdim": keep})
+    found = naive_result("sum", {"self": torch.from_numpy(ROWS), "dim": [-1], "keepdim": keep})
     wanted = np.array([[loop_sum(row) for row in plane] for plane in ROWS])
     assert found is not None and np.array_equal(
         found.numpy(), wanted[..., None] if keep else wanted
@@ -424,17 +424,17 @@ def test_plain_sums_equal_a_loop(keep: bool) -> None:
 
 
 def test_plain_sums_over_other_and_several_dims() -> None:
-    first = naive("sum", {"self": torch.from_numpy(ROWS), "dim": [1], "keepdim": False})
+    first = naive_result("sum", {"self": torch.from_numpy(ROWS), "dim": [1], "keepdim": False})
     assert first is not None and np.array_equal(
         first.numpy(), np.array([[loop_sum(ROWS[i, :, k]) for k in range(37)] for i in range(3)])
     )
-    both = naive("mean", {"self": torch.from_numpy(ROWS), "dim": [1, 2], "keepdim": True})
+    both = naive_result("mean", {"self": torch.from_numpy(ROWS), "dim": [1, 2], "keepdim": True})
     assert both is not None and both.shape == (3, 1, 1)
     assert np.array_equal(
         both.numpy().reshape(-1),
         np.array([np.float32(loop_sum(ROWS[i].reshape(-1)) / np.float32(148)) for i in range(3)]),
     )
-    everything = naive("sum", {"self": torch.from_numpy(ROWS), "dim": None})
+    everything = naive_result("sum", {"self": torch.from_numpy(ROWS), "dim": None})
     assert (
         everything is not None
         and everything.shape == ()
@@ -443,7 +443,7 @@ def test_plain_sums_over_other_and_several_dims() -> None:
 
 
 def test_plain_cumulative_sum_equals_a_loop() -> None:
-    found = naive("cumsum", {"self": torch.from_numpy(ROWS), "dim": -1})
+    found = naive_result("cumsum", {"self": torch.from_numpy(ROWS), "dim": -1})
     assert found is not None and np.array_equal(
         found.numpy()[..., -1], np.array([[loop_sum(row) for row in plane] for plane in ROWS])
     )
@@ -451,7 +451,7 @@ def test_plain_cumulative_sum_equals_a_loop() -> None:
 
 def test_plain_layer_norm_equals_a_loop() -> None:
     x = ROWS[0]
-    found = naive(
+    found = naive_result(
         "native_layer_norm",
         {
             "input": torch.from_numpy(x),
@@ -482,7 +482,7 @@ def test_plain_layer_norm_equals_a_loop() -> None:
 )
 def test_plain_kernels_compute_what_torch_computes(name: str, arguments: dict[str, Any]) -> None:
     x = torch.from_numpy(ROWS)
-    found = naive(name, {"self": x, **arguments})
+    found = naive_result(name, {"self": x, **arguments})
     if name == "linalg_vector_norm":
         wanted = torch.linalg.vector_norm(x.double(), dim=arguments["dim"])
     else:
@@ -496,9 +496,10 @@ def test_plain_kernels_compute_what_torch_computes(name: str, arguments: dict[st
 
 def test_other_operations_and_dtypes_have_no_plain_kernel() -> None:
     assert (
-        naive("mm", {"self": X}) is None and naive("sum", {"self": X.double(), "dim": None}) is None
+        naive_result("mm", {"self": X}) is None
+        and naive_result("sum", {"self": X.double(), "dim": None}) is None
     )
-    assert naive("linalg_vector_norm", {"self": X, "ord": 1, "dim": [-1]}) is None
+    assert naive_result("linalg_vector_norm", {"self": X, "ord": 1, "dim": [-1]}) is None
 
 
 def test_a_long_mean_is_noisier_than_torch_makes_it() -> None:
@@ -578,7 +579,7 @@ def test_an_oracle_answers_by_a_rule_only_where_it_met_a_tie() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return x.argmax(-1)
 
-    asked = oracle(Best(), TIED)
+    asked = reference_of(Best(), TIED)
     first, last = asked.ties({"x": TIED.numpy()}, "first"), asked.ties({"x": TIED.numpy()}, "last")
     assert (
         first is not None

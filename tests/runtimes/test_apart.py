@@ -14,7 +14,7 @@ from onnxproof import runtimes, testing
 from onnxproof.errors import BackendMissing, Crashed, ModelError, Refused, UsageError
 from onnxproof.options import Serving
 from onnxproof.runtimes import Session, open_session
-from onnxproof.runtimes.isolation.session import ApartSession
+from onnxproof.runtimes.isolation.session import IsolatedSession
 from onnxproof.runtimes.isolation.shared_arrays import Arena
 from onnxproof.testing import _models
 
@@ -73,7 +73,7 @@ def test_the_same_bits_as_in_process_and_nothing_in_the_pipe_but_words(
     x = np.random.default_rng(0).standard_normal((50_000, 4)).astype(np.float32)
     session, own = open_session("ort", linear, APART), open_session("ort", linear)
     assert (
-        isinstance(session, ApartSession)
+        isinstance(session, IsolatedSession)
         and session.input_names == ["x"]
         and session.output_names == ["y"]
     )
@@ -141,7 +141,7 @@ def test_what_may_crash_runs_apart_unless_the_user_says_otherwise(
     name: str, serving: Serving, apart: bool
 ) -> None:
     """ort-node and ort@VERSION are processes of their own by nature."""
-    assert runtimes.is_apart(name, serving) is apart
+    assert runtimes.is_isolated(name, serving) is apart
 
 
 def test_the_threads_reach_the_child(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ class Session:
 """
     with testing.outsider(tmp_path, source, "counts"):
         session = open_session("counts", tmp_path / "any.onnx", Serving(threads=3))
-        assert isinstance(session, ApartSession), (
+        assert isinstance(session, IsolatedSession), (
             "an outsider runs apart unless it says that it is safe"
         )
         assert int(session.run({"x": np.ones(1)})[0]) == 3  # type: ignore[arg-type]

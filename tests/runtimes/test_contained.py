@@ -16,7 +16,7 @@ from onnxproof import api, runtimes
 from onnxproof.cli import main
 from onnxproof.errors import BackendError, Crashed
 from onnxproof.results import Verdict
-from onnxproof.runtimes.isolation.session import ApartSession
+from onnxproof.runtimes.isolation.session import IsolatedSession
 from onnxproof.testing import outsider
 
 pytestmark = pytest.mark.timeout(300)
@@ -109,7 +109,7 @@ def inputs(place: Path) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("name", ["term", "int", "hup", "kill", "stop", "group"])
 def test_a_signal_to_its_parent_or_its_group_does_not_reach_us(place: Path, name: str) -> None:
     """What it ends is itself, or nothing: we are neither interrupted nor ended."""
-    session = ApartSession(f"bad-{name}", place / "a.onnx")
+    session = IsolatedSession(f"bad-{name}", place / "a.onnx")
     try:
         if name in ("kill", "group"):
             with pytest.raises(Crashed, match=f"`bad-{name}` "):
@@ -125,7 +125,7 @@ def test_what_a_runtime_started_does_not_outlive_it(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setenv("PIDS", str(tmp_path / "pids"))
-    session = ApartSession(f"bad-{name}", place / "a.onnx")
+    session = IsolatedSession(f"bad-{name}", place / "a.onnx")
     if name == "crashes":
         with pytest.raises(Crashed, match=r"`bad-crashes` aborted \(SIGABRT\)"):
             session.run(inputs(place))
@@ -153,8 +153,8 @@ def test_a_runtime_ends_when_we_are_killed(place: Path, tmp_path: Path) -> None:
 import os, signal, sys
 sys.path[:0] = {[str(place), *(p for p in sys.path if p)]!r}
 from pathlib import Path
-from onnxproof.runtimes.isolation.session import ApartSession
-session = ApartSession("ort", Path({str(place / "a.onnx")!r}))
+from onnxproof.runtimes.isolation.session import IsolatedSession
+session = IsolatedSession("ort", Path({str(place / "a.onnx")!r}))
 print(session._child._process.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

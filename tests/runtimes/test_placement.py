@@ -10,7 +10,7 @@ from onnxproof import diff
 from onnxproof.errors import BackendMissing, Refused, UsageError
 from onnxproof.options import Serving
 from onnxproof.results import Verdict
-from onnxproof.runtimes import open_session, ort, served
+from onnxproof.runtimes import open_session, ort, use_serving
 from onnxproof.runtimes.session import placement
 from onnxproof.testing import _models
 
@@ -163,6 +163,6 @@ def test_an_option_that_means_nothing(option: str, words: str) -> None:
 def test_the_serving_is_there_while_it_lasts() -> None:
     from onnxproof.runtimes import current
 
-    with served(FORGIVEN):
+    with use_serving(FORGIVEN):
         assert current().allow_fallback
     assert not current().allow_fallback

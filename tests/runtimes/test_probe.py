@@ -91,7 +91,7 @@ def test_what_is_refused_is_left_out_and_the_rest_is_there(chain: Path) -> None:
 
 
 def test_a_cut_keeps_what_is_needed_and_nothing_else(chain: Path) -> None:
-    model = inner_values.typed(onnx.load(chain, load_external_data=False))
+    model = inner_values.infer_types(onnx.load(chain, load_external_data=False))
     before = inner_values.cut(model, ["b"])
     assert [node.name for node in before.graph.node] == ["product", "tanh"] and [
         t.name for t in before.graph.initializer

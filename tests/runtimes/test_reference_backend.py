@@ -15,7 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 from onnxproof.errors import ModelError, Refused, UsageError
 from onnxproof.runtimes import open_session, reference
-from onnxproof.runtimes.evaluator import operators
+from onnxproof.runtimes.evaluator import operators, promotion
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
@@ -322,7 +322,7 @@ def test_nothing_in_the_graph_stays_narrow(sign: int) -> None:
     wanted = x.astype(np.float64) * (3.0 if sign > 0 else 5.0) + float(np.float32(0.1))
     for found in (
         reference.open(branching().SerializeToString(), "float64").run({"x": x})[0],
-        reference.open(reference.promote(branching()).SerializeToString()).run(
+        reference.open(promotion.promote(branching()).SerializeToString()).run(
             {"x": x.astype(np.float64)}
         )[0],
     ):
@@ -335,7 +335,7 @@ def test_nothing_in_the_graph_stays_narrow(sign: int) -> None:
 
 def test_promote_leaves_the_model_alone_and_makes_a_valid_one() -> None:
     original = branching()
-    promoted = reference.promote(original)
+    promoted = promotion.promote(original)
     assert original == branching()
     onnx.checker.check_model(promoted)
     assert {t.data_type for t in promoted.graph.initializer} == {TensorProto.DOUBLE}

@@ -83,9 +83,9 @@ def test_a_backend_that_fails_hides_no_other(linear: Path) -> None:
 
 def test_a_session_apart_is_timed_there(linear: Path) -> None:
     session = open_session("ort", linear, Serving(isolate=True))
-    watched = session.watched({"x": np.ones((2, 4), np.float32)})  # type: ignore[attr-defined]
+    observed = session.run_observed({"x": np.ones((2, 4), np.float32)})  # type: ignore[attr-defined]
     session.close()
-    assert watched.seconds > 0 and watched.spoiled == ()
+    assert observed.seconds > 0 and observed.overwritten == ()
 
 
 def test_a_fixed_batch_is_told(tmp_path: Path, linear: Path) -> None:

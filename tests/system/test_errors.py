@@ -16,7 +16,7 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.exporter import export
 from onnxproof.inputs import data_stream
 from onnxproof.options import Policy
-from onnxproof.reference import pairing, subject
+from onnxproof.reference import dynamic_shapes, subject
 from onnxproof.results import Gap, NoiseKind, Status, Verdict
 
 
@@ -147,7 +147,7 @@ def test_data_files_that_do_not_fit(tmp_path: Path) -> None:
 
 
 def test_dynamic_shapes_that_name_another_input() -> None:
-    words = told(lambda: pairing.dim_specs({"x": torch.zeros(2, 3)}, {"y": {0: "batch"}}))
+    words = told(lambda: dynamic_shapes.dim_specs({"x": torch.zeros(2, 3)}, {"y": {0: "batch"}}))
     assert (
         words
         == "error[unknown-input]: dynamic_shapes names `y`, which the reference does not take\n  = note: it takes x"

@@ -202,23 +202,23 @@ def test_whatever_the_body_raises_leaves_the_old_file(
     place: Path, error: type[BaseException]
 ) -> None:
     (place / "m").write_text("old")
-    with pytest.raises(error), writing.replacing(place / "m") as draft:
+    with pytest.raises(error), writing.replace_file(place / "m") as draft:
         draft.write_text("half")
         raise error("in the midst")
     assert content(place) == {"m": "old"}
 
 
 def test_an_error_that_is_not_about_writing_stays_what_it_is(place: Path) -> None:
-    with pytest.raises(FileNotFoundError), writing.replacing(place / "m"):
+    with pytest.raises(FileNotFoundError), writing.replace_file(place / "m"):
         (place / "data.npz").read_bytes()
-    with pytest.raises(ValueError, match=r"^odd$"), writing.replacing(place / "m"):
+    with pytest.raises(ValueError, match=r"^odd$"), writing.replace_file(place / "m"):
         raise ValueError("odd")
 
 
 def test_two_writers_of_one_file_do_not_meet(place: Path) -> None:
     with (
-        writing.replacing(place / "x.onnx") as first,
-        writing.replacing(place / "x.onnx") as second,
+        writing.replace_file(place / "x.onnx") as first,
+        writing.replace_file(place / "x.onnx") as second,
     ):
         first.write_text("first")
         first.with_name("x.onnx.data").write_text("first")
@@ -232,7 +232,7 @@ NEW = {"m.onnx": "new", "m.onnx.data": "new"}
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from onnxproof import files
+from onnxproof.system import writing as files
 place, step = Path(sys.argv[1]), int(sys.argv[2])
 replace, calls = os.replace, 0
 def dies(*words):
@@ -242,7 +242,7 @@ def dies(*words):
         os.kill(os.getpid(), signal.SIGKILL)
     replace(*words)
 os.replace = dies
-with files.replacing(place / "m.onnx") as draft:
+with files.replace_file(place / "m.onnx") as draft:
     for name in ("m.onnx", "m.onnx.data"):
         draft.with_name(name).write_text("new")
 """
@@ -302,7 +302,7 @@ def test_an_error_between_two_renames_puts_everything_back(
         replace(*words)
 
     monkeypatch.setattr(os, "replace", fails)
-    with pytest.raises(KeyboardInterrupt), writing.replacing(place / "m.onnx") as draft:
+    with pytest.raises(KeyboardInterrupt), writing.replace_file(place / "m.onnx") as draft:
         for name in NEW:
             draft.with_name(name).write_text("new")
     assert content(place) == OLD
@@ -311,7 +311,7 @@ def test_an_error_between_two_renames_puts_everything_back(
 LEAVES = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from onnxproof import scratch
+from onnxproof.system import temporary as scratch
 folder, shared = scratch.Folder(), scratch.Folder(in_memory=True)
 (shared.path / "inputs").write_text("x")
 draft = scratch.Draft(Path(sys.argv[1]))
@@ -426,7 +426,7 @@ def test_a_pointer_of_a_dead_run_leads_to_drafts_alone(temporary: Path, place: P
 def test_a_fork_leaves_its_parents_folders_alone(temporary: Path) -> None:
     code = """
 import os, sys
-from onnxproof import scratch
+from onnxproof.system import temporary as scratch
 folder = scratch.Folder()
 child = os.fork()
 if child == 0:
@@ -453,12 +453,9 @@ def test_a_folder_that_somebody_removed_is_made_again(temporary: Path) -> None:
 def test_nothing_in_the_sources_writes_in_another_way() -> None:
     """Results go through `files`, temporary folders come from `scratch`; what is here otherwise has its reason."""
     allowed = {
-        "scratch.py",
-        "files.py",
+        "system/temporary.py",
         "testing",
-        "backends/_browser.py",
-        "backends/_serve.py",
-        "cli/_reference.py",
+        "runtimes/javascript/browser.py",
     }
     found = []
     for path in sorted((SOURCE / "onnxproof").rglob("*.py")):

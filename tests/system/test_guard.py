@@ -23,7 +23,7 @@ from onnxproof.errors import Crashed, ModelError, OnnxproofError, Refused
 from onnxproof.onnxmodel import expansion, onnx_file
 from onnxproof.options import Serving
 from onnxproof.results import Verdict
-from onnxproof.runtimes import ort, reference, served
+from onnxproof.runtimes import ort, reference, use_serving
 from onnxproof.system import guard
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -112,7 +112,7 @@ def test_no_backend_is_held_up(name: str, backend: str) -> None:
     model = (hostile.ENDLESS | hostile.LARGE)[name]().SerializeToString()
     kind, _, option = backend.partition(":")
     start = time.perf_counter()
-    with served(Serving(time_s=1.0)), pytest.raises((Refused, Crashed)) as caught:
+    with use_serving(Serving(time_s=1.0)), pytest.raises((Refused, Crashed)) as caught:
         {"ort": ort, "reference": reference}[kind].open(model, option).run({"x": X})  # type: ignore[attr-defined]
     assert time.perf_counter() - start < LATE_S
     assert (
@@ -125,9 +125,9 @@ def test_no_backend_is_held_up(name: str, backend: str) -> None:
 def test_one_long_node_is_left_behind_in_the_evaluator_and_its_session_is_not_used_again() -> None:
     """In a process of its own, since the product goes on."""
     code = (
-        "import sys\nsys.path.insert(0, sys.argv[1])\nfrom support import hostile_graphs\nimport numpy as np\nfrom onnxproof.system import guard\nfrom onnxproof.runtimes import reference, served\n"
+        "import sys\nsys.path.insert(0, sys.argv[1])\nfrom support import hostile_graphs\nimport numpy as np\nfrom onnxproof.system import guard\nfrom onnxproof.runtimes import reference, use_serving\n"
         "from onnxproof.errors import Refused\nfrom onnxproof.options import Serving\n"
-        "with served(Serving(time_s=0.5)):\n    session = reference.open(hostile_graphs.long_product().SerializeToString())\n"
+        "with use_serving(Serving(time_s=0.5)):\n    session = reference.open(hostile_graphs.long_product().SerializeToString())\n"
         "for _ in range(2):\n    try:\n        session.run({'x': np.ones((2, 2), np.float32)})\n    except Refused as why:\n        print(why.what)\n"
         "sys.stdout.flush()\nguard.leave(0)\n"
     )

@@ -62,7 +62,7 @@ class _Digits:
 def run(folder: Path, say: Say, *, budget_s: float = 10.0, seed: int = 0) -> Story:
     """Train, export, verify, spoil, verify again; files go to `folder`."""
     _require()
-    with writing.refusals(folder, "the models"):
+    with writing.explain_write_errors(folder, "the models"):
         folder.mkdir(parents=True, exist_ok=True)
     say("training a small conv net with BatchNorm on scikit-learn's digits")
     digits = _train(seed)
@@ -147,7 +147,7 @@ def _export(digits: _Digits, path: Path) -> None:
 
     from onnxproof.exporter.export import quiet
 
-    with writing.replacing(path, what="the model") as draft, quiet():
+    with writing.replace_file(path, what="the model") as draft, quiet():
         torch.onnx.export(
             digits.module,
             (digits.test[:2],),
@@ -169,7 +169,7 @@ def _spoil(good: Path, bad: Path) -> None:
     model = onnx.load(good)
     last = [node for node in model.graph.node if node.op_type == "BatchNormalization"][-1]
     next(attribute for attribute in last.attribute if attribute.name == "epsilon").f = WRONG_EPSILON
-    with writing.replacing(bad, what="the model") as draft:
+    with writing.replace_file(bad, what="the model") as draft:
         onnx.save(model, draft)
 
 

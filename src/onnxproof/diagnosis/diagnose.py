@@ -30,7 +30,7 @@ from onnxproof.results import (
     judging,
 )
 from onnxproof.results.proof import Proof
-from onnxproof.system.allocator import give_back
+from onnxproof.system.allocator import release_free_memory
 from onnxproof.system.deadline import Deadline
 from onnxproof.verification.budget import not_reached
 from onnxproof.verification.evidence import Evidence
@@ -139,7 +139,7 @@ def open_scene(evidence: Evidence, case: Case, backend: str, gap: Gap | None = N
     """What locating works on: one case, and where there is one the gap that is to be explained."""
     outputs = evidence.signature.outputs
     answers = evidence.reference.run(case.inputs)
-    give_back()
+    release_free_memory()
     truth = evidence.reference.truth(case.inputs) or answers
     explained = "" if gap is None else gap.output
     steady = [
@@ -153,7 +153,7 @@ def open_scene(evidence: Evidence, case: Case, backend: str, gap: Gap | None = N
     ]
     noise = max((distance for distance in distances if np.isfinite(distance)), default=0.0)
     return Scene(
-        oracle=evidence.reference,
+        reference=evidence.reference,
         path=evidence.request.path,
         file=evidence.file,
         signature=evidence.signature,

@@ -49,7 +49,7 @@ class Mended:
     def written_to(self, path: Path) -> "Mended":
         """Write the mended graph; it appears whole or not at all."""
         assert self.model is not None, "there is no graph to write"
-        with writing.replacing(path, what="the mended file") as draft:
+        with writing.replace_file(path, what="the mended file") as draft:
             onnx.save(self.model, draft)
         return replace(self, path=path)
 

@@ -3,7 +3,7 @@
 from onnxproof.exporter.dims import Wishes
 from onnxproof.exporter.example import Example
 from onnxproof.options import ExportOptions
-from onnxproof.reference import pairing, subject
+from onnxproof.reference import dynamic_shapes, subject
 from onnxproof.reference.torch_session import bind
 
 
@@ -11,17 +11,19 @@ def wishes(found: subject.Subject, example: Example, options: ExportOptions) -> 
     """`dynamic_shapes` as torch takes it, and our own options, as one."""
     names: dict[tuple[str, int], str] = {}
     limits: dict[str, tuple[int | None, int | None]] = dict(options.ranges)
-    specs = pairing.dim_specs(bind(found.module, found.args, found.kwargs), found.dynamic_shapes)
+    specs = dynamic_shapes.dim_specs(
+        bind(found.module, found.args, found.kwargs), found.dynamic_shapes
+    )
     auto: set[tuple[str, int]] = set()
     for leaf, axes in specs.items():
         for axis, spec in axes.items():
-            kind = pairing.spec_kind(spec)
+            kind = dynamic_shapes.spec_kind(spec)
             if kind == "auto":
                 auto.add((leaf, axis))
             elif kind == "open":
-                name = pairing.spec_name(spec) or f"{leaf.replace('.', '_')}_{axis}"
+                name = dynamic_shapes.spec_name(spec) or f"{leaf.replace('.', '_')}_{axis}"
                 names[leaf, axis] = name
-                low, high = pairing.spec_range(spec)
+                low, high = dynamic_shapes.spec_range(spec)
                 if (low, high) != (0, None):
                     limits.setdefault(name, (low, high))
     names |= {

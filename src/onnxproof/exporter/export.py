@@ -145,7 +145,7 @@ def write(
         ]
         kept = tuple(item.guard for item in made.assumed)
         extra = {**guards.to_metadata(made.rows, kept), **metadata.facts()}
-        with writing.replacing(path, what="the model") as draft:
+        with writing.replace_file(path, what="the model") as draft:
             made.save(
                 draft, extra, weight=translate.weight(found.module), external=options.external_data
             )

@@ -14,7 +14,7 @@ from onnxproof.exporter.dims import Dims, Wishes, settle
 from onnxproof.exporter.example import Example, Place, enlarge_ones
 from onnxproof.exporter.guards import Assumed, collect, holds
 from onnxproof.exporter.symbolic_int import keeping_sizes
-from onnxproof.reference.restore import Keeper
+from onnxproof.reference.restore import RestoreModule
 from onnxproof.reference.subject import Subject
 from onnxproof.results import ExportedDim
 from onnxproof.system import temporary
@@ -107,7 +107,7 @@ def finish(
     """Translate; `prepare` may rewrite the captured program before, which is left as it was."""
     captured, dims = drawn.captured, drawn.dims
     names = job.output_names or translate.output_names(captured.program, list(job.example.tensors))
-    with Keeper(job.found.module), torch.no_grad(), of_torch(captured.program):
+    with RestoreModule(job.found.module), torch.no_grad(), of_torch(captured.program):
         program = prepare(captured.program) if prepare else captured.program
         made = translate.translate(
             program, opset=job.opset, input_names=job.input_names, output_names=names, table=table
@@ -133,7 +133,7 @@ def _once(
     job: Job, opened: Mapping[Place, Any], larger: Mapping[Place, int], *, strict: bool
 ) -> Captured:
     def take() -> Captured:
-        with Keeper(
+        with RestoreModule(
             job.found.module
         ):  # for each: what a capture that was stopped left in the module would be in the next
             return capture(

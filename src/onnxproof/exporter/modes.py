@@ -10,7 +10,7 @@ import torch
 
 from onnxproof.exporter.example import Example
 from onnxproof.reference import tree
-from onnxproof.reference.restore import Keeper
+from onnxproof.reference.restore import RestoreModule
 from onnxproof.results import Finding
 
 _SHOWN = 6
@@ -139,7 +139,7 @@ def _names(code: CodeType) -> Iterator[tuple[str, ...]]:
 def state(example: Example) -> list[Finding]:
     """Call the module twice without putting anything back: what changed, and whether the second answer did."""
     module = example.session.module
-    keeper = Keeper(module)
+    keeper = RestoreModule(module)
     before = (
         {name: buffer.clone() for name, buffer in module.named_buffers()}
         if isinstance(module, torch.nn.Module)

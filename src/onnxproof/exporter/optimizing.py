@@ -60,7 +60,7 @@ def optimise(path: Path, tool: str) -> tuple[str, list[Finding]]:
             return f"{tool} refused", [
                 _finding(tool, f"its file is {proof.verdict.value}: {proof.sentence()}")
             ]
-        with writing.replacing(path, what="the model") as draft:
+        with writing.replace_file(path, what="the model") as draft:
             shutil.copyfile(trial, draft)
     return (
         f"{tool}: {len(before.graph.node)} nodes to {len(after.graph.node)}, verified against the file before",

@@ -26,7 +26,7 @@ from onnxproof.exporter.half_simulation import (
     with_nodes,
     worst_db,
 )
-from onnxproof.system.writing import replacing
+from onnxproof.system.writing import replace_file
 
 KINDS = ("fp16", "bf16")
 _ENOUGH_DB, _GAIN_DB = 60.0, 1.0
@@ -78,7 +78,7 @@ def lower(path: Path, kind: str, feeds: Feeds) -> Lowered:
         after = worst_db(
             halving.wanted, run(made, feeds)
         )  # of the file itself: here the simulation and it are one
-    with replacing(path, what="the model") as draft:
+    with replace_file(path, what="the model") as draft:
         onnx.save(made, draft)
     return Lowered(kind=kind, kept=best, before_db=before, after_db=after, cases=len(feeds))
 

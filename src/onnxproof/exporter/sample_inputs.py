@@ -13,7 +13,7 @@ from onnxproof.inputs import inference
 from onnxproof.inputs.generators import plan
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.reference import pairing
-from onnxproof.reference.protocol import open_oracle
+from onnxproof.reference.protocol import open_reference
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Case
 from onnxproof.runtimes import ort
@@ -31,14 +31,14 @@ _LARGER = ("scale-10", "scale-0.1")
 def feeds(found: Subject, path: Path) -> list[dict[str, Array]]:
     """The example, draws of its kind, the user's data, other sizes and masks: those that the file takes, by the names of its inputs."""
     file = onnx_file.read(path)
-    oracle = open_oracle(found, Clock())
-    example = oracle.example()
+    reference = open_reference(found, Clock())
+    example = reference.example()
     merged, _ = pairing.merge(
-        *oracle.leaves(example), file, tree=oracle.tree, dynamic_shapes=found.dynamic_shapes
+        *reference.leaves(example), file, tree=reference.tree, dynamic_shapes=found.dynamic_shapes
     )
     data = user_data.stream(found.data, [port.name for port in merged.inputs])
     space = inference.make_space(
-        merged, example, file, seed=0, domains=(), data=data, parameter=oracle.parameter
+        merged, example, file, seed=0, domains=(), data=data, parameter=reference.parameter
     )
     session = ort.open(path, "basic")
     made: list[dict[str, Array]] = []

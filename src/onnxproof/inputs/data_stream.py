@@ -9,7 +9,7 @@ import numpy as np
 from onnxproof.errors import InputError
 from onnxproof.numerics.array_files import SUFFIXES, read_arrays
 from onnxproof.reference import tree
-from onnxproof.system.user_files import regular
+from onnxproof.system.user_files import require_regular
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -55,8 +55,8 @@ def data_files(path: Path) -> list[Path]:
                 f"`{path}` holds no data file",
                 help=f"files end in {', '.join(SUFFIXES)}",
             )
-        return sorted(regular(file, InputError) for file in files)
-    regular(path, InputError)
+        return sorted(require_regular(file, InputError) for file in files)
+    require_regular(path, InputError)
     if path.suffix.lower() not in SUFFIXES:
         raise InputError(
             "bad-data",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from onnxproof.onnxmodel.onnx_file import OnnxFile, constants, read
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.reference.subject import Subject
 
 Array = np.ndarray[Any, Any]
@@ -74,7 +74,7 @@ class _Sums:
 
 def norms(
     subject: Subject,
-    oracle: Oracle,
+    oracle: Reference,
     samples: Sequence[Inputs],
 ) -> list[NormStatistics]:
     """What the first BatchNorms with trained statistics see on these samples, in the order in which they run; none where a sample can't be run."""

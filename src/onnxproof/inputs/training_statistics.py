@@ -27,7 +27,7 @@ import numpy as np
 
 from onnxproof.inputs.norm_statistics import NormStatistics, norms
 from onnxproof.onnxmodel.onnx_file import OnnxFile, constants, read
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Finding
 
@@ -65,7 +65,7 @@ class DataCheck:
 
 def examine(
     subject: Subject,
-    oracle: Oracle,
+    oracle: Reference,
     samples: Sequence[Inputs],
     float_file: OnnxFile | None = None,
 ) -> DataCheck:

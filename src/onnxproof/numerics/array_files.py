@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from onnxproof.errors import InputError
-from onnxproof.system.user_files import regular, room
+from onnxproof.system.user_files import readable_bytes, require_regular
 
 Array = np.ndarray[Any, Any]
 SUFFIXES = (".npz", ".npy", ".safetensors")
@@ -28,7 +28,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
     Raises:
         InputError: `no-such-file`, `not-a-file`, `bad-data` or `data-too-large`.
     """
-    regular(path, InputError)
+    require_regular(path, InputError)
     try:
         if path.suffix.lower() == ".npy":
             with path.open("rb") as stream:
@@ -94,7 +94,7 @@ def _read_npz(path: Path) -> dict[str, Array]:
             raise InputError(
                 "bad-data", f"`{path.name}` has two arrays named `{twice}`", where=str(path)
             )
-        total, most = sum(entry.file_size for entry in entries), room()
+        total, most = sum(entry.file_size for entry in entries), readable_bytes()
         if total > most:
             raise InputError(
                 "data-too-large",
@@ -112,10 +112,10 @@ def _read_safetensors(path: Path) -> dict[str, Array]:
     from safetensors.numpy import load_file
 
     size = path.stat().st_size
-    if size > room():
+    if size > readable_bytes():
         raise InputError(
             "data-too-large",
-            f"`{path.name}` has {size:,} bytes, and {room():,} fit into memory",
+            f"`{path.name}` has {size:,} bytes, and {readable_bytes():,} fit into memory",
             where=str(path),
         )
     with path.open("rb") as stream:

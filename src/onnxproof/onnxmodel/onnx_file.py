@@ -14,7 +14,7 @@ from onnx import numpy_helper
 
 from onnxproof.errors import ModelError
 from onnxproof.onnxmodel import expansion, file_checks
-from onnxproof.system.user_files import regular, room
+from onnxproof.system.user_files import readable_bytes, require_regular
 
 _NUMPY: dict[int, str] = {onnx.TensorProto.BFLOAT16: "bfloat16"}
 _HALF: dict[int, str] = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
@@ -89,7 +89,9 @@ class OnnxFile:
 def read(path: str | Path) -> OnnxFile:
     """Read the graph; its external weights are checked for but not loaded."""
     path = Path(path)
-    regular(path, ModelError, most=room(), help="check the path; the model is an .onnx file")
+    require_regular(
+        path, ModelError, most=readable_bytes(), help="check the path; the model is an .onnx file"
+    )
     try:
         whole = onnx.load(path, load_external_data=False)
         expansion.check(whole, path)

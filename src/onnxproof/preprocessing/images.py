@@ -11,7 +11,7 @@ from onnxproof.numerics.array_files import read_arrays
 from onnxproof.preprocessing import affine, norms
 from onnxproof.preprocessing.mistake import Explanation
 from onnxproof.preprocessing.resizing import MODES, Geometry, geometries
-from onnxproof.system.user_files import regular
+from onnxproof.system.user_files import require_regular
 
 Array = np.ndarray[Any, Any]
 _ROWS = 16
@@ -188,7 +188,7 @@ def _opened(path: str) -> Any:
             return read_arrays(Path(path))[""]
         from PIL import Image
 
-        with Image.open(regular(path)) as image:
+        with Image.open(require_regular(path)) as image:
             return np.asarray(image.convert("RGB"))
     except (ImportError, OSError, ValueError):
         return None

@@ -19,7 +19,7 @@ from onnxproof.preprocessing.mistake import Both, Explanation, same, scale_of
 from onnxproof.reference import subject, tree
 from onnxproof.results import Cause, Finding
 from onnxproof.runtimes import Session, open_session
-from onnxproof.system.user_files import regular
+from onnxproof.system.user_files import require_regular
 
 if TYPE_CHECKING:
     from onnxproof.reference.torch_session import TorchSession
@@ -223,7 +223,7 @@ def _raw(found: subject.Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
         files = (
             sorted(item for item in place.iterdir() if item.is_file())
             if place.is_dir()
-            else [regular(place, InputError)]
+            else [require_regular(place, InputError)]
         )
         yield from ((f"`{file.name}`", (str(file),)) for file in files)
     elif data is not None:

@@ -254,7 +254,7 @@ class _Job:
         held = samples.tuned if samples.seen is None else samples.unseen()
         ranges = coverage(quantized, samples.held or samples.tuned, tuning.bench.model)
         findings = [*samples.findings, *self._range_findings(tuning, samples, ranges)]
-        with writing.replacing(self._path, what="the model") as draft:
+        with writing.replace_file(self._path, what="the model") as draft:
             onnx.save(quantized, draft)
             self._announce("proof")
             proof = replace(self._proof(draft, held), ranges=ranges)
@@ -328,7 +328,7 @@ class _Job:
         cache = self._options.cache
         if cache is None:
             return None
-        with writing.refusals(cache, "the cache"):
+        with writing.explain_write_errors(cache, "the cache"):
             cache.mkdir(parents=True, exist_ok=True)
         return cache / name
 

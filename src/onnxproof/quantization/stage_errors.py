@@ -11,7 +11,7 @@ import onnx
 from onnxproof.errors import OnnxproofError
 from onnxproof.quantization.calibration.batches import Batch
 from onnxproof.quantization.workbench import Answers, answers, compare
-from onnxproof.reference.protocol import open_oracle
+from onnxproof.reference.protocol import open_reference
 from onnxproof.reference.subject import Subject
 from onnxproof.runtimes import open_session
 from onnxproof.runtimes.session.execution import Clock
@@ -71,9 +71,9 @@ def ledger(
 
 
 def _module(subject: Subject, samples: Sequence[Batch]) -> Answers:
-    oracle = open_oracle(subject, Clock())
-    names = list(oracle.example())
-    return [oracle.run(dict(zip(names, batch.values(), strict=True))) for _, batch in samples]
+    reference = open_reference(subject, Clock())
+    names = list(reference.example())
+    return [reference.run(dict(zip(names, batch.values(), strict=True))) for _, batch in samples]
 
 
 def _elsewhere(backend: str, path: Path, samples: Sequence[Batch]) -> list[Answers]:

@@ -9,7 +9,7 @@ import onnx
 
 from onnxproof.quantization.calibration.batches import Batch, digest
 from onnxproof.quantization.workbench import Score
-from onnxproof.system.writing import refusals
+from onnxproof.system.writing import explain_write_errors
 
 
 class Journal:
@@ -53,7 +53,7 @@ class Journal:
         self._known[key] = (score.sqnr_db, score.agreement)
         if self._path is not None:
             with (
-                refusals(self._path, "the journal of trials"),
+                explain_write_errors(self._path, "the journal of trials"),
                 self._path.open("a", encoding="utf-8") as stream,
             ):
                 stream.write(json.dumps([key, score.sqnr_db, score.agreement]) + "\n")

@@ -9,13 +9,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch import Tensor
 
 Arguments = Mapping[str, Any]
 
 
-def natural_scale(name: str, arguments: Arguments) -> torch.Tensor | None:
+def natural_scale(name: str, arguments: Arguments) -> Tensor | None:
     """What the absolute error of an activation is relative to, as a tensor that broadcasts to its result; None for other operations."""
-    return _SCALES[name](arguments) if name in _SCALES else None
+    if name not in _SCALES:
+        return None
+    return _SCALES[name](arguments)
 
 
 def is_activation(name: str) -> bool:
@@ -23,42 +26,44 @@ def is_activation(name: str) -> bool:
     return name in _SCALES
 
 
-def _one(arguments: Arguments) -> torch.Tensor:
+def _one(arguments: Arguments) -> Tensor:
     return torch.ones(())
 
 
-def _gated(arguments: Arguments) -> torch.Tensor:
+def _times_input(arguments: Arguments) -> Tensor:
     """A bounded function times the input."""
     return torch.clamp(arguments["self"].abs(), min=1.0).nan_to_num()
 
 
-def _exponential(arguments: Arguments) -> torch.Tensor:
+def _exponential(arguments: Arguments) -> Tensor:
     """alpha (exp(x) - 1), times `scale`."""
     factor = abs(float(arguments.get("alpha", 1.0))) * abs(float(arguments.get("scale", 1.0)))
     return torch.tensor(max(1.0, factor))
 
 
-def _softplus(arguments: Arguments) -> torch.Tensor:
+def _softplus(arguments: Arguments) -> Tensor:
     """log(1 + exp(beta x)) / beta."""
     beta = abs(float(arguments.get("beta", 1.0)))
-    return torch.tensor(max(1.0, 1.0 / beta) if beta else 1.0)
+    if not beta:
+        return torch.tensor(1.0)
+    return torch.tensor(max(1.0, 1.0 / beta))
 
 
-def _halves(arguments: Arguments) -> torch.Tensor:
+def _halves(arguments: Arguments) -> Tensor:
     """The first half times the sigmoid of the second."""
-    return (
-        torch.chunk(arguments["self"], 2, dim=int(arguments.get("dim", -1)))[0].abs().nan_to_num()
-    )
+    dim = int(arguments.get("dim", -1))
+    first = torch.chunk(arguments["self"], 2, dim=dim)[0]
+    return first.abs().nan_to_num()
 
 
-_SCALES: dict[str, Callable[[Arguments], torch.Tensor]] = {
+_SCALES: dict[str, Callable[[Arguments], Tensor]] = {
     "sigmoid": _one,
     "tanh": _one,
     "erf": _one,
     "log_sigmoid_forward": _one,
-    "silu": _gated,
-    "gelu": _gated,
-    "mish": _gated,
+    "silu": _times_input,
+    "gelu": _times_input,
+    "mish": _times_input,
     "elu": _exponential,
     "celu": _exponential,
     "selu": _exponential,

@@ -1,4 +1,4 @@
-"""The oracle of an ONNX file: another model is measured against what this one says."""
+"""The reference is an ONNX file: another model is measured against what this one says."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,8 +12,10 @@ from onnxproof.inputs.inference import lookups
 from onnxproof.inputs.space import as_dtype
 from onnxproof.numerics.measure import is_float
 from onnxproof.onnxmodel import onnx_file
-from onnxproof.reference.pairing import Leaf
-from onnxproof.reference.protocol import ulp_moved
+from onnxproof.reference import graph_trace
+from onnxproof.reference.leaf import Leaf, drop_missing, leaves_of
+from onnxproof.reference.perturbation import move_by_ulp
+from onnxproof.reference.traced_value import Entry, Fetch
 from onnxproof.results import NoiseKind
 from onnxproof.runtimes import Session, ort, reference
 from onnxproof.runtimes.session.execution import Clock
@@ -23,8 +25,10 @@ Array = np.ndarray[Any, Any]
 _LEVELS = ("disabled", "basic", "extended")
 _ABORT_ON_NOTHING = frozenset({"LSTM", "GRU", "RNN"})
 """ONNX Runtime 1.31 ends the whole process when these get an empty batch."""
-_VARIANTS, _MOVED_AT_MOST = 2, 1 << 28
-"""Copies of a file with moved weights, and the bytes of the largest that is copied."""
+_VARIANTS = 2
+"""Copies of a file with moved weights. Not measured."""
+_MOVED_AT_MOST = 1 << 28
+"""Bytes of the largest file that is copied for that. Not measured: two copies of 256 MB are held in memory."""
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
 RANDOM = frozenset(
     {
@@ -39,31 +43,35 @@ RANDOM = frozenset(
 )
 """Operators that draw, or may."""
 TRUTH_LIMIT_S = 10.0
-"""A float64 evaluation that takes longer is given up: the noise then comes from re-runs."""
+"""A float64 evaluation that takes longer is given up: the noise then comes from re-runs. Not measured."""
 
 
-class GraphOracle:
+class GraphReference:
     """Runs the file on ONNX Runtime, in float64 by the standard's evaluator, and again at other optimisation levels."""
 
     def __init__(self, path: Path, example: Any, clock: Clock) -> None:
-        self._path, self._clock = Path(path), clock
+        self._path = Path(path)
+        self._clock = clock
         self._file = onnx_file.read(self._path)
         onnx_file.require_tensors(self._file)
         self._session = ort.open(self._path)
-        self._example = (
-            _given(self._file, example)
-            if example is not None and len(example)
-            else _made(self._file)
-        )
+        if example is not None and len(example):
+            self._example = _example_by_name(self._file, example)
+        else:
+            self._example = generate_example(self._file)
         self._truth: reference.ReferenceSession | None = None
         self._others: dict[str, Session] = {}
         self.kind = NoiseKind.GRAPH
         self.tree: Any = None
 
     @property
-    def path(self) -> Path:
-        """The file, for whoever locates."""
-        return self._path
+    def session(self) -> None:
+        """None: there is no module."""
+        return None
+
+    def float64_session(self) -> None:
+        """None: there is no module."""
+        return None
 
     def example(self) -> dict[str, Array]:
         """The given inputs, or inputs that fit the file."""
@@ -71,25 +79,20 @@ class GraphOracle:
 
     def leaves(self, inputs: Mapping[str, Array]) -> tuple[list[Leaf], list[Leaf]]:
         """Inputs and outputs by the file's own names."""
-        outputs = self.run(inputs)
-        ins = [Leaf(name=n, dtype=str(a.dtype), shape=a.shape) for n, a in inputs.items()]
-        return ins, [
-            Leaf(name=n, dtype=str(a.dtype), shape=a.shape)
-            for n, a in zip(self._session.output_names, outputs, strict=True)
-        ]
+        outputs = zip(self._session.output_names, self.run(inputs), strict=True)
+        return leaves_of(inputs.items()), leaves_of(outputs)
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         """The file as it is served; not on inputs that would end this process."""
-        if self._file.op_types & _ABORT_ON_NOTHING and any(
-            array.size == 0 for array in inputs.values()
-        ):
+        aborts_on_empty = bool(self._file.op_types & _ABORT_ON_NOTHING)
+        if aborts_on_empty and any(array.size == 0 for array in inputs.values()):
             raise Refused(
                 "runtime-refused",
                 "onnxruntime's recurrent kernels abort on empty inputs",
                 where="ort",
             )
         with self._clock.forward("ort-reference"):
-            return _known(self._session.run(inputs))
+            return drop_missing(self._session.run(inputs))
 
     def truth(self, inputs: Mapping[str, Array]) -> list[Array] | None:
         """The graph in float64; None once the evaluator lacks an operator or takes too long."""
@@ -100,27 +103,39 @@ class GraphOracle:
                 if self._truth is None:
                     self._truth = reference.open(self._path, "float64")
                     self._truth.limit_s = TRUTH_LIMIT_S
-                return _known(self._truth.run(inputs))
+                return drop_missing(self._truth.run(inputs))
         except (Refused, ModelError):
-            self.kind, self._truth = NoiseKind.PERTURBED, None
+            self.kind = NoiseKind.PERTURBED
+            self._truth = None
             return None
 
+    def trace(self, inputs: Mapping[str, Array]) -> tuple[list[Entry], Fetch]:
+        """Every value of the graph in float64."""
+        return graph_trace.trace(self._path, inputs)
+
     def rerun(
-        self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False
+        self,
+        inputs: Mapping[str, Array],
+        seed: int,
+        *,
+        amplitude: float = 1.0,
+        move: bool = False,
     ) -> list[Array]:
         """The file at another optimisation level, whose kernels round in another order; `move` also moves the inputs, or else the weights."""
-        session = self._at(_LEVELS[seed % len(_LEVELS)])
+        session = self._session_at(_LEVELS[seed % len(_LEVELS)])
         if move and not any(is_float(array) for array in inputs.values()):
-            session = self._weights_moved(seed % _VARIANTS) or session
+            session = self._session_with_moved_weights(seed % _VARIANTS) or session
         with self._clock.forward("ort-rerun"):
-            return _known(session.run(ulp_moved(inputs, seed) if move else inputs))
+            if move:
+                inputs = move_by_ulp(inputs, seed)
+            return drop_missing(session.run(inputs))
 
     @property
     def draws(self) -> bool:
         """Whether a node of the graph does."""
         return bool(self._file.op_types & RANDOM)
 
-    def again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
+    def run_again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
         """Once more in the same session: a node that draws random numbers goes on drawing."""
         return self.run(inputs)
 
@@ -133,7 +148,11 @@ class GraphOracle:
         return None
 
     def ties(
-        self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False
+        self,
+        inputs: Mapping[str, Array],
+        rule: str,
+        *,
+        wide: bool = False,
     ) -> list[Array] | None:
         """None: the runtime breaks ties in its own way only."""
         return None
@@ -146,57 +165,47 @@ class GraphOracle:
         """Nothing: a graph keeps no state."""
         return ()
 
-    def _weights_moved(self, variant: int) -> Session | None:
-        """The file with every float weight moved by a unit in the last place, for inputs of integers, which can't be; None for large ones."""
+    def _session_with_moved_weights(self, variant: int) -> Session | None:
+        """The file with every float weight moved by a unit in the last place, for inputs of integers, which can't be moved; None for large files."""
         label = f"weights-{variant}"
         if label not in self._others:
             model = onnx.load(self._path)
             if model.ByteSize() > _MOVED_AT_MOST:
                 return None
-            weights = {
-                tensor.name: onnx.numpy_helper.to_array(tensor)
-                for tensor in model.graph.initializer
-                if tensor.data_type in _FLOATS
-            }
-            moved = ulp_moved(weights, variant)
-            for tensor in model.graph.initializer:
-                if tensor.name in moved:
-                    tensor.CopyFrom(onnx.numpy_helper.from_array(moved[tensor.name], tensor.name))
+            _move_weights(model, variant)
             with temporary.Folder() as folder:
-                onnx.save(model, Path(folder) / "moved.onnx")
-                self._others[label] = ort.open(Path(folder) / "moved.onnx")
+                path = Path(folder) / "moved.onnx"
+                onnx.save(model, path)
+                self._others[label] = ort.open(path)
         return self._others[label]
 
-    def _at(self, level: str) -> Session:
+    def _session_at(self, level: str) -> Session:
         if level not in self._others:
             try:
                 self._others[level] = ort.open(self._path, level)
-            except (
-                ModelError,
-                Crashed,
-            ):  # some models open only when a fusion removes what no kernel implements
+            except (ModelError, Crashed):
+                # Some models open only when a fusion removes what no kernel implements.
                 self._others[level] = self._session
         return self._others[level]
 
 
-def _given(file: onnx_file.OnnxFile, example: Any) -> dict[str, Array]:
+def _move_weights(model: onnx.ModelProto, seed: int) -> None:
+    weights = {
+        tensor.name: onnx.numpy_helper.to_array(tensor)
+        for tensor in model.graph.initializer
+        if tensor.data_type in _FLOATS
+    }
+    moved = move_by_ulp(weights, seed)
+    for tensor in model.graph.initializer:
+        if tensor.name in moved:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(moved[tensor.name], tensor.name))
+
+
+def _example_by_name(file: onnx_file.OnnxFile, example: Any) -> dict[str, Array]:
     """The user's inputs by the file's names: a dict by name, or a sequence in the file's order; arrays or tensors."""
     names = [port.name for port in file.inputs]
     if isinstance(example, Mapping):
-        missing = [name for name in names if name not in example]
-        unknown = [name for name in example if name not in names]
-        if missing or unknown:
-            raise InputError(
-                "input-missing",
-                f"the example has no `{missing[0]}`"
-                if missing
-                else f"the file has no input `{unknown[0]}`",
-                where=str(file.path),
-                notes=[
-                    f"the file takes {', '.join(names)}",
-                    f"the example has {', '.join(map(str, example))}",
-                ],
-            )
+        _check_names(file, names, example)
         values = [example[name] for name in names]
     else:
         values = list(example)
@@ -208,6 +217,30 @@ def _given(file: onnx_file.OnnxFile, example: Any) -> dict[str, Array]:
             notes=[f"the file takes {', '.join(names)}"],
         )
     return {name: _array(value) for name, value in zip(names, values, strict=True)}
+
+
+def _check_names(
+    file: onnx_file.OnnxFile,
+    names: Sequence[str],
+    example: Mapping[Any, Any],
+) -> None:
+    missing = [name for name in names if name not in example]
+    unknown = [name for name in example if name not in names]
+    if not missing and not unknown:
+        return
+    if missing:
+        what = f"the example has no `{missing[0]}`"
+    else:
+        what = f"the file has no input `{unknown[0]}`"
+    raise InputError(
+        "input-missing",
+        what,
+        where=str(file.path),
+        notes=[
+            f"the file takes {', '.join(names)}",
+            f"the example has {', '.join(map(str, example))}",
+        ],
+    )
 
 
 def _array(value: Any) -> Array:
@@ -222,19 +255,21 @@ def example_for(path: Path) -> tuple[Array, ...]:
     """Inputs that fit a file, in its order: for a reference that comes without an example."""
     file = onnx_file.read(path)
     onnx_file.require_tensors(file)
-    return tuple(_made(file).values())
+    return tuple(generate_example(file).values())
 
 
-def _made(file: onnx_file.OnnxFile) -> dict[str, Array]:
+def generate_example(file: onnx_file.OnnxFile) -> dict[str, Array]:
     """Inputs that fit the file: normal floats, ids within their tables, masks that hide nothing."""
-    rng, tables = np.random.default_rng(0), lookups(file)
-    return {
-        port.name: _filled(port, min(tables.get(port.name, {}).values(), default=10), rng)
-        for port in file.inputs
-    }
+    rng = np.random.default_rng(0)
+    tables = lookups(file)
+    example: dict[str, Array] = {}
+    for port in file.inputs:
+        rows = min(tables.get(port.name, {}).values(), default=10)
+        example[port.name] = _generate_input(port, rows, rng)
+    return example
 
 
-def _filled(port: onnx_file.Port, rows: int, rng: np.random.Generator) -> Array:
+def _generate_input(port: onnx_file.Port, rows: int, rng: np.random.Generator) -> Array:
     if port.dims is None or port.dtype == "unknown":
         raise InputError(
             "no-example",
@@ -249,7 +284,7 @@ def _filled(port: onnx_file.Port, rows: int, rng: np.random.Generator) -> Array:
             f"`{port.name}` is no tensor but a {port.dtype}",
             help="pass example inputs",
         ) from None
-    shape = tuple(_size(dim, axis) for axis, dim in enumerate(port.dims))
+    shape = tuple(_generate_size(dim, axis) for axis, dim in enumerate(port.dims))
     if dtype.kind == "b" or (dtype.kind in "iu" and "mask" in port.name.lower()):
         return np.ones(shape, dtype)
     if dtype.kind in "iu":
@@ -257,11 +292,9 @@ def _filled(port: onnx_file.Port, rows: int, rng: np.random.Generator) -> Array:
     return as_dtype(rng.standard_normal(shape), dtype)
 
 
-def _size(dim: str | int | None, axis: int) -> int:
+def _generate_size(dim: str | int | None, axis: int) -> int:
+    """A fixed dim as it is; 2 for a batch (the first dim, if it has no name), 8 for any other open dim."""
     if isinstance(dim, int):
         return dim
-    return (2 if "batch" in dim.lower() else 8) if dim else (2 if axis == 0 else 8)
-
-
-def _known(outputs: Sequence[Array | None]) -> list[Array]:
-    return [output for output in outputs if output is not None]
+    is_batch = "batch" in dim.lower() if dim else axis == 0
+    return 2 if is_batch else 8

@@ -1,4 +1,4 @@
-"""The oracle of a PyTorch module."""
+"""The reference is a PyTorch module."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -6,28 +6,30 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.reference.float64 import TruthSession, in_precision, jittered
-from onnxproof.reference.pairing import Leaf
-from onnxproof.reference.protocol import ulp_moved
+from onnxproof.reference.float64 import TruthSession, open_in_precision, run_with_jitter
+from onnxproof.reference.leaf import Leaf, drop_missing, leaves_of
+from onnxproof.reference.perturbation import move_by_ulp
 from onnxproof.reference.subject import Subject
 from onnxproof.reference.ties import BreakTies
 from onnxproof.reference.torch_session import TorchSession, bind, to_numpy
+from onnxproof.reference.traced_value import Entry, Fetch
 from onnxproof.results import NoiseKind
 from onnxproof.runtimes.session.execution import Clock
 from onnxproof.system import guard
 
 Array = np.ndarray[Any, Any]
 _LARGE = 1 << 30
-"""Bytes of weights beyond which a pass with gradients, which keeps every value between, is not tried."""
+"""Bytes of weights beyond which a pass with gradients, which keeps every value between, is not tried. Not measured."""
 _ALL_GB = 1e6
 """The user's own module may take whatever the machine has; more than that is refused like any other input that it refuses."""
 
 
-class ModuleOracle:
+class ModuleReference:
     """Runs the module in its own precision, in float64, and with its rounding blurred."""
 
     def __init__(self, subject: Subject, clock: Clock) -> None:
-        self._subject, self._clock = subject, clock
+        self._subject = subject
+        self._clock = clock
         self._session = TorchSession(subject.module, subject.args, subject.kwargs)
         self._truth: TruthSession | None = None
         self._half: dict[str, TorchSession | None] = {}
@@ -37,11 +39,11 @@ class ModuleOracle:
 
     @property
     def session(self) -> TorchSession:
-        """The module in its own precision, for whoever locates and explains."""
+        """The module in its own precision."""
         return self._session
 
-    def wide(self) -> TruthSession:
-        """The module in float64, made once: for the truth, and for whoever locates and explains."""
+    def float64_session(self) -> TruthSession:
+        """The module in float64, opened once: for the truth, and for locating and explaining."""
         if self._truth is None:
             self._truth = TruthSession(
                 self._subject.module,
@@ -57,74 +59,73 @@ class ModuleOracle:
 
     def leaves(self, inputs: Mapping[str, Array]) -> tuple[list[Leaf], list[Leaf]]:
         """Inputs and outputs, by the names of `forward` and of what it returns."""
-        outputs = self.run(inputs)
-        ins = [Leaf(name=n, dtype=str(a.dtype), shape=a.shape) for n, a in inputs.items()]
-        outs = [
-            Leaf(name=n, dtype=str(a.dtype), shape=a.shape)
-            for n, a in zip(self._session.output_names, outputs, strict=True)
-        ]
-        return ins, outs
+        outputs = self.run(inputs)  # `output_names` are known after the run
+        named_outputs = zip(self._session.output_names, outputs, strict=True)
+        return leaves_of(inputs.items()), leaves_of(named_outputs)
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         """The module as it is."""
         with self._clock.forward("torch"), guard.memory(_ALL_GB), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _known(self._session.run(inputs))
+            return drop_missing(self._session.run(inputs))
 
     def truth(self, inputs: Mapping[str, Array]) -> list[Array] | None:
         """The module in float64; None once neither conversion nor promotion works."""
         if self.kind is NoiseKind.PERTURBED:
             return None
         try:
-            wide = self.wide()
+            session = self.float64_session()
             with self._clock.forward("torch64"), guard.memory(_ALL_GB), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                answer = _known(wide.run(inputs))
-            self.kind, self._worked = wide.kind, True
-            return answer
-        except (
-            Exception
-        ):  # the user's own code in another precision may raise anything; then re-runs serve
-            if (
-                not self._worked
-            ):  # a failure after successes is this case's own: it is estimated by re-runs
+                outputs = drop_missing(session.run(inputs))
+        except Exception:
+            # The user's own code in another precision may raise anything; then re-runs serve.
+            # A failure after successes is this case's own: its noise is estimated by re-runs.
+            if not self._worked:
                 self.kind = NoiseKind.PERTURBED
             return None
+        self.kind = session.kind
+        self._worked = True
+        return outputs
+
+    def trace(self, inputs: Mapping[str, Array]) -> tuple[list[Entry], Fetch]:
+        """Every value that the module computes in float64."""
+        from onnxproof.reference import trace
+
+        return trace.followed(self.float64_session(), inputs)
 
     def rerun(
-        self, inputs: Mapping[str, Array], seed: int, *, amplitude: float = 1.0, move: bool = False
+        self,
+        inputs: Mapping[str, Array],
+        seed: int,
+        *,
+        amplitude: float = 1.0,
+        move: bool = False,
     ) -> list[Array]:
         """The module with every operation rounded anew."""
         with self._clock.forward("torch-rerun"), guard.memory(_ALL_GB), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _known(
-                jittered(
-                    self._session, ulp_moved(inputs, seed) if move else inputs, seed, amplitude
-                )
-            )
+            if move:
+                inputs = move_by_ulp(inputs, seed)
+            return drop_missing(run_with_jitter(self._session, inputs, seed, amplitude))
 
     @property
     def draws(self) -> bool:
         """Whether a pass took random numbers from torch."""
         return self._session.drew
 
-    def again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
+    def run_again(self, inputs: Mapping[str, Array], seed: int | None = None) -> list[Array]:
         """The module once more, with the same random numbers of torch or with others."""
-        with self._session.otherwise(seed=seed):
+        with self._session.with_settings(seed=seed):
             return self.run(inputs)
 
     def with_gradients(self, inputs: Mapping[str, Array]) -> list[Array] | None:
         """The module without `no_grad`; None where it writes into what gradients need, or is too large to keep what they need."""
-        if (
-            sum(
-                parameter.nbytes
-                for parameter in getattr(self._session.module, "parameters", list)()
-            )
-            > _LARGE
-        ):
+        parameters: Any = getattr(self._session.module, "parameters", list)()  # a function has none
+        if sum(parameter.nbytes for parameter in parameters) > _LARGE:
             return None
         try:
-            with self._session.otherwise(gradients=True):
+            with self._session.with_settings(gradients=True):
                 return self.run(inputs)
         except Exception:  # the user's own code in a mode that nobody asked for
             return None
@@ -132,37 +133,47 @@ class ModuleOracle:
     def in_precision(self, inputs: Mapping[str, Array], dtype: str) -> list[Array] | None:
         """The module in half precision: what that precision must cost."""
         if dtype not in self._half:
-            self._half[dtype] = in_precision(
-                self._subject.module, self._subject.args, self._subject.kwargs, dtype
+            self._half[dtype] = open_in_precision(
+                self._subject.module,
+                self._subject.args,
+                self._subject.kwargs,
+                dtype,
             )
         session = self._half[dtype]
         if session is None:
             return None
         from onnxproof.inputs.space import as_dtype, is_float
 
-        narrow = {
-            n: as_dtype(a, np.dtype(dtype)) if is_float(a.dtype) else a for n, a in inputs.items()
-        }
+        narrow = dict(inputs)
+        for name, array in inputs.items():
+            if is_float(array.dtype):
+                narrow[name] = as_dtype(array, np.dtype(dtype))
         try:
             with self._clock.forward("torch-half"):
-                return _known(session.run(narrow))
+                return drop_missing(session.run(narrow))
         except (RuntimeError, TypeError, NotImplementedError):
             self._half[dtype] = None
             return None
 
     def ties(
-        self, inputs: Mapping[str, Array], rule: str, *, wide: bool = False
+        self,
+        inputs: Mapping[str, Array],
+        rule: str,
+        *,
+        wide: bool = False,
     ) -> list[Array] | None:
         """The module with every tie in a sort, top-k or arg-max broken by one rule."""
         if wide and self.kind is NoiseKind.PERTURBED:
             return None
         try:
-            session = self.wide() if wide else self._session
-            with BreakTies(rule) as watch, self._clock.forward("torch-rerun"):
-                answer = _known(session.run(inputs))
-            return answer if watch.seen else None
+            session: TruthSession | TorchSession = self._session
+            if wide:
+                session = self.float64_session()
+            with BreakTies(rule) as tie_breaker, self._clock.forward("torch-rerun"):
+                outputs = drop_missing(session.run(inputs))
         except (RuntimeError, TypeError, NotImplementedError):
             return None
+        return outputs if tie_breaker.seen else None
 
     def parameter(self, name: str) -> Array | None:
         """A parameter or buffer by the name that exporters keep."""
@@ -173,8 +184,4 @@ class ModuleOracle:
 
     def findings(self) -> Sequence[str]:
         """State that a forward pass changed."""
-        return sorted(self._session._keeper.changed)
-
-
-def _known(outputs: Sequence[Array | None]) -> list[Array]:
-    return [output for output in outputs if output is not None]
+        return sorted(self._session.changed_state)

@@ -1,6 +1,5 @@
 """How two models' inputs, outputs and dims go together, and what about that a user should know."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,24 +7,13 @@ from typing import Any
 
 from onnxproof.errors import InputError
 from onnxproof.onnxmodel.onnx_file import OnnxFile, Port
-from onnxproof.reference import tree as nest
+from onnxproof.reference.dynamic_shapes import dim_specs, spec_kind, spec_name, spec_range
+from onnxproof.reference.leaf import Leaf
+from onnxproof.reference.open_dims import OpenDims
 from onnxproof.results import DimInfo, Finding, InputInfo, OutputInfo, Signature
 
-_RANGES = "pkg.torch.export.ExportedProgram.range_constraints"
-_DIMS = "onnxproof.dims"
 _SUM = re.compile(r"[A-Za-z_]\w*( [+-] [A-Za-z_]\w*)+")
 """How a file says that a dim follows from others: `past + sequence`."""
-_NO_BOUND = 1 << 31
-"""Beyond it a recorded bound is only the end of the integers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leaf:
-    """One tensor of the reference, by its path in the example."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
 
 
 def merge(
@@ -38,48 +26,47 @@ def merge(
 ) -> tuple[Signature, list[Finding]]:
     """The signature of the pair, and findings such as a dim the user calls dynamic and the file has fixed."""
     findings: list[Finding] = []
-    paired = _pair_inputs(inputs, file, findings)
-    specs = dim_specs(tree, dynamic_shapes)
-    dims = _Dims(recorded=_recorded(file), told=_told(file))
-    infos = tuple(
-        _input(leaf, port, by, specs, dims, findings, given=dynamic_shapes is not None)
-        for leaf, port, by in paired
+    pairs = _pair_inputs(inputs, file, findings)
+    merger = _InputMerger(
+        specs=dim_specs(tree, dynamic_shapes),
+        has_specs=dynamic_shapes is not None,
+        dims=OpenDims(file),
+        findings=findings,
     )
-    outs = _pair_outputs(outputs, file, findings)
-    return Signature(inputs=infos, outputs=outs, dims=dims.all()), findings
+    input_infos = tuple(merger.merge(leaf, port, paired_by) for leaf, port, paired_by in pairs)
+    output_infos = _pair_outputs(outputs, file, findings)
+    signature = Signature(inputs=input_infos, outputs=output_infos, dims=merger.dims.all())
+    return signature, findings
 
 
-def _same(name: str) -> str:
+def _as_identifier(name: str) -> str:
+    """A path as exporters write it."""
     return name.replace(".", "_")
 
 
 def _pair_inputs(
-    leaves: Sequence[Leaf], file: OnnxFile, findings: list[Finding]
+    leaves: Sequence[Leaf],
+    file: OnnxFile,
+    findings: list[Finding],
 ) -> list[tuple[Leaf, Port | None, str]]:
-    ports = {port.name: port for port in file.inputs}
-    by_name = {leaf.name: ports[_same(leaf.name)] for leaf in leaves if _same(leaf.name) in ports}
-    by_name |= {leaf.name: ports[leaf.name] for leaf in leaves if leaf.name in ports}
-    rest = [port for port in file.inputs if port not in by_name.values()]
-    unnamed = [leaf for leaf in leaves if leaf.name not in by_name]
-    by_place = _align(unnamed, rest) if rest else {}
-    lonely = [port for port in rest if port not in by_place.values()]
-    if lonely:
-        have = ", ".join(f"`{leaf.name}` {leaf.dtype}{list(leaf.shape)}" for leaf in leaves)
-        raise InputError(
-            "input-missing",
-            f"the file takes an input `{lonely[0].name}` that the reference does not have",
-            where=str(file.path),
-            notes=[f"the reference takes {have}", f"the file takes {', '.join(ports)}"],
-            help="pass example inputs for all of the file's inputs, in the order of `forward`",
-        )
-    result: list[tuple[Leaf, Port | None, str]] = []
+    """Each leaf with the file's input and how it was paired: by name first, then by position."""
+    by_name = _pair_by_name(leaves, file.inputs)
+    unpaired_ports = [port for port in file.inputs if port not in by_name.values()]
+    unpaired_leaves = [leaf for leaf in leaves if leaf.name not in by_name]
+    by_position: dict[str, Port] = {}
+    if unpaired_ports:
+        by_position = _pair_by_position(unpaired_leaves, unpaired_ports)
+    missing = [port for port in unpaired_ports if port not in by_position.values()]
+    if missing:
+        raise _input_missing(missing[0], leaves, file)
+    pairs: list[tuple[Leaf, Port | None, str]] = []
     for leaf in leaves:
         if leaf.name in by_name:
-            result.append((leaf, by_name[leaf.name], "name"))
-        elif leaf.name in by_place:
-            result.append((leaf, by_place[leaf.name], "position"))
+            pairs.append((leaf, by_name[leaf.name], "name"))
+        elif leaf.name in by_position:
+            pairs.append((leaf, by_position[leaf.name], "position"))
         else:
-            result.append((leaf, None, "absent"))
+            pairs.append((leaf, None, "absent"))
             findings.append(
                 Finding(
                     code="input-absent",
@@ -87,10 +74,20 @@ def _pair_inputs(
                     help="it is varied all the same: if the reference answers to it, the outputs will differ",
                 )
             )
-    return result
+    return pairs
 
 
-def _align(leaves: Sequence[Leaf], ports: Sequence[Port]) -> dict[str, Port]:
+def _pair_by_name(leaves: Sequence[Leaf], ports: Sequence[Port]) -> dict[str, Port]:
+    by_name = {port.name: port for port in ports}
+    pairs: dict[str, Port] = {}
+    for leaf in leaves:
+        port = by_name.get(leaf.name) or by_name.get(_as_identifier(leaf.name))
+        if port is not None:
+            pairs[leaf.name] = port
+    return pairs
+
+
+def _pair_by_position(leaves: Sequence[Leaf], ports: Sequence[Port]) -> dict[str, Port]:
     """Pairs in order; where the file has fewer inputs, the first order-keeping choice whose dtypes and ranks fit."""
     if len(leaves) == len(ports):
         return {leaf.name: port for leaf, port in zip(leaves, ports, strict=True)}
@@ -104,90 +101,83 @@ def _align(leaves: Sequence[Leaf], ports: Sequence[Port]) -> dict[str, Port]:
 
 
 def _fits(leaf: Leaf, port: Port) -> bool:
-    if port.dtype != leaf.dtype or (port.dims is not None and len(port.dims) != len(leaf.shape)):
+    if port.dtype != leaf.dtype:
         return False
-    return port.dims is None or all(
-        not isinstance(d, int) or d == size for d, size in zip(port.dims, leaf.shape, strict=True)
+    if port.dims is None:
+        return True
+    return len(port.dims) == len(leaf.shape) and _fixed_dims_agree(port.dims, leaf.shape)
+
+
+def _fixed_dims_agree(dims: Sequence[str | int | None], shape: Sequence[int]) -> bool:
+    return all(
+        not isinstance(dim, int) or dim == size for dim, size in zip(dims, shape, strict=True)
+    )
+
+
+def _input_missing(port: Port, leaves: Sequence[Leaf], file: OnnxFile) -> InputError:
+    have = ", ".join(f"`{leaf.name}` {leaf.dtype}{list(leaf.shape)}" for leaf in leaves)
+    names = dict.fromkeys(port.name for port in file.inputs)
+    return InputError(
+        "input-missing",
+        f"the file takes an input `{port.name}` that the reference does not have",
+        where=str(file.path),
+        notes=[f"the reference takes {have}", f"the file takes {', '.join(names)}"],
+        help="pass example inputs for all of the file's inputs, in the order of `forward`",
     )
 
 
 def _pair_outputs(
-    leaves: Sequence[Leaf], file: OnnxFile, findings: list[Finding]
+    leaves: Sequence[Leaf],
+    file: OnnxFile,
+    findings: list[Finding],
 ) -> tuple[OutputInfo, ...]:
-    ports = [port.name for port in file.outputs]
-    by_port = {port.name: port for port in file.outputs}
-    names = {
-        leaf.name: next((p for p in ports if p in (leaf.name, _same(leaf.name))), None)
-        for leaf in leaves
-    }
-    by_name = bool(leaves) and all(names.values())
+    """By name where every leaf has its name in the file, else by position."""
+    ports = {port.name: port for port in file.outputs}
+    onnx_names: list[str | None] = [_output_by_name(leaf, file) for leaf in leaves]
+    paired_by = "name"
+    if not leaves or not all(onnx_names):
+        paired_by = "position"
+        names = [port.name for port in file.outputs]
+        onnx_names = [*names, *[None] * len(leaves)][: len(leaves)]
     infos = []
-    for place, leaf in enumerate(leaves):
-        onnx_name = names[leaf.name] if by_name else (ports[place] if place < len(ports) else None)
-        if onnx_name is not None and real_view(leaf, by_port[onnx_name]):
-            findings.append(_seen_as_real(leaf, by_port[onnx_name], "returns"))
+    for leaf, onnx_name in zip(leaves, onnx_names, strict=True):
+        if onnx_name is not None and real_view(leaf, ports[onnx_name]):
+            findings.append(_complex_as_real(leaf, ports[onnx_name], "returns"))
         infos.append(
             OutputInfo(
                 name=leaf.name,
                 dtype=leaf.dtype,
                 shape=leaf.shape,
                 onnx_name=onnx_name,
-                paired_by="name" if by_name else "position",
+                paired_by=paired_by,
             )
         )
-    extra = [port for port in ports if port not in {info.onnx_name for info in infos}]
+    extra = [f"`{port.name}`" for port in file.outputs if port.name not in onnx_names]
     if extra:
         findings.append(
             Finding(
                 code="output-extra",
-                what=f"the file returns {', '.join(f'`{e}`' for e in extra)}, which the reference does not",
+                what=f"the file returns {', '.join(extra)}, which the reference does not",
             )
         )
     return tuple(infos)
 
 
-class _Dims:
-    """The open dims met so far, by name."""
-
-    def __init__(self, recorded: tuple[int, ...], told: Mapping[str, Any] | None) -> None:
-        self._found: dict[str, DimInfo] = {}
-        self._recorded, self._told = recorded, told
-
-    def add(self, info: DimInfo) -> str:
-        old = self._found.get(info.name)
-        if old is not None and old.example != info.example and 1 not in (old.example, info.example):
-            info = replace(
-                info, name=f"{info.name}_{info.example}"
-            )  # one name for two sizes: keep them apart
-        if info.name not in self._found or info.declared:
-            self._found[info.name] = self._bounded(info)
-        return info.name
-
-    def _bounded(self, info: DimInfo) -> DimInfo:
-        """With the sizes that were promised, or else those that were assumed: beyond an assumption the file must be tried."""
-        if self._told is None:
-            return replace(
-                info, recorded=(None, max(self._recorded)) if self._recorded else (None, None)
-            )
-        entry = self._told.get(info.name, {})
-        if entry.get("promised") and info.maximum is None:
-            return replace(info, minimum=entry["minimum"], maximum=entry.get("maximum"))
-        return replace(info, recorded=(entry.get("minimum") or None, entry.get("maximum")))
-
-    def all(self) -> tuple[DimInfo, ...]:
-        return tuple(self._found.values())
+def _output_by_name(leaf: Leaf, file: OnnxFile) -> str | None:
+    names = (leaf.name, _as_identifier(leaf.name))
+    return next((port.name for port in file.outputs if port.name in names), None)
 
 
 def real_view(leaf: Leaf, port: Port | None) -> bool:
     """True where a complex tensor of the reference is a real one with a last dim of 2 in the file, as exporters write it."""
     if port is None or not leaf.dtype.startswith("complex") or not port.dtype.startswith("float"):
         return False
-    return port.dims is None or (
-        len(port.dims) == len(leaf.shape) + 1 and port.dims[-1] in (2, None)
-    )
+    if port.dims is None:
+        return True
+    return len(port.dims) == len(leaf.shape) + 1 and port.dims[-1] in (2, None)
 
 
-def _seen_as_real(leaf: Leaf, port: Port, verb: str) -> Finding:
+def _complex_as_real(leaf: Leaf, port: Port, verb: str) -> Finding:
     return Finding(
         code="complex-as-real",
         what=f"`{leaf.name}` is {leaf.dtype} in the reference, and the file {verb} its real view `{port.name}` [..., 2]",
@@ -195,247 +185,153 @@ def _seen_as_real(leaf: Leaf, port: Port, verb: str) -> Finding:
     )
 
 
-def _input(
-    leaf: Leaf,
-    port: Port | None,
-    by: str,
-    specs: Mapping[str, Mapping[int, Any]],
-    dims: _Dims,
-    findings: list[Finding],
-    *,
-    given: bool,
-) -> InputInfo:
-    if port is not None and port.dims is not None and real_view(leaf, port):
-        findings.append(_seen_as_real(leaf, port, "takes"))
-        info = _input(
-            leaf,
-            replace(port, dtype=leaf.dtype, dims=port.dims[:-1]),
-            by,
-            specs,
-            dims,
-            findings,
-            given=given,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _InputMerger:
+    """Merges what the example, the user's `dynamic_shapes` and the file say about each input."""
+
+    specs: Mapping[str, Mapping[int, Any]]
+    """The user's word for each dim."""
+    has_specs: bool
+    """Whether the user passed `dynamic_shapes` at all: a dim without a spec is closed then."""
+    dims: OpenDims
+    findings: list[Finding]
+
+    def merge(
+        self,
+        leaf: Leaf,
+        port: Port | None,
+        paired_by: str,
+    ) -> InputInfo:
+        """One input of the signature."""
+        if port is None:
+            return self._info(leaf, None, [None] * len(leaf.shape), paired_by)
+        if port.dims is not None and real_view(leaf, port):
+            self.findings.append(_complex_as_real(leaf, port, "takes"))
+            as_complex = replace(port, dtype=leaf.dtype, dims=port.dims[:-1])
+            return replace(self.merge(leaf, as_complex, paired_by), onnx_dtype=port.dtype)
+        if port.dims is not None:
+            _check_rank(leaf, port, port.dims)
+        if port.dtype not in (leaf.dtype, "unknown"):
+            self.findings.append(
+                Finding(
+                    code="input-dtype",
+                    what=f"`{leaf.name}` is {leaf.dtype} for the reference and {port.dtype} for the file (`{port.name}`)",
+                    help="it is converted for the file; values that the narrower type can't hold will show as a difference",
+                )
+            )
+        if port.dims is None:
+            return self._info(leaf, port, leaf.shape, paired_by)
+        _check_layout(leaf, port, port.dims)
+        return self._info(leaf, port, port.dims, paired_by)
+
+    def _info(
+        self,
+        leaf: Leaf,
+        port: Port | None,
+        file_dims: Sequence[str | int | None],
+        paired_by: str,
+    ) -> InputInfo:
+        dims = [self._dim(leaf, axis, file_dim) for axis, file_dim in enumerate(file_dims)]
+        return InputInfo(
+            name=leaf.name,
+            dtype=leaf.dtype,
+            shape=leaf.shape,
+            dims=tuple(dims),
+            onnx_name=port.name if port else None,
+            onnx_dtype=port.dtype if port else None,
+            paired_by=paired_by,
         )
-        return replace(info, onnx_dtype=port.dtype)
-    if port is not None and port.dims is not None and len(port.dims) != len(leaf.shape):
+
+    def _dim(
+        self,
+        leaf: Leaf,
+        axis: int,
+        file_dim: str | int | None,
+    ) -> str | int:
+        """One dim: the user's word first, then the file's."""
+        size = leaf.shape[axis]
+        spec = self.specs.get(leaf.name, {}).get(axis)
+        kind = spec_kind(spec)
+        if kind == "open":
+            return self._declared_dim(leaf, axis, file_dim, spec)
+        if isinstance(file_dim, int):
+            if file_dim != size:
+                raise InputError(
+                    "size-differs",
+                    f"dim {axis} of `{leaf.name}` is {size} in the example and fixed at {file_dim} in the file",
+                    help="pass an example of the file's size, or export again with a dynamic dim",
+                )
+            return size
+        if self.has_specs and kind == "closed":
+            return size
+        name = _dim_name(leaf, axis, file_dim)
+        return self.dims.add(DimInfo(name=name, example=size, derived=_derived(file_dim)))
+
+    def _declared_dim(
+        self,
+        leaf: Leaf,
+        axis: int,
+        file_dim: str | int | None,
+        spec: Any,
+    ) -> str:
+        name = spec_name(spec) or _dim_name(leaf, axis, file_dim)
+        low, high = spec_range(spec)
+        if isinstance(file_dim, int):
+            self.findings.append(
+                Finding(
+                    code="dim-fixed",
+                    what=f"dim {axis} of `{leaf.name}` (`{name}`) is meant to vary, and the file has it fixed at {file_dim}",
+                    help="export again with dynamic_shapes (or dynamic_axes) for it",
+                )
+            )
+        return self.dims.add(
+            DimInfo(name=name, example=leaf.shape[axis], minimum=low, maximum=high, declared=True)
+        )
+
+
+def _dim_name(leaf: Leaf, axis: int, file_dim: str | int | None) -> str:
+    """The file's name for a dim, or one made of its place."""
+    if isinstance(file_dim, str) and file_dim.isidentifier():
+        return file_dim
+    return f"{_as_identifier(leaf.name)}_{axis}"
+
+
+def _derived(file_dim: str | int | None) -> str:
+    """The sum of other dims that a file writes for this one; empty where it writes a name or nothing."""
+    if isinstance(file_dim, str) and not file_dim.isidentifier() and _SUM.fullmatch(file_dim):
+        return file_dim
+    return ""
+
+
+def _check_rank(leaf: Leaf, port: Port, dims: Sequence[str | int | None]) -> None:
+    if len(dims) != len(leaf.shape):
         raise InputError(
             "rank-differs",
-            f"`{leaf.name}` has {len(leaf.shape)} dims and the file's `{port.name}` has {len(port.dims)}",
-            notes=[
-                f"the example is {leaf.dtype}{list(leaf.shape)}, the file says {list(port.dims)}"
-            ],
+            f"`{leaf.name}` has {len(leaf.shape)} dims and the file's `{port.name}` has {len(dims)}",
+            notes=[f"the example is {leaf.dtype}{list(leaf.shape)}, the file says {list(dims)}"],
             help="pass the example as the file takes it, or check the order of the inputs",
         )
-    if port is not None and port.dtype not in (leaf.dtype, "unknown"):
-        findings.append(
-            Finding(
-                code="input-dtype",
-                what=f"`{leaf.name}` is {leaf.dtype} for the reference and {port.dtype} for the file (`{port.name}`)",
-                help="it is converted for the file; values that the narrower type can't hold will show as a difference",
-            )
-        )
-    turned = (
-        other_layout(leaf.shape, port.dims) if port is not None and port.dims is not None else None
-    )
-    if port is not None and port.dims is not None and turned is not None:
+
+
+def _check_layout(leaf: Leaf, port: Port, dims: Sequence[str | int | None]) -> None:
+    order = other_layout(leaf.shape, dims)
+    if order is not None:
         raise InputError(
             "layout-differs",
-            f"the file's `{port.name}` has the dims of `{leaf.name}` in the order {list(turned)}: channels first on one side, last on the other",
-            notes=[
-                f"the example is {leaf.dtype}{list(leaf.shape)}, the file says {list(port.dims)}"
-            ],
+            f"the file's `{port.name}` has the dims of `{leaf.name}` in the order {list(order)}: channels first on one side, last on the other",
+            notes=[f"the example is {leaf.dtype}{list(leaf.shape)}, the file says {list(dims)}"],
             help="deployment must transpose its input, too: put the transpose into the module that is verified, or export again",
         )
-    wanted = specs.get(leaf.name, {})
-    merged: list[str | int] = []
-    for axis, size in enumerate(leaf.shape):
-        filed = (
-            port.dims[axis]
-            if port is not None and port.dims is not None
-            else (size if port is not None else None)
-        )
-        merged.append(_dim(leaf, axis, size, filed, wanted.get(axis), dims, findings, given=given))
-    return InputInfo(
-        name=leaf.name,
-        dtype=leaf.dtype,
-        shape=leaf.shape,
-        dims=tuple(merged),
-        onnx_name=port.name if port else None,
-        onnx_dtype=port.dtype if port else None,
-        paired_by=by,
-    )
 
 
 def other_layout(shape: Sequence[int], dims: Sequence[str | int | None]) -> tuple[int, ...] | None:
     """The order that puts the channels of an image last, or first, where only so the file's fixed dims are those of the example."""
-
-    def fits(order: Sequence[int]) -> bool:
-        return all(
-            not isinstance(dim, int) or dim == shape[axis]
-            for axis, dim in zip(order, dims, strict=True)
-        )
-
     rank = len(shape)
-    last, first = (0, *range(2, rank), 1), (0, rank - 1, *range(1, rank - 1))
-    return (
-        next((order for order in (last, first) if fits(order)), None)
-        if rank in (4, 5) and not fits(range(rank))
-        else None
-    )
-
-
-def _dim(
-    leaf: Leaf,
-    axis: int,
-    size: int,
-    filed: str | int | None,
-    spec: Any,
-    dims: _Dims,
-    findings: list[Finding],
-    *,
-    given: bool,
-) -> str | int:
-    """One dim: the user's word first, then the file's."""
-    fallback = (
-        filed if isinstance(filed, str) and filed.isidentifier() else f"{_same(leaf.name)}_{axis}"
-    )
-    kind = spec_kind(spec)
-    if kind == "open":
-        name = spec_name(spec) or fallback
-        low, high = spec_range(spec)
-        if isinstance(filed, int):
-            findings.append(
-                Finding(
-                    code="dim-fixed",
-                    what=f"dim {axis} of `{leaf.name}` (`{name}`) is meant to vary, and the file has it fixed at {filed}",
-                    help="export again with dynamic_shapes (or dynamic_axes) for it",
-                )
-            )
-        return dims.add(DimInfo(name=name, example=size, minimum=low, maximum=high, declared=True))
-    if isinstance(filed, int):
-        if filed != size:
-            raise InputError(
-                "size-differs",
-                f"dim {axis} of `{leaf.name}` is {size} in the example and fixed at {filed} in the file",
-                help="pass an example of the file's size, or export again with a dynamic dim",
-            )
-        return size
-    if given and kind == "closed":
-        return size
-    derived = (
-        filed
-        if isinstance(filed, str) and not filed.isidentifier() and _SUM.fullmatch(filed)
-        else ""
-    )
-    return dims.add(DimInfo(name=fallback, example=size, derived=derived))
-
-
-def dim_specs(tree: Any, dynamic_shapes: Any) -> dict[str, dict[int, Any]]:
-    """The user's `dynamic_shapes` by leaf and axis: dicts, tuples and None, nested as the inputs are."""
-    if dynamic_shapes is None or tree is None:
-        return {}
-    found: dict[str, dict[int, Any]] = {}
-    if not isinstance(dynamic_shapes, Mapping):
-        dynamic_shapes = dict(zip(tree, dynamic_shapes, strict=False))
-    unknown = [name for name in dynamic_shapes if name not in tree]
-    if unknown:
-        raise InputError(
-            "unknown-input",
-            f"dynamic_shapes names `{unknown[0]}`, which the reference does not take",
-            notes=[f"it takes {', '.join(tree)}"],
-        )
-    for name, value in tree.items():
-        _collect(value, dynamic_shapes.get(name), name, found)
-    return found
-
-
-def _collect(value: Any, spec: Any, path: str, found: dict[str, dict[int, Any]]) -> None:
-    if value is None or spec is None:
-        return
-    leaves = list(nest.flatten(value))
-    if len(leaves) == 1 and leaves[0][0] == "":
-        axes = spec.items() if isinstance(spec, Mapping) else enumerate(spec)
-        found[path] = {int(axis): entry for axis, entry in axes}
-        return
-    children = (
-        value.items()
-        if isinstance(value, Mapping)
-        else enumerate(value)
-        if isinstance(value, list | tuple)
-        else []
-    )
-    for key, child in children:
-        inner = (
-            spec.get(key)
-            if isinstance(spec, Mapping)
-            else spec[key]
-            if isinstance(key, int) and key < len(spec)
-            else None
-        )
-        _collect(child, inner, f"{path}.{key}", found)
-
-
-def spec_kind(spec: Any) -> str:
-    """open (a name, a Dim, DYNAMIC), auto (the file decides), or closed."""
-    if spec is None or isinstance(spec, int):
-        return "closed"
-    text = str(getattr(spec, "type", spec)).upper()
-    if "AUTO" in text and not isinstance(spec, str):
-        return "auto"
-    return "closed" if "STATIC" in text and not isinstance(spec, str) else "open"
-
-
-def spec_name(spec: Any) -> str:
-    """The name that a spec gives its dim, if any."""
-    if isinstance(spec, str):
-        return spec
-    name = getattr(spec, "__name__", "")
-    return name if isinstance(name, str) and name.isidentifier() else ""
-
-
-def spec_range(spec: Any) -> tuple[int, int | None]:
-    """The sizes that a spec allows."""
-    low, high = getattr(spec, "min", None), getattr(spec, "max", None)
-    return (
-        low if isinstance(low, int) else 0,
-        int(high) if isinstance(high, int) and high < 1 << 40 else None,
-    )
-
-
-def _recorded(file: OnnxFile) -> tuple[int, ...]:
-    """The upper bounds torch assumed. It keeps them under names that the file no longer uses, so they are a pool."""
-    return tuple(
-        int(high)
-        for high in re.findall(r"VR\[\d+, (\d{1,18})\]", file.metadata(_RANGES))
-        if int(high) < _NO_BOUND
-    )
-
-
-def _told(file: OnnxFile) -> dict[str, Any] | None:
-    """What `onnxproof export` wrote about each dim of a file; None for other files."""
-    try:
-        entries = json.loads(file.metadata(_DIMS) or "null")
-        return (
-            {str(entry["name"]): entry for entry in entries}
-            if all(map(_is_range, entries))
-            else None
-        )
-    except (
-        ValueError,
-        TypeError,
-        KeyError,
-        AttributeError,
-        RecursionError,
-    ):  # there is nothing, or somebody else's
+    if rank not in (4, 5) or _fixed_dims_agree(dims, shape):
         return None
-
-
-def _is_range(entry: Mapping[str, Any]) -> bool:
-    """Whether the sizes of an entry are sizes, and in order; a promise needs the smaller one."""
-    low, high = entry.get("minimum"), entry.get("maximum")
-    sizes = [size for size in (low, high) if size is not None]
-    return (
-        all(type(size) is int and size >= 0 for size in sizes)
-        and sizes == sorted(sizes)
-        and not (entry.get("promised") and low is None)
-    )
+    channels_last = (0, *range(2, rank), 1)
+    channels_first = (0, rank - 1, *range(1, rank - 1))
+    for order in (channels_last, channels_first):
+        if _fixed_dims_agree(dims, [shape[axis] for axis in order]):
+            return order
+    return None

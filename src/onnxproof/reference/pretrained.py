@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof.errors import SubjectError
-from onnxproof.system.user_files import is_regular, regular, room
+from onnxproof.system.user_files import is_regular, readable_bytes, require_regular
 
 _MOST_CONFIG = 16 << 20
+"""Bytes of a configuration. Not measured: those of published models have a few kB."""
+_MOST_INDEX = 1 << 28
+"""Bytes of an index of weights. Not measured."""
+_SAFETENSORS = re.compile(r"[\w\-.]+\.safetensors")
 _DEPTH = re.compile(r"(n|num)?_?(\w*_)?(layers?|blocks?|depth|depths)(_\w+)?")
 _DEEPEST = 4096
 """Layers, blocks, depth: the deepest published models have a few hundred, and building a module of a billion layers never ends."""
@@ -61,14 +65,18 @@ def load(folder: Path, *, trust_remote_code: bool) -> Pretrained:
             f"transformers can't read the config.json of `{folder.name}`: {why}",
             where=str(folder / "config.json"),
         ) from why
-    kind = _kind(transformers, settings, folder, remote)
-    options = {"local_files_only": True, "use_safetensors": True, "attn_implementation": "eager"}
+    kind = _model_class(transformers, settings, folder, remote)
+    options: dict[str, Any] = {
+        "local_files_only": True,
+        "use_safetensors": True,
+        "attn_implementation": "eager",
+    }
+    if remote:
+        options["trust_remote_code"] = True
     try:
         if not remote:
             _check_size(kind, config, folder)
-        module = kind.from_pretrained(
-            folder, **options, **({"trust_remote_code": True} if remote else {})
-        ).eval()
+        module = kind.from_pretrained(folder, **options).eval()
     except SubjectError:
         raise
     except Exception as why:  # the same, for a module's class
@@ -86,7 +94,7 @@ def _settings(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
         if path.exists():
-            regular(path, SubjectError)
+            require_regular(path, SubjectError)
         raise SubjectError(
             "not-a-model-folder",
             f"`{folder}` has no config.json",
@@ -95,7 +103,7 @@ def _settings(folder: Path) -> dict[str, Any]:
         )
     try:
         settings = json.loads(
-            regular(path, SubjectError, most=_MOST_CONFIG).read_text(encoding="utf-8")
+            require_regular(path, SubjectError, most=_MOST_CONFIG).read_text(encoding="utf-8")
         )
     except (ValueError, RecursionError) as why:
         raise SubjectError(
@@ -125,8 +133,10 @@ def _names_code(settings: Any) -> str:
     if not isinstance(settings, dict):
         return ""
     named = settings.get("auto_map") or settings.get("custom_pipelines")
+    if isinstance(named, dict) and named:
+        named = sorted(named.values(), key=str)
     if named:
-        return str(sorted(named.values(), key=str) if isinstance(named, dict) else named)[:200]
+        return str(named)[:200]
     return next(filter(None, map(_names_code, settings.values())), "")
 
 
@@ -134,19 +144,14 @@ def _check_files(folder: Path) -> None:
     """Regular files alone, and an index that names nothing but safetensors of this folder."""
     for path in sorted(folder.iterdir()):
         if not path.is_dir() and path.exists() and not is_regular(path):
-            regular(path, SubjectError)
+            require_regular(path, SubjectError)
     index = folder / "model.safetensors.index.json"
     if not is_regular(index):
         return
     try:
-        named = set(
-            json.loads(regular(index, SubjectError, most=1 << 28).read_text(encoding="utf-8"))[
-                "weight_map"
-            ].values()
-        )
-        odd = sorted(
-            str(name) for name in named if not re.fullmatch(r"[\w\-.]+\.safetensors", str(name))
-        )
+        text = require_regular(index, SubjectError, most=_MOST_INDEX).read_text(encoding="utf-8")
+        names = {str(name) for name in set(json.loads(text)["weight_map"].values())}
+        odd = sorted(name for name in names if not _SAFETENSORS.fullmatch(name))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
         raise SubjectError(
             "bad-model-folder",
@@ -163,7 +168,12 @@ def _check_files(folder: Path) -> None:
         )
 
 
-def _kind(transformers: Any, settings: dict[str, Any], folder: Path, remote: str) -> Any:
+def _model_class(
+    transformers: Any,
+    settings: dict[str, Any],
+    folder: Path,
+    remote: str,
+) -> Any:
     """The class of the module: one of transformers' own models, or the one that the folder's code maps."""
     names = settings.get("architectures") or []
     where = str(folder / "config.json")
@@ -174,27 +184,35 @@ def _kind(transformers: Any, settings: dict[str, Any], folder: Path, remote: str
             where=where,
         )
     if remote:
-        given = settings.get("auto_map")
-        mapped: dict[str, Any] = given if isinstance(given, dict) else {}
-        keys = [key for key in mapped if key.startswith("AutoModel")]
-        best = [key for key in keys if names and str(mapped[key]).endswith(f".{names[0]}")]
-        return getattr(transformers, (best or keys or ["AutoModel"])[0], transformers.AutoModel)
+        return _remote_class(transformers, settings.get("auto_map"), names)
     if not names:
         return transformers.AutoModel
     for name in names:
-        found = getattr(transformers, name, None) if name.isidentifier() else None
-        if (
-            isinstance(found, type)
-            and issubclass(found, transformers.PreTrainedModel)
-            and found is not transformers.PreTrainedModel
-        ):
-            return found
+        if not name.isidentifier():
+            continue
+        kind = getattr(transformers, name, None)
+        if _is_model_class(transformers, kind):
+            return kind
     raise SubjectError(
         "unknown-architecture",
         f"`{names[0]}` is not a model of transformers {transformers.__version__}",
         where=where,
         help="install the version that the folder was saved with, or write a factory: `file.py:factory`",
     )
+
+
+def _remote_class(transformers: Any, auto_map: Any, names: list[str]) -> Any:
+    """The automatic class that maps the first architecture to the folder's code, or else the first that maps any."""
+    mapped: dict[str, Any] = auto_map if isinstance(auto_map, dict) else {}
+    keys = [key for key in mapped if key.startswith("AutoModel")]
+    best = [key for key in keys if names and str(mapped[key]).endswith(f".{names[0]}")]
+    chosen = (best or keys or ["AutoModel"])[0]
+    return getattr(transformers, chosen, transformers.AutoModel)
+
+
+def _is_model_class(transformers: Any, kind: Any) -> bool:
+    base = transformers.PreTrainedModel
+    return isinstance(kind, type) and issubclass(kind, base) and kind is not base
 
 
 def _check_size(kind: Any, config: Any, folder: Path) -> None:
@@ -209,10 +227,10 @@ def _check_size(kind: Any, config: Any, folder: Path) -> None:
         tensor.numel() * tensor.element_size()
         for tensor in (*skeleton.parameters(), *skeleton.buffers())
     )
-    if needed > room():
+    if needed > readable_bytes():
         raise SubjectError(
             "model-too-large",
-            f"`{folder.name}` needs {needed:,} bytes for its weights, and {room():,} fit into memory",
+            f"`{folder.name}` needs {needed:,} bytes for its weights, and {readable_bytes():,} fit into memory",
             where=str(folder / "config.json"),
         )
 
@@ -220,9 +238,8 @@ def _check_size(kind: Any, config: Any, folder: Path) -> None:
 def _example(module: Any, config: Any) -> Pretrained:
     import torch
 
-    if hasattr(
-        config, "use_cache"
-    ):  # a cache object among the outputs is not a tensor anyone asked for
+    if hasattr(config, "use_cache"):
+        # A cache object among the outputs is not a tensor anyone asked for.
         module.config.use_cache = False
     example: dict[str, Any] = {
         name: value

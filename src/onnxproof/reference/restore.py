@@ -1,10 +1,11 @@
 """Leave a module as it was found: training flags, parameters, buffers, plain attributes and the random state."""
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Self
 
 import torch
+from torch import Tensor
 
 _SEED = 20240229
 _OWN = frozenset({"_parameters", "_buffers", "_modules", "training", "_non_persistent_buffers_set"})
@@ -12,7 +13,7 @@ _TORCHS = frozenset(torch.nn.Module().__dict__) - _OWN
 """What every module has for torch's own use, such as hooks: whoever adds one takes it away."""
 
 
-class Keeper:
+class RestoreModule:
     """A context for forward passes: eval mode and a fixed seed inside, everything put back after each.
 
     A pass that writes into a tensor is noticed by the tensor's version counter (in the first pass by its content too, since a write
@@ -23,35 +24,21 @@ class Keeper:
     """
 
     def __init__(self, module: Any, written: Collection[str] | None = None) -> None:
-        self._modules: list[Any] = list(module.modules()) if hasattr(module, "modules") else []
-        self._names = {id(m): name for name, m in module.named_modules()} if self._modules else {}
+        self._modules: list[Any] = []
+        self._names: dict[int, str] = {}
+        named_parameters: Iterable[tuple[str, Tensor]] = ()
+        if hasattr(module, "modules"):
+            self._modules = list(module.modules())
+            self._names = {id(m): name for name, m in module.named_modules()}
+            named_parameters = module.named_parameters()
         self._training = [m.training for m in self._modules]
         self._buffers = [dict(m._buffers.items()) for m in self._modules]
-        self._plain = [
-            {} if isinstance(m, torch.jit.ScriptModule) else _plain(m) for m in self._modules
-        ]
-        self._inside = [
-            (self._called(m, name), *kept)
-            for m, plain in zip(self._modules, self._plain, strict=True)
-            for name, value in plain.items()
-            for kept in _contents(value)
-        ]
-        held = {
-            id(t): (t, "a buffer written in place")
-            for b in self._buffers
-            for t in b.values()
-            if t is not None
-        }
-        held |= {
-            id(t): (t, f"{label} written in place")
-            for label, t in self._tensors()
-            if id(t) not in held
-        }
-        self._kept = [_Kept(tensor, what) for tensor, what in held.values()]
-        named = module.named_parameters() if self._modules else ()
+        self._plain = [_plain_attributes(m) for m in self._modules]
+        self._containers = list(self._copy_containers())
+        self._kept = self._keep_tensors()
         self._parameters = {
             name: _Kept(tensor, f"the parameter `{name}`")
-            for name, tensor in named
+            for name, tensor in named_parameters
             if written is None or name in written
         }
         self._passes = 0
@@ -59,9 +46,28 @@ class Keeper:
         """Of torch's random numbers in each pass; another one shows who draws them."""
         self.drew = False
         """Whether a pass took random numbers from torch."""
-        self.thorough = False
+        self.by_content = False
         """Whether the content of every tensor is looked at after each pass: where calls are changed, batch norm may write its statistics without counting it."""
         self.changed: set[str] = set()
+
+    def _copy_containers(self) -> Iterator[tuple[str, Any, Any]]:
+        """Every container among the plain attributes: its label, itself, and a copy of what it holds."""
+        for module, attributes in zip(self._modules, self._plain, strict=True):
+            for name, value in attributes.items():
+                for container, items in _containers_in(value):
+                    yield self._label(module, name), container, items
+
+    def _keep_tensors(self) -> "list[_Kept]":
+        """Buffers and the tensors in plain attributes, each once."""
+        kept: dict[int, _Kept] = {}
+        for buffers in self._buffers:
+            for tensor in buffers.values():
+                if tensor is not None:
+                    kept[id(tensor)] = _Kept(tensor, "a buffer written in place")
+        for label, tensor in self._attribute_tensors():
+            if id(tensor) not in kept:
+                kept[id(tensor)] = _Kept(tensor, f"{label} written in place")
+        return list(kept.values())
 
     def __enter__(self) -> Self:
         self._state = torch.random.get_rng_state()
@@ -77,92 +83,97 @@ class Keeper:
         self.drew |= not torch.equal(torch.random.get_rng_state(), self._seeded)
         torch.random.set_rng_state(self._state)
         with torch.no_grad():
-            self.changed |= {
-                kept.after()
-                for kept in [*self._kept, *self._parameters.values()]
-                if kept.written(look=self._passes == 0 or self.thorough)
-            }
-        for kept in self._parameters.values() if self._passes == 0 else ():
-            kept.forget()
+            self._restore_tensors()
+        if self._passes == 0:
+            for kept in self._parameters.values():
+                kept.forget()
         self._passes += 1
-        for module, training, buffers, plain in zip(
-            self._modules, self._training, self._buffers, self._plain, strict=True
+        for module, training, buffers, attributes in zip(
+            self._modules,
+            self._training,
+            self._buffers,
+            self._plain,
+            strict=True,
         ):
             module.training = training
-            if isinstance(module, torch.jit.ScriptModule):
-                continue
-            if any(module._buffers.get(name) is not tensor for name, tensor in buffers.items()):
-                self.changed.add(f"a buffer of `{self._names[id(module)]}`")
-            module._buffers.update(buffers)
-            self._restore(module, plain)
-        for label, container, items in self._inside:
-            if not _alike(container, items):
+            if not isinstance(module, torch.jit.ScriptModule):
+                self._restore_buffers(module, buffers)
+                self._restore_attributes(module, attributes)
+        for label, container, items in self._containers:
+            if not _holds_same(container, items):
                 self.changed.add(label)
-                container.clear()
-                container.update(items) if isinstance(container, dict | set) else container.extend(
-                    items
-                )
+                _refill(container, items)
+
+    def _restore_tensors(self) -> None:
+        by_content = self._passes == 0 or self.by_content
+        for kept in [*self._kept, *self._parameters.values()]:
+            if kept.written(by_content=by_content):
+                self.changed.add(kept.restore())
+
+    def _restore_buffers(self, module: Any, buffers: dict[str, Any]) -> None:
+        if any(module._buffers.get(name) is not tensor for name, tensor in buffers.items()):
+            self.changed.add(f"a buffer of `{self._names[id(module)]}`")
+        module._buffers.update(buffers)
 
     @property
     def written(self) -> frozenset[str] | None:
         """The parameters that a pass wrote into; None before the first."""
-        return (
-            frozenset(name for name, kept in self._parameters.items() if kept.known)
-            if self._passes
-            else None
-        )
+        if not self._passes:
+            return None
+        return frozenset(name for name, kept in self._parameters.items() if kept.known)
 
-    def _restore(self, module: Any, plain: dict[str, Any]) -> None:
-        for name in module.__dict__.keys() - plain.keys() - _OWN - _TORCHS:
-            self.changed.add(self._called(module, name))
+    def _restore_attributes(self, module: Any, attributes: dict[str, Any]) -> None:
+        for name in module.__dict__.keys() - attributes.keys() - _OWN - _TORCHS:
+            self.changed.add(self._label(module, name))
             del module.__dict__[name]
-        for name, value in plain.items():
+        for name, value in attributes.items():
             if module.__dict__.get(name) is not value:
-                self.changed.add(self._called(module, name))
+                self.changed.add(self._label(module, name))
                 module.__dict__[name] = value
 
-    def _called(self, module: Any, name: str) -> str:
+    def _label(self, module: Any, name: str) -> str:
         return f"`{self._names[id(module)]}.{name}`".replace("`.", "`")
 
-    def _tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+    def _attribute_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """The tensors among the plain attributes, also those in containers."""
-        for module, plain in zip(self._modules, self._plain, strict=True):
-            yield from (
-                (self._called(module, name), value)
-                for name, value in plain.items()
-                if isinstance(value, torch.Tensor)
-            )
-        for label, _, items in self._inside:
-            yield from (
-                (label, item)
-                for item in (items.values() if isinstance(items, dict) else items)
-                if isinstance(item, torch.Tensor)
-            )
+        for module, attributes in zip(self._modules, self._plain, strict=True):
+            for name, value in attributes.items():
+                if isinstance(value, Tensor):
+                    yield self._label(module, name), value
+        for label, _, items in self._containers:
+            for item in _values_of(items):
+                if isinstance(item, Tensor):
+                    yield label, item
 
 
 class _Kept:
     """One tensor, how far its version counter was before a pass, and a copy of what it held."""
 
-    def __init__(self, tensor: torch.Tensor, what: str) -> None:
-        self._tensor, self._what = tensor, what
-        self._copy: torch.Tensor | None = None
+    def __init__(self, tensor: Tensor, what: str) -> None:
+        self._tensor = tensor
+        self._what = what
+        self._copy: Tensor | None = None
         self.known = False
         """Whether a pass has written into it: then it is looked at after each."""
 
     def before(self, copy: bool) -> None:
+        """Remember the version, and with `copy` the content."""
         if copy:
             self._copy = self._tensor.detach().clone()
         self._version = _version(self._tensor)
 
-    def written(self, look: bool) -> bool:
-        if _version(self._tensor) != self._version or (
-            self._copy is not None and (look or self.known) and not equal(self._tensor, self._copy)
-        ):
+    def written(self, by_content: bool) -> bool:
+        """Whether the pass wrote into it: by the version counter, or by what it holds."""
+        if _version(self._tensor) != self._version:
             self.known = True
             return True
-        return False
+        if self._copy is None or not (by_content or self.known):
+            return False
+        differs = not equal(self._tensor, self._copy)
+        self.known |= differs
+        return differs
 
-    def after(self) -> str:
+    def restore(self) -> str:
         """Put it back, and say what was written."""
         if self._copy is None:
             return f"{self._what}, which could not be put back"
@@ -175,23 +186,25 @@ class _Kept:
             self._copy = None
 
 
-def _version(tensor: torch.Tensor) -> int:
+def _version(tensor: Tensor) -> int:
     return 0 if tensor.is_inference() else tensor._version
 
 
-def equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+def equal(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors hold the same, NaN included."""
     try:
         return torch.equal(one, other) or bool(
             ((one == other) | ((one != one) & (other != other))).all()
         )
-    except (
-        RuntimeError
-    ):  # sparse and quantized tensors know no equality: their version counter must do
+    except RuntimeError:
+        # Sparse and quantized tensors know no equality: their version counter must do.
         return True
 
 
-def _plain(module: Any) -> dict[str, Any]:
+def _plain_attributes(module: Any) -> dict[str, Any]:
+    """What the module's author put there; a ScriptModule has no such attributes."""
+    if isinstance(module, torch.jit.ScriptModule):
+        return {}
     return {
         name: value
         for name, value in module.__dict__.items()
@@ -199,39 +212,54 @@ def _plain(module: Any) -> dict[str, Any]:
     }
 
 
-def _contents(value: Any) -> list[tuple[Any, Any]]:
+def _containers_in(value: Any) -> list[tuple[Any, Any]]:
     """Every container in an attribute with a copy of what it holds: a cache is often a list that grows, or a dict of such lists."""
-    found: dict[int, tuple[Any, Any]] = {}
+    copies: dict[int, tuple[Any, Any]] = {}
     waiting = [value]
     while waiting:
         item = waiting.pop()
-        if (
-            isinstance(item, list | dict | set | deque)
-            and type(item).__module__ in ("builtins", "collections")
-            and id(item) not in found
-        ):
-            found[id(item)] = (item, item.copy())
-            waiting += item.values() if isinstance(item, dict) else item
+        if _is_container(item) and id(item) not in copies:
+            copies[id(item)] = (item, item.copy())
+            waiting += _values_of(item)
         elif isinstance(item, tuple):
             waiting += item
-    return list(found.values())
+    return list(copies.values())
 
 
-def _alike(container: Any, items: Any) -> bool:
+def _is_container(item: Any) -> bool:
+    return isinstance(item, list | dict | set | deque) and type(item).__module__ in (
+        "builtins",
+        "collections",
+    )
+
+
+def _values_of(container: Any) -> Iterable[Any]:
+    if isinstance(container, dict):
+        return container.values()
+    return container  # type: ignore[no-any-return]
+
+
+def _refill(container: Any, items: Any) -> None:
+    container.clear()
+    if isinstance(container, dict | set):
+        container.update(items)
+    else:
+        container.extend(items)
+
+
+def _holds_same(container: Any, items: Any) -> bool:
     """Whether a container holds what it held: the same objects, or equal plain values; asking a tensor for equality gives no yes or no."""
     if isinstance(container, set):
         return bool(container == items)
-    if len(container) != len(items) or (
-        isinstance(container, dict) and list(container) != list(items)
-    ):
+    if len(container) != len(items):
         return False
-    pairs = (
-        zip(container.values(), items.values(), strict=True)
-        if isinstance(container, dict)
-        else zip(container, items, strict=True)
-    )
-    return all(
-        now is then
-        or (type(now) is type(then) and isinstance(now, int | float | str) and now == then)
-        for now, then in pairs
-    )
+    if isinstance(container, dict) and list(container) != list(items):
+        return False
+    pairs = zip(_values_of(container), _values_of(items), strict=True)
+    return all(_is_same(now, before) for now, before in pairs)
+
+
+def _is_same(now: Any, before: Any) -> bool:
+    if now is before:
+        return True
+    return type(now) is type(before) and isinstance(now, int | float | str) and now == before

@@ -2,7 +2,7 @@
 
 `Promote` raises every hard-coded float dtype to float64: the truth for modules which `.double()` can't convert.
 `Jitter` rounds the result of every operation anew, at random, by as much as that operation's own float32 error: the
-spread of such runs is the noise that any honest float32 implementation may show. Results which are exact stay exact
+spread of such runs is the noise that any correct float32 implementation may show. Results which are exact stay exact
 (a copy, a comparison, 0.5 + 0.5), so decisions that rest on exact numbers are not blurred. It is Monte Carlo
 arithmetic in the sense of Parker (1997), with the error of the real kernel as its amplitude.
 """
@@ -10,11 +10,12 @@ arithmetic in the sense of Parker (1997), with the error of the real kernel as i
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._pytree import tree_map, tree_map_only
 
 from onnxproof.reference.activations import is_activation, natural_scale
 from onnxproof.reference.dispatch import Mode, named_arguments
-from onnxproof.reference.naive_sums import naive
+from onnxproof.reference.naive_sums import naive_result
 
 _WIDER = {
     torch.float16: torch.float64,
@@ -23,13 +24,17 @@ _WIDER = {
     torch.complex64: torch.complex128,
     torch.complex32: torch.complex128,
 }
+_NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _PIECE = 1 << 20
+"""Elements that are rounded anew at once: a re-run shall not need much more memory than a run. Not measured."""
 
 
 def _widen(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.to(_WIDER[value.dtype]) if value.dtype in _WIDER else value
-    return _WIDER.get(value, value) if isinstance(value, torch.dtype) else value
+    if isinstance(value, Tensor) and value.dtype in _WIDER:
+        return value.to(_WIDER[value.dtype])
+    if isinstance(value, torch.dtype):
+        return _WIDER.get(value, value)
+    return value
 
 
 class Promote(Mode):
@@ -48,7 +53,13 @@ class Promote(Mode):
         torch.set_default_dtype(self._default)
         super().__exit__(*details)  # type: ignore[no-untyped-call]
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
         """Widen tensors and dtype arguments, then run."""
         kwargs = kwargs or {}
         if func is torch.ops.aten.view.dtype:
@@ -62,25 +73,26 @@ class Promote(Mode):
 
         if not func._schema.is_mutable:
             args, kwargs = tree_map(widen, args), tree_map(widen, kwargs)
-        elif isinstance(
-            args[0], torch.Tensor
-        ):  # written in place: the others follow the tensor that is kept
-            kept = args[0].dtype
-            args = (
-                args[0],
-                *tree_map_only(
-                    torch.Tensor,
-                    lambda t: t.to(kept) if t.is_floating_point() and kept.is_floating_point else t,
-                    args[1:],
-                ),
-            )
-        if (
-            func is torch.ops.aten._to_copy.default
-            and self.rewrites > seen
-            and kwargs.get("dtype") == args[0].dtype
-        ):
-            return args[0].clone() if args[0].dtype == torch.float64 else func(*args, **kwargs)
+        elif isinstance(args[0], Tensor):
+            # Written in place: the others follow the tensor that is written to.
+            args = (args[0], *_follow_dtype(args[1:], args[0].dtype))
+        widened = self.rewrites > seen
+        if widened and func is torch.ops.aten._to_copy.default:
+            tensor = args[0]
+            if tensor.dtype == torch.float64 and kwargs.get("dtype") == torch.float64:
+                return tensor.clone()
         return func(*args, **kwargs)
+
+
+def _follow_dtype(args: Any, dtype: torch.dtype) -> Any:
+    """Float tensors among the arguments in this dtype, if it is one of floats."""
+    if not dtype.is_floating_point:
+        return args
+
+    def follow(tensor: Tensor) -> Tensor:
+        return tensor.to(dtype) if tensor.is_floating_point() else tensor
+
+    return tree_map_only(Tensor, follow, args)
 
 
 class Jitter(Mode):
@@ -91,47 +103,43 @@ class Jitter(Mode):
         self._generator = torch.Generator().manual_seed(seed)
         self._amplitude = amplitude
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
         """Run twice, in the own precision and wide, and round between the two at random."""
         kwargs = kwargs or {}
         schema = func._schema
-        written = schema.name.removeprefix("aten::").removesuffix("_") if schema.is_mutable else ""
-        if is_activation(written):
-            return self._in_place(written, args, kwargs)
+        if schema.is_mutable:
+            written = schema.name.removeprefix("aten::").removesuffix("_")
+            if is_activation(written):
+                return self._in_place(written, args, kwargs)
         result = func(*args, **kwargs)
-        if (
-            schema.is_mutable
-            or any(r.alias_info is not None for r in schema.returns)
-            or not _has_narrow(result)
-        ):
-            return result
-        if _draws(func) or _has_nested(
-            result
-        ):  # what is drawn is not rounded, and nested tensors have no shape
+        if not _is_rounded(func, result):
             return result
         try:
             wide = func(*tree_map(_widen, args), **tree_map(_widen, kwargs))
         except (RuntimeError, NotImplementedError):
             return result
+        if isinstance(result, Tensor):
+            result = self._bin_again(func, result, args, kwargs)
         name = schema.name.split("::")[-1]
-        named = named_arguments(func, args, kwargs)
-        plain = naive(name, named)
-        if isinstance(result, torch.Tensor):
-            return self._blur(
-                self._binned(func, result, name, args, kwargs),
-                wide,
-                name,
-                plain,
-                natural_scale(name, named),
-            )
-        if isinstance(result, tuple | list):
-            plains = [plain, *[None] * (len(result) - 1)]
-            scale = natural_scale(name, named)
-            return type(result)(
-                self._blur(r, w, name, p, scale) if isinstance(r, torch.Tensor) else r
-                for r, w, p in zip(result, wide, plains, strict=True)
-            )
-        return result
+        arguments = named_arguments(func, args, kwargs)
+        naive = naive_result(name, arguments)
+        scale = natural_scale(name, arguments)
+        if isinstance(result, Tensor):
+            return self._blur(result, wide, name, naive, scale)
+        if not isinstance(result, tuple | list):
+            return result
+        blurred = list(result)
+        for place, (one, wide_one) in enumerate(zip(result, wide, strict=True)):
+            if isinstance(one, Tensor):
+                blurred[place] = self._blur(one, wide_one, name, naive, scale)
+            naive = None  # it is that of the first
+        return type(result)(blurred)
 
     def _in_place(self, name: str, args: Any, kwargs: Any) -> Any:
         """The gates of a recurrent cell are written over their own input: the same function, blurred, and then written."""
@@ -139,87 +147,86 @@ class Jitter(Mode):
         blurred = self.__torch_dispatch__(func, (), args, kwargs)
         return args[0].copy_(blurred)
 
-    def _binned(
-        self, func: Any, result: torch.Tensor, name: str, args: Any, kwargs: Any
-    ) -> torch.Tensor:
+    def _bin_again(
+        self,
+        func: Any,
+        result: Tensor,
+        args: Any,
+        kwargs: Any,
+    ) -> Tensor:
         """Counts in bins, after each value moved by as much as its place among the bins is rounded: one on an edge lies on either side."""
-        if name != "histc" or not args[0].numel() or not args[0].is_floating_point():
+        if func._schema.name != "aten::histc":
             return result
-        x, ends = args[0], named_arguments(func, args, kwargs)
-        size = max(
-            abs(float(ends.get("min") or 0)), abs(float(ends.get("max") or 0)), float(x.abs().max())
-        )
+        x = args[0]
+        if not x.numel() or not x.is_floating_point():
+            return result
+        arguments = named_arguments(func, args, kwargs)
+        ends = [abs(float(arguments.get(end) or 0)) for end in ("min", "max")]
+        size = max(*ends, float(x.abs().max()))
         noise = torch.randn(x.shape, generator=self._generator).to(x.dtype)
-        moved: torch.Tensor = func(
-            x + noise * (self._amplitude * size * torch.finfo(x.dtype).eps), *args[1:], **kwargs
-        )
-        return moved
+        step = self._amplitude * size * torch.finfo(x.dtype).eps
+        counts: Tensor = func(x + noise * step, *args[1:], **kwargs)
+        return counts
 
     def _blur(
         self,
-        narrow: torch.Tensor,
+        narrow: Tensor,
         wide: Any,
         name: str,
-        plain: torch.Tensor | None = None,
-        natural: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        if (
-            narrow.dtype not in (torch.float32, torch.float16, torch.bfloat16)
-            or narrow.numel() == 0
-            or narrow.shape != wide.shape
-        ):
+        naive: Tensor | None,
+        scale: Tensor | None,
+    ) -> Tensor:
+        """The result with a random error, piece by piece."""
+        if narrow.dtype not in _NARROW or narrow.numel() == 0 or narrow.shape != wide.shape:
             return narrow
-        flat, true = narrow.reshape(-1), wide.reshape(-1)
-        plain = plain.reshape(-1) if plain is not None and plain.shape == wide.shape else None
-        natural = None if natural is None else natural.expand(narrow.shape).reshape(-1)
+        flat, flat_wide = narrow.reshape(-1), wide.reshape(-1)
+        if naive is not None:
+            naive = naive.reshape(-1) if naive.shape == wide.shape else None
+        if scale is not None:
+            scale = scale.expand(narrow.shape).reshape(-1)
         result = torch.empty_like(flat)
-        for start in range(
-            0, flat.numel(), _PIECE
-        ):  # in pieces: a re-run shall not need much more memory than a run
+        for start in range(0, flat.numel(), _PIECE):
             here = slice(start, start + _PIECE)
-            result[here] = self._blurred(
+            result[here] = self._blur_piece(
                 flat[here],
-                true[here].double(),
+                flat_wide[here].double(),
                 name,
-                None if plain is None else plain[here],
-                None if natural is None else natural[here],
+                None if naive is None else naive[here],
+                None if scale is None else scale[here],
             )
         return result.reshape(narrow.shape)
 
-    def _blurred(
+    def _blur_piece(
         self,
-        narrow: torch.Tensor,
-        wide: torch.Tensor,
+        narrow: Tensor,
+        wide: Tensor,
         name: str,
-        plain: torch.Tensor | None,
-        natural: torch.Tensor | None,
-    ) -> torch.Tensor:
-        """One piece: where the result is not exact, the true one plus noise of this operation's own size."""
+        naive: Tensor | None,
+        scale: Tensor | None,
+    ) -> Tensor:
+        """Where the result is not exact, the true one plus noise of this operation's own size."""
+        dtype = narrow.dtype
         error = (narrow.double() - wide).abs_()
-        if plain is not None:
-            error = torch.maximum(error, (plain.double() - wide).abs_())
-        finite = torch.isfinite(error) & (
-            narrow.abs() != torch.finfo(narrow.dtype).max
-        )  # the largest number of a dtype was put there on purpose
+        if naive is not None:
+            error = torch.maximum(error, (naive.double() - wide).abs_())
+        # The largest number of a dtype was put there on purpose.
+        finite = torch.isfinite(error) & (narrow.abs() != torch.finfo(dtype).max)
         error = torch.where(finite, error, 0.0)
-        unit = torch.finfo(narrow.dtype).eps
-        inexact = (wide.to(narrow.dtype).double() != wide) | (error > 0)
-        size = torch.maximum(error, wide.abs() * (unit / 2))
-        if natural is not None:
-            size = torch.maximum(size, natural.double() * (unit / 2))
+        half_ulp = torch.finfo(dtype).eps / 2
+        inexact = (wide.to(dtype).double() != wide) | (error > 0)
+        size = torch.maximum(error, wide.abs() * half_ulp)
+        if scale is not None:
+            size = torch.maximum(size, scale.double() * half_ulp)
         if name in _SUMS:
             size = torch.clamp(size, min=float(error.square().mean().sqrt()))
         noise = torch.randn(wide.shape, generator=self._generator)
-        blurred = torch.where(
-            inexact & finite,
-            (wide + size.mul_(noise).mul_(self._amplitude)).to(narrow.dtype),
-            narrow,
-        )
-        if plain is None:
+        noisy = (wide + size.mul_(noise).mul_(self._amplitude)).to(dtype)
+        blurred = torch.where(inexact & finite, noisy, narrow)
+        if naive is None:
             return blurred
-        return torch.where(
-            torch.isfinite(narrow) & ~torch.isfinite(plain), plain.to(narrow.dtype), blurred
-        )  # overflow on the way of an honest kernel
+        # A correct kernel may overflow on its way.
+        overflows = torch.isfinite(narrow) & ~torch.isfinite(naive)
+        return torch.where(overflows, naive.to(dtype), blurred)
 
 
 _SUMS = frozenset(
@@ -252,17 +259,13 @@ def _draws(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags and "attention" not in func._schema.name
 
 
-def _has_nested(result: Any) -> bool:
-    return any(
-        isinstance(leaf, torch.Tensor) and leaf.is_nested
-        for leaf in (result if isinstance(result, tuple | list) else [result])
-    )
-
-
-def _has_narrow(result: Any) -> bool:
+def _is_rounded(func: Any, result: Any) -> bool:
+    """Whether an operation rounds: it returns new narrow floats; what is drawn is not rounded, and nested tensors have no shape."""
+    schema = func._schema
+    if schema.is_mutable or any(returned.alias_info is not None for returned in schema.returns):
+        return False
     leaves = result if isinstance(result, tuple | list) else [result]
-    return any(
-        isinstance(leaf, torch.Tensor)
-        and leaf.dtype in (torch.float32, torch.float16, torch.bfloat16)
-        for leaf in leaves
-    )
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    if not any(tensor.dtype in _NARROW for tensor in tensors):
+        return False
+    return not _draws(func) and not any(tensor.is_nested for tensor in tensors)

@@ -8,44 +8,61 @@ import math
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.functional import pad
 
 from onnxproof.reference.dispatch import Mode
 
 _CONVOLUTION = torch.ops.aten.convolution.default
-_LARGE, _ROOM = 64 << 20, 16 << 20
-"""Bytes of windows from which on it pays, and that may lie in memory at once then."""
+_LARGE = 64 << 20
+"""Bytes of windows from which on stripes pay. Not measured."""
+_AT_ONCE = 16 << 20
+"""Bytes of windows that may lie in memory at once then. Not measured."""
 
 
 class Stripes(Mode):
     """Runs large convolutions by stripes, everything else as it is."""
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
         """Step in where it pays."""
         return run(func, args, kwargs or {})
 
 
 def run(func: Any, args: Any, kwargs: Any) -> Any:
     """The operation's result; by stripes where it is a large convolution in float64."""
-    if (
-        func is _CONVOLUTION
-        and not kwargs
-        and not args[6]
-        and args[0].dtype == torch.float64
-        and args[0].dim() == args[1].dim() > 2
-    ):
-        sizes = _sizes(*args[:2], *args[3:6])
-        room = (
-            8 * math.prod(sizes) * (args[1][0].numel() + (args[1].shape[0] if args[8] > 1 else 0))
-        )  # groups are made apart, then joined
-        if room * args[0].shape[0] > _LARGE and min(sizes) > 0:
-            return _striped(args, sizes, max(1, int(sizes[0] * _ROOM / room)))
+    if func is _CONVOLUTION and not kwargs and _is_float64_convolution(args):
+        x, weight = args[:2]
+        sizes = _output_sizes(x, weight, *args[3:6])
+        per_sample = _window_bytes(weight, sizes, groups=args[8])
+        if per_sample * x.shape[0] > _LARGE and min(sizes) > 0:
+            rows = max(1, int(sizes[0] * _AT_ONCE / per_sample))
+            return _convolve_by_stripes(args, sizes, rows)
     return func(*args, **kwargs)
 
 
-def _sizes(
-    x: torch.Tensor,
-    weight: torch.Tensor,
+def _is_float64_convolution(args: Any) -> bool:
+    """In float64, not transposed, with a batch and at least one dim of an image."""
+    x, weight, transposed = args[0], args[1], args[6]
+    return not transposed and x.dtype == torch.float64 and x.dim() == weight.dim() > 2
+
+
+def _window_bytes(weight: Tensor, sizes: list[int], *, groups: int) -> int:
+    """What torch would write out for one sample."""
+    elements = weight[0].numel()
+    if groups > 1:  # they are computed one by one, then joined
+        elements += weight.shape[0]
+    return 8 * math.prod(sizes) * elements
+
+
+def _output_sizes(
+    x: Tensor,
+    weight: Tensor,
     stride: list[int],
     padding: list[int],
     dilation: list[int],
@@ -53,27 +70,46 @@ def _sizes(
     return [
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, s, p, d in zip(
-            x.shape[2:], weight.shape[2:], stride, padding, dilation, strict=True
+            x.shape[2:],
+            weight.shape[2:],
+            stride,
+            padding,
+            dilation,
+            strict=True,
         )
     ]
 
 
-def _striped(args: Any, sizes: list[int], rows: int) -> torch.Tensor:
+def _convolve_by_stripes(args: Any, sizes: list[int], rows: int) -> Tensor:
     """Each sample by itself, and of its output some rows at a time, from the rows of the input that they look at."""
-    x, weight, bias, stride, padding, dilation, transposed, extra, groups = args
-    out: torch.Tensor = x.new_empty((x.shape[0], weight.shape[0], *sizes))
-    reach, height = dilation[0] * (weight.shape[2] - 1) + 1, x.shape[2]
+    x, weight, bias, stride, padding, *others = args
+    out: Tensor = x.new_empty((x.shape[0], weight.shape[0], *sizes))
+    dilation = others[0]
+    reach = dilation[0] * (weight.shape[2] - 1) + 1
     for sample in range(x.shape[0]):
+        image = x[sample : sample + 1]
         for begin in range(0, sizes[0], rows):
             end = min(begin + rows, sizes[0])
-            first, last = begin * stride[0] - padding[0], (end - 1) * stride[0] - padding[0] + reach
-            seen = x[sample : sample + 1, :, max(first, 0) : max(min(last, height), 0)]
-            if first < 0 or last > height:
-                above = min(max(-first, 0), last - first)
-                seen = pad(
-                    seen, [0, 0] * (x.dim() - 3) + [above, last - first - above - seen.shape[2]]
-                )
+            first = begin * stride[0] - padding[0]
+            last = (end - 1) * stride[0] - padding[0] + reach
+            stripe = _rows(image, first, last)
             out[sample : sample + 1, :, begin:end] = _CONVOLUTION(
-                seen, weight, bias, stride, [0, *padding[1:]], dilation, transposed, extra, groups
+                stripe,
+                weight,
+                bias,
+                stride,
+                [0, *padding[1:]],
+                *others,
             )
     return out
+
+
+def _rows(image: Tensor, first: int, last: int) -> Tensor:
+    """The rows from `first` to before `last`; those beyond the image are zeros."""
+    height = image.shape[2]
+    seen = image[:, :, max(first, 0) : max(min(last, height), 0)]
+    if first >= 0 and last <= height:
+        return seen
+    above = min(max(-first, 0), last - first)
+    below = last - first - above - seen.shape[2]
+    return pad(seen, [0, 0] * (image.dim() - 3) + [above, below])

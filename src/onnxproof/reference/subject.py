@@ -60,39 +60,56 @@ def load(
     `inside` says whether its preprocessing, if it has one, is a part of the module; `otherwise` makes an example for
     TorchScript, which can't be handed one from the command line.
     """
-    found = _load(source)
-    example = found.example_inputs if example_inputs is None else example_inputs
-    if (
-        example is None
-        and otherwise is not None
-        and type(found.module).__name__.endswith("ScriptModule")
-    ):
-        example = otherwise()
-    called = _called(found, example)
-    if found.onnx is None and called == ((), {}) and example is None and require_example:
+    loaded = _load(source)
+    changes: dict[str, Any] = {"example_inputs": example_inputs}
+    changes |= {"dynamic_shapes": dynamic_shapes, "data": data}
+    loaded = replace(loaded, **{name: v for name, v in changes.items() if v is not None})
+    if loaded.example_inputs is None and otherwise is not None and _is_script(loaded.module):
+        loaded = replace(loaded, example_inputs=otherwise())
+    args, kwargs = _call_arguments(loaded, loaded.example_inputs)
+    loaded = replace(loaded, args=args, kwargs=kwargs, raw=None)
+    if require_example:
+        _check_example(loaded)
+    if loaded.preprocess is None:
+        return loaded
+    return _compose(loaded) if inside else _preprocess(loaded)
+
+
+def _check_example(subject: Subject) -> None:
+    if subject.onnx is not None or subject.example_inputs is not None:
+        return
+    if not subject.args and not subject.kwargs:
         raise SubjectError(
             "no-example",
-            f"`{found.name}` needs example inputs to be called with",
-            where=found.origin,
+            f"`{subject.name}` needs example inputs to be called with",
+            where=subject.origin,
             help="pass example_inputs, or let the factory return (module, example_inputs)",
         )
-    module, raw = found.module, None
-    if found.preprocess is not None and inside:
-        module = found.module if called == ((), {}) else compose(found.module, found.preprocess)
-    elif found.preprocess is not None:
-        raw, example = example, found.preprocess(*called[0], **called[1])
-        called = arguments(example)
+
+
+def _compose(subject: Subject) -> Subject:
+    """The preprocessing as a part of the module; without inputs there is nothing to preprocess."""
+    module = subject.module
+    if subject.args or subject.kwargs:
+        module = compose(module, subject.preprocess)
+    return replace(subject, module=module, preprocess=None)
+
+
+def _preprocess(subject: Subject) -> Subject:
+    """The module's own inputs, made of the raw ones, which are kept beside them."""
+    example = subject.preprocess(*subject.args, **subject.kwargs)
+    args, kwargs = arguments(example)
     return replace(
-        found,
-        module=module,
+        subject,
+        raw=subject.example_inputs,
         example_inputs=example,
-        preprocess=None if inside else found.preprocess,
-        raw=raw,
-        args=called[0],
-        kwargs=called[1],
-        dynamic_shapes=found.dynamic_shapes if dynamic_shapes is None else dynamic_shapes,
-        data=found.data if data is None else data,
+        args=args,
+        kwargs=kwargs,
     )
+
+
+def _is_script(module: Any) -> bool:
+    return type(module).__name__.endswith("ScriptModule")
 
 
 def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -106,22 +123,22 @@ def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return (_tensors(example),), {}
 
 
-def _called(found: Subject, example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _call_arguments(subject: Subject, example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The example as the arguments of a call; a subject without one may say them itself."""
-    if found.onnx is not None:
-        return _as_given(example)
-    return (
-        (arguments(found.args)[0], arguments(found.kwargs)[1])
-        if example is None
-        else arguments(example)
-    )
+    if subject.onnx is not None:
+        return _graph_arguments(example)
+    if example is not None:
+        return arguments(example)
+    return arguments(subject.args)[0], arguments(subject.kwargs)[1]
 
 
-def _as_given(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _graph_arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Inputs of a graph stay arrays: torch may not be there."""
     if example is None or isinstance(example, Mapping):
         return (), dict(example or {})
-    return (tuple(example) if isinstance(example, list | tuple) else (example,)), {}
+    if isinstance(example, list | tuple):
+        return tuple(example), {}
+    return (example,), {}
 
 
 def _tensors(value: Any) -> Any:
@@ -136,29 +153,27 @@ def _tensors(value: Any) -> Any:
     return value
 
 
-def _from_source(given: Subject) -> Subject:
+_OVERRIDES = (
+    "example_inputs",
+    "dynamic_shapes",
+    "data",
+    "preprocess",
+    "name",
+    "args",
+    "kwargs",
+)
+"""Fields of a subject that win over what its source gives."""
+
+
+def _from_source(subject: Subject) -> Subject:
     """What the source gives, with whatever else the subject says."""
-    found = _load(given.source, trust_remote_code=given.trust_remote_code)
-    said = {
-        name: getattr(given, name)
-        for name in (
-            "example_inputs",
-            "dynamic_shapes",
-            "data",
-            "preprocess",
-            "name",
-            "args",
-            "kwargs",
-        )
-    }
-    return replace(
-        found,
-        **{
-            name: value
-            for name, value in said.items()
-            if value is not None and not _is_empty(value)
-        },
-    )
+    loaded = _load(subject.source, trust_remote_code=subject.trust_remote_code)
+    overrides: dict[str, Any] = {}
+    for name in _OVERRIDES:
+        value = getattr(subject, name)
+        if value is not None and not _is_empty(value):
+            overrides[name] = value
+    return replace(loaded, **overrides)
 
 
 def _is_empty(value: Any) -> bool:
@@ -167,7 +182,9 @@ def _is_empty(value: Any) -> bool:
 
 def _load(source: Any, *, trust_remote_code: bool = False) -> Subject:
     if isinstance(source, Subject):
-        return source if source.source is None else _from_source(source)
+        if source.source is None:
+            return source
+        return _from_source(source)
     if callable(source) and not isinstance(source, str | Path):
         return Subject(module=source, name=type(source).__name__)
     if not isinstance(source, str | Path):
@@ -196,29 +213,36 @@ def _load(source: Any, *, trust_remote_code: bool = False) -> Subject:
 def function(text: str) -> Any:
     """What `file.py:name` or `package.module:name` names, not called."""
     place, _, name = text.rpartition(":")
-    module = _import_file(Path(place)) if place.endswith(".py") else _import_module(place, text)
-    found = getattr(module, name, None)
-    if found is None:
-        public = [
-            n
-            for n, v in vars(module).items()
-            if callable(v)
-            and not n.startswith("_")
-            and getattr(v, "__module__", "") == module.__name__
-        ]
+    is_file = place.endswith(".py")
+    module = _import_file(Path(place)) if is_file else _import_module(place, text)
+    value = getattr(module, name, None)
+    if value is None:
+        public = ", ".join(_public_callables(module))
         raise SubjectError(
             "no-factory",
             f"`{place}` has no `{name}`",
             where=text,
-            notes=[f"it defines {', '.join(public) or 'nothing callable'}"],
+            notes=[f"it defines {public or 'nothing callable'}"],
         )
-    return found
+    return value
+
+
+def _public_callables(module: Any) -> list[str]:
+    return [
+        name
+        for name, value in vars(module).items()
+        if callable(value)
+        and not name.startswith("_")
+        and getattr(value, "__module__", "") == module.__name__
+    ]
 
 
 def _factory(text: str) -> Subject:
-    factory, name = function(text), text.rpartition(":")[2]
+    built = function(text)
+    name = text.rpartition(":")[2]
     try:
-        built = factory() if callable(factory) and not _is_module(factory) else factory
+        if callable(built) and not _is_module(built):
+            built = built()
     except Exception as why:  # the user's own code: whatever it raises is told in its words
         raise SubjectError(
             "factory-raised",
@@ -245,7 +269,7 @@ def _from_factory(built: Any, name: str, origin: str) -> Subject:
 
 
 def _import_file(path: Path) -> Any:
-    user_files.regular(path, SubjectError)
+    user_files.require_regular(path, SubjectError)
     name = f"onnxproof_subject_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -278,7 +302,8 @@ def _import_module(place: str, text: str) -> Any:
 
 
 def _raised_at(why: BaseException, default: str) -> str:
-    trace, place = why.__traceback__, default
+    trace = why.__traceback__
+    place = default
     while trace is not None:
         place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
         trace = trace.tb_next
@@ -305,14 +330,18 @@ def _exported_program(path: Path) -> Subject:
             ) from why
     args, kwargs = program.example_inputs or ((), {})
     return Subject(
-        module=module, args=tuple(args), kwargs=dict(kwargs), name=path.stem, origin=str(path)
+        module=module,
+        args=tuple(args),
+        kwargs=dict(kwargs),
+        name=path.stem,
+        origin=str(path),
     )
 
 
 def _torchscript(path: Path) -> Subject:
     import torch
 
-    if not zipfile.is_zipfile(user_files.regular(path, SubjectError)):
+    if not zipfile.is_zipfile(user_files.require_regular(path, SubjectError)):
         raise archives.no_code(path)
     with archives.plain_script(path) as plain:
         try:
@@ -328,12 +357,14 @@ def _torchscript(path: Path) -> Subject:
 
 
 def _hugging_face(path: Path, *, trust_remote_code: bool) -> Subject:
-    found = pretrained.load(path, trust_remote_code=trust_remote_code)
-    origin = f"{path} --trust-remote-code" if trust_remote_code else str(path)
+    model = pretrained.load(path, trust_remote_code=trust_remote_code)
+    origin = str(path)
+    if trust_remote_code:
+        origin = f"{path} --trust-remote-code"
     return Subject(
-        module=found.module,
-        example_inputs=found.example,
-        dynamic_shapes=found.dims,
+        module=model.module,
+        example_inputs=model.example,
+        dynamic_shapes=model.dims,
         name=path.name,
         origin=origin,
     )

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from onnxproof.reference.dispatch import Mode, named_arguments
 
@@ -17,55 +18,73 @@ class BreakTies(Mode):
         self._last = rule == "last"
         self.seen = False
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
         """Replace the operations that choose among equals."""
         kwargs = kwargs or {}
         bound = named_arguments(func, args, kwargs)
         if func in (aten.sort.default, aten.sort.stable, aten.topk.default):
-            return self._sorted(func, bound)
+            return self._sort(func, bound)
         if func in (aten.argmax.default, aten.argmin.default):
             return self._arg(bound, largest=func is aten.argmax.default)
         if func in (aten.max.dim, aten.min.dim):
-            values, indices = func(*args, **kwargs)
-            chosen = self._arg(bound, largest=func is aten.max.dim)
-            return values, chosen if chosen is not None else indices
+            values, _indices = func(*args, **kwargs)
+            return values, self._arg(bound, largest=func is aten.max.dim)
         return func(*args, **kwargs)
 
-    def _sorted(self, func: Any, bound: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+    def _sort(self, func: Any, bound: dict[str, Any]) -> tuple[Tensor, Tensor]:
         x, dim = bound["self"], int(bound["dim"])
-        descending = (
-            bool(bound["largest"]) if func is aten.topk.default else bool(bound["descending"])
-        )
+        is_topk = func is aten.topk.default
+        descending = bool(bound["largest" if is_topk else "descending"])
         if x.dim() == 0:
             return x.clone(), torch.zeros((), dtype=torch.int64)
-        flipped = x.flip(dim) if self._last else x
-        values, indices = torch.sort(flipped, dim=dim, descending=descending, stable=True)
-        indices = x.shape[dim] - 1 - indices if self._last else indices
+        if self._last:
+            values, indices = torch.sort(x.flip(dim), dim=dim, descending=descending, stable=True)
+            indices = x.shape[dim] - 1 - indices
+        else:
+            values, indices = torch.sort(x, dim=dim, descending=descending, stable=True)
         self.seen |= bool((values.diff(dim=dim) == 0).any())
-        if func is aten.topk.default:
-            values, indices = values.narrow(dim, 0, bound["k"]), indices.narrow(dim, 0, bound["k"])
+        if is_topk:
+            count = bound["k"]
+            return values.narrow(dim, 0, count), indices.narrow(dim, 0, count)
         return values, indices
 
-    def _arg(self, bound: dict[str, Any], *, largest: bool) -> torch.Tensor:
+    def _arg(self, bound: dict[str, Any], *, largest: bool) -> Tensor:
+        """The index of the largest or smallest value along `dim`; over all values where it is None."""
         x, dim, keep = bound["self"], bound["dim"], bool(bound["keepdim"])
-        flat = x.reshape(-1) if dim is None else x
-        axis = 0 if dim is None else int(dim)
+        flat, axis = x, 0
+        if dim is None:
+            flat = x.reshape(-1)
+        else:
+            axis = int(dim)
         if flat.dim() == 0:
             return torch.zeros((), dtype=torch.int64)
-        best = flat.amax(axis, keepdim=True) if largest else flat.amin(axis, keepdim=True)
-        equal = flat == best
-        self.seen |= bool((equal.sum(axis) > 1).any())
-        size = flat.shape[axis]
-        places = (
-            torch.arange(size)
-            .reshape([size if d == axis % flat.dim() else 1 for d in range(flat.dim())])
-            .expand(flat.shape)
-        )
-        chosen = (
-            torch.where(equal, places, -1).amax(axis)
-            if self._last
-            else torch.where(equal, places, size).amin(axis)
-        )
+        chosen = self._first_or_last(flat, axis, largest=largest)
         if not keep:
             return chosen
-        return chosen.reshape([1] * x.dim()) if dim is None else chosen.unsqueeze(axis)
+        if dim is None:
+            return chosen.reshape([1] * x.dim())
+        return chosen.unsqueeze(axis)
+
+    def _first_or_last(
+        self,
+        x: Tensor,
+        axis: int,
+        *,
+        largest: bool,
+    ) -> Tensor:
+        best = x.amax(axis, keepdim=True) if largest else x.amin(axis, keepdim=True)
+        equal = x == best
+        self.seen |= bool((equal.sum(axis) > 1).any())
+        size = x.shape[axis]
+        shape = [1] * x.dim()
+        shape[axis] = size
+        places = torch.arange(size).reshape(shape).expand(x.shape)
+        if self._last:
+            return torch.where(equal, places, -1).amax(axis)
+        return torch.where(equal, places, size).amin(axis)

@@ -20,7 +20,7 @@ from onnxproof.reference.rounding import Promote
 from onnxproof.reference.torch_session import TorchSession, from_numpy, to_numpy
 from onnxproof.reference.traced_value import Entry, Fetch, remembering
 from onnxproof.results import Source
-from onnxproof.system.allocator import give_back
+from onnxproof.system.allocator import release_free_memory
 
 Array = np.ndarray[Any, Any]
 _BLANK = sketch(np.zeros(0))
@@ -222,7 +222,7 @@ def run_under(session: TorchSession, inputs: Mapping[str, Array], mode: Mode) ->
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     tensors = _widened(inputs)
-    with sdpa_kernel(SDPBackend.MATH), session.thoroughly_kept(), Promote(), mode:
+    with sdpa_kernel(SDPBackend.MATH), session.restore_by_content(), Promote(), mode:
         outputs = session.call(tensors)
     return [to_numpy(tensor) for _, tensor in outputs]
 
@@ -265,7 +265,7 @@ def _traced(truth: TruthSession, inputs: Mapping[str, Array], wanted: Collection
         traceback.clear_frames(enough.__traceback__)  # they hold the tensors on the way
     finally:
         tensors.clear()
-        give_back()
+        release_free_memory()
     return recorder
 
 

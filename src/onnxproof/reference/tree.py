@@ -18,7 +18,7 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield prefix, value
         return
     for key, child in children:
-        yield from flatten(child, f"{prefix}.{key}" if prefix else str(key))
+        yield from flatten(child, _path(prefix, key))
 
 
 def rebuild(value: Any, leaves: Mapping[str, Any], prefix: str = "") -> Any:
@@ -32,11 +32,14 @@ def rebuild(value: Any, leaves: Mapping[str, Any], prefix: str = "") -> Any:
     children = _children(value)
     if children is None:
         return leaves.get(prefix, value)
-    built = {
-        key: rebuild(child, leaves, f"{prefix}.{key}" if prefix else str(key))
-        for key, child in children
-    }
-    return _like(value, built)
+    rebuilt = {key: rebuild(child, leaves, _path(prefix, key)) for key, child in children}
+    return _container_like(value, rebuilt)
+
+
+def _path(prefix: str, key: Any) -> str:
+    if not prefix:
+        return str(key)
+    return f"{prefix}.{key}"
 
 
 def _children(value: Any) -> Sequence[tuple[Any, Any]] | None:
@@ -48,10 +51,10 @@ def _children(value: Any) -> Sequence[tuple[Any, Any]] | None:
         return list(enumerate(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
-    return _registered(value)
+    return _registered_children(value)
 
 
-def _registered(value: Any) -> Sequence[tuple[Any, Any]] | None:
+def _registered_children(value: Any) -> Sequence[tuple[Any, Any]] | None:
     """Children of a class registered with torch's pytree, such as a KV cache of transformers."""
     node = _pytree_node(value)
     if node is None:
@@ -60,21 +63,21 @@ def _registered(value: Any) -> Sequence[tuple[Any, Any]] | None:
     return list(enumerate(children))
 
 
-def _like(value: Any, built: Mapping[Any, Any]) -> Any:
+def _container_like(value: Any, children: Mapping[Any, Any]) -> Any:
     if isinstance(value, Mapping):
         try:
-            return type(value)(built)  # type: ignore[call-arg]
+            return type(value)(children)  # type: ignore[call-arg]
         except TypeError:
-            return dict(built)
+            return dict(children)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(**built)
+        return type(value)(**children)
     if isinstance(value, list | tuple):
-        return type(value)(built.values())
+        return type(value)(children.values())
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.replace(value, **built)
+        return dataclasses.replace(value, **children)
     node = _pytree_node(value)
     _, context = node.flatten_fn(value)
-    return node.unflatten_fn(list(built.values()), context)
+    return node.unflatten_fn(list(children.values()), context)
 
 
 def _pytree_node(value: Any) -> Any:

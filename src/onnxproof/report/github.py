@@ -8,7 +8,7 @@ from onnxproof.report.rows import place
 from onnxproof.report.writers import markdown
 from onnxproof.results import Finding, Verdict
 from onnxproof.results.proof import Proof
-from onnxproof.system.writing import refusals
+from onnxproof.system.writing import explain_write_errors
 
 
 def annotations(proof: Proof) -> str:
@@ -52,7 +52,10 @@ def add_summary(proof: Proof) -> None:
     """Append the Markdown summary to the file that the workflow names, if it names one."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path:
-        with refusals(path, "the summary"), Path(path).open("a", encoding="utf-8") as stream:
+        with (
+            explain_write_errors(path, "the summary"),
+            Path(path).open("a", encoding="utf-8") as stream,
+        ):
             stream.write(markdown.dumps(proof))
 
 

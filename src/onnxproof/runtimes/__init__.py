@@ -89,9 +89,11 @@ def parse(name: str) -> tuple[str, str]:
     >>> parse("ort:basic"), parse("ort@1.23.2:basic"), parse("openvino")
     (('ort', 'basic'), ('ort-at', '1.23.2:basic'), ('openvino', ''))
     """
-    head = name.partition(":")[0]
+    head, _, option = name.partition(":")
     key, at, _ = head.partition("@")
-    return (f"{key}-at", name.partition("@")[2]) if at else (key, name.partition(":")[2])
+    if at:
+        return f"{key}-at", name.partition("@")[2]
+    return key, option
 
 
 def load(name: str) -> BackendModule:
@@ -106,14 +108,14 @@ def load(name: str) -> BackendModule:
             except (Exception, SystemExit) as why:  # another package's code may raise anything
                 raise _broken(key, why) from why
     if key not in names():
-        near = difflib.get_close_matches(key, names(), n=1)
+        help = "`onnxproof backends` lists them; outsiders register one by an entry point"
+        for near in difflib.get_close_matches(key, names(), n=1):
+            help = f"did you mean `{near}`?"
         raise UsageError(
             "unknown-backend",
             f"there is no backend `{key}`",
             notes=[f"known are {', '.join(names())}"],
-            help=f"did you mean `{near[0]}`?"
-            if near
-            else "`onnxproof backends` lists them; outsiders register one by an entry point",
+            help=help,
         )
     try:
         return importlib.import_module(f"{__name__}.{key.replace('-', '_')}")
@@ -134,7 +136,8 @@ def require(name: str) -> BackendModule:
             f"`{name}` runs a Python module, not an ONNX file",
             help="it is the reference by itself; choose a runtime from `onnxproof backends`",
         )
-    if not (described := describe(name)).installed:
+    described = describe(name)
+    if not described.installed:
         raise BackendMissing(
             "backend-missing",
             f"the backend `{described.name}` isn't installed",
@@ -147,17 +150,15 @@ def describe(name: str) -> Description:
     """What the backend says of itself; one of another package that raises, or says something else, is told as broken."""
     module = load(name)
     try:
-        found = module.describe()
+        description = module.describe()
     except BackendMissing:
         raise
     except (Exception, SystemExit) as why:
         raise _broken(parse(name)[0], why) from why
-    if not isinstance(found, Description):
-        raise _broken(
-            parse(name)[0],
-            TypeError(f"`describe()` gave a {type(found).__name__} and no Description"),
-        )
-    return found
+    if not isinstance(description, Description):
+        kind = type(description).__name__
+        raise _broken(parse(name)[0], TypeError(f"`describe()` gave a {kind} and no Description"))
+    return description
 
 
 def _broken(key: str, why: BaseException) -> BackendError:
@@ -169,29 +170,29 @@ def _broken(key: str, why: BaseException) -> BackendError:
 
 
 def open_session(name: str, model: Path, serving: Serving | None = None) -> Session:
-    """Open `model` on a backend such as `ort:basic`, apart where it may crash, as `serving` (or the current one) says."""
+    """Open `model` on a backend such as `ort:basic`, in a process of its own where it may crash, as `serving` (or the current one) says."""
     wanted = serving or _serving.get()
     module = require(name)
-    if is_apart(name, wanted):
-        from onnxproof.runtimes.isolation.session import ApartSession
+    if is_isolated(name, wanted):
+        from onnxproof.runtimes.isolation.session import IsolatedSession
 
-        return ApartSession(name, model, wanted)
-    with served(wanted):
+        return IsolatedSession(name, model, wanted)
+    with use_serving(wanted):
         return module.open(model, parse(name)[1])
 
 
-def is_apart(name: str, serving: Serving) -> bool:
+def is_isolated(name: str, serving: Serving) -> bool:
     """True when this backend gets a process of its own; a test's fake lives in this process only."""
     if parse(name)[0] in _registered or serving.isolate is False:
         return False
     module = load(name)
-    return not getattr(module, "OWN_PROCESS", False) and (
-        serving.isolate is True or not getattr(module, "IN_PROCESS", False)
-    )
+    if getattr(module, "OWN_PROCESS", False):
+        return False
+    return serving.isolate is True or not getattr(module, "IN_PROCESS", False)
 
 
 @contextmanager
-def served(serving: Serving | None) -> Iterator[None]:
+def use_serving(serving: Serving | None) -> Iterator[None]:
     """Make `serving` the current one for a while; None leaves it as it is."""
     token = _serving.set(serving or _serving.get())
     try:

@@ -1,4 +1,4 @@
-"""OpenCV's `cv2.dnn`, by its new engine; it can crash on what it does not know, so that it runs apart."""
+"""OpenCV's `cv2.dnn`, by its new engine; it can crash on what it does not know, so that it runs in a process of its own."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -46,7 +46,10 @@ def open(model: Path, option: str = "") -> "OpencvSession":
         net = cv2.dnn.readNetFromONNX(str(model), engine=cv2.dnn.ENGINE_NEW)
     except Exception as why:  # cv2.error, with the reason in its text
         raise ModelError(
-            "model-refused", "OpenCV can't open this model", where=str(model), notes=[_short(why)]
+            "model-refused",
+            "OpenCV can't open this model",
+            where=str(model),
+            notes=[_short(why)],
         ) from why
     return OpencvSession(net, ports)
 
@@ -55,7 +58,8 @@ class OpencvSession:
     """A cv2.dnn net that is checked before and after, since it neither names nor types what it is given."""
 
     def __init__(self, net: Any, ports: Ports) -> None:
-        self._net, self._ports = net, ports
+        self._net = net
+        self._ports = ports
         self.input_names: Sequence[str] = ports.input_names
         self.output_names: Sequence[str] = ports.output_names
 
@@ -65,17 +69,15 @@ class OpencvSession:
         self._ports.narrow(inputs)
         for name, array in inputs.items():
             if not array.size or not array.ndim:
-                raise Refused(
-                    "refused",
-                    f"OpenCV takes no {'empty tensor' if array.ndim else 'scalar'}, and `{name}` is one",
-                )
+                kind = "empty tensor" if array.ndim else "scalar"
+                raise Refused("refused", f"OpenCV takes no {kind}, and `{name}` is one")
         try:
             for name, array in inputs.items():
                 self._net.setInput(np.array(array, order="C"), name)
-            found = self._net.forward(list(self.output_names))
+            outputs = self._net.forward(list(self.output_names))
         except Exception as why:  # see open()
             raise Refused("refused", f"OpenCV refuses this input: {_short(why)}") from why
-        return [np.array(value) for value in found]
+        return [np.array(value) for value in outputs]
 
     def close(self) -> None:
         """Let the net go."""

@@ -35,23 +35,27 @@ def open(model: Path, option: str = "") -> "OpenvinoSession":
     ports.only(*_KEPT)
     device = option or "CPU"
     core = openvino.Core()
-    if device.partition(".")[0] not in {name.partition(".")[0] for name in core.available_devices}:
+    kinds = {name.partition(".")[0] for name in core.available_devices}
+    if device.partition(".")[0] not in kinds:
         raise BackendMissing(
             "device-missing",
             f"OpenVINO finds no device `{device}` here",
             notes=[f"it finds {', '.join(core.available_devices)}"],
         )
     settings: dict[str, Any] = {
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": "f32",  # on some processors the default is bfloat16
         "PERFORMANCE_HINT": "LATENCY",
-    }  # on some processors the default is bfloat16
+    }
     if device == "CPU" and current().threads:
         settings["INFERENCE_NUM_THREADS"] = current().threads
     try:
         compiled = core.compile_model(core.read_model(str(model)), device, settings)
     except Exception as why:  # one class for everything, with the reason in its text
         raise ModelError(
-            "model-refused", "OpenVINO can't open this model", where=str(model), notes=[_short(why)]
+            "model-refused",
+            "OpenVINO can't open this model",
+            where=str(model),
+            notes=[_short(why)],
         ) from why
     return OpenvinoSession(compiled, ports)
 
@@ -60,7 +64,8 @@ class OpenvinoSession:
     """One infer request of one compiled model: requests may not be shared between threads, and models may not either."""
 
     def __init__(self, compiled: Any, ports: Ports) -> None:
-        self._request, self._ports = compiled.create_infer_request(), ports
+        self._request = compiled.create_infer_request()
+        self._ports = ports
         self.input_names: Sequence[str] = ports.input_names
         self.output_names: Sequence[str] = ports.output_names
         self._known = {name for port in compiled.inputs for name in port.get_names()}
@@ -70,18 +75,15 @@ class OpenvinoSession:
         self._ports.check(inputs)
         self._ports.narrow(inputs)
         try:
-            self._request.infer(
-                {name: array for name, array in inputs.items() if name in self._known},
-                share_inputs=False,
-                share_outputs=False,
-            )
-            found = [
-                np.array(self._request.get_output_tensor(place).data)
-                for place in range(len(self.output_names))
+            feeds = {name: array for name, array in inputs.items() if name in self._known}
+            self._request.infer(feeds, share_inputs=False, share_outputs=False)
+            tensors = [
+                self._request.get_output_tensor(place) for place in range(len(self.output_names))
             ]
+            outputs = [np.array(tensor.data) for tensor in tensors]
         except Exception as why:  # see open()
             raise Refused("refused", f"OpenVINO refuses this input: {_short(why)}") from why
-        return list(found)
+        return list(outputs)
 
     def close(self) -> None:
         """Let the request go, and the model with it."""

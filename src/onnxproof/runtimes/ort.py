@@ -3,8 +3,9 @@
 import glob
 import mmap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from onnxproof.runtimes.session import placement
 from onnxproof.runtimes.session.placement import CPU
 from onnxproof.system import guard
 
+Array = np.ndarray[Any, Any]
 _SCAN = b'"\x04Scan'
 """The operator's name as the bytes of a node: field 4, four letters."""
 _LEVELS = {
@@ -28,9 +30,16 @@ _LEVELS = {
     "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 _ONNX_BFLOAT16 = 16
-_OPENING_S, _BYTES_A_SECOND = 2.0, 2e7
-"""Seconds beside those of a forward pass that opening a file may take, and what is read of it in each: a tenth of what a slow disk gives."""
+_OPENING_S = 2.0
+"""Seconds beside those of a forward pass that opening a file may take. Not measured."""
+_BYTES_A_SECOND = 2e7
+"""Bytes of the file for which opening gets another second: a tenth of what a slow disk gives."""
 _NO_MEMORY = ("Failed to allocate memory", "bad allocation", "std::bad_alloc", "bad_alloc")
+_NO_OPERATOR = (
+    "Could not find an implementation",
+    "is not a registered function/op",
+    "No Op registered",
+)
 _BUILDS = {
     "cuda": "onnxruntime-gpu",
     "tensorrt": "onnxruntime-gpu",
@@ -71,27 +80,32 @@ class Wanted:
 
 
 def parse(option: str) -> Wanted:
-    """A level, a provider and its options, in any order and set apart by commas.
+    """A level, a provider and its options, in any order, separated by commas.
 
     >>> parse("basic").level, parse("openvino,device_type=GPU").options
     ('basic', {'device_type': 'GPU'})
     """
-    words = [word.strip() for word in option.split(",") if word.strip()]
-    named = [word for word in words if "=" not in word]
-    levels = [word for word in named if word in _LEVELS]
-    providers = [word for word in named if word not in _LEVELS]
-    options = dict(word.split("=", 1) for word in words if "=" in word)
+    levels: list[str] = []
+    providers: list[str] = []
+    options: dict[str, str] = {}
+    for word in filter(None, map(str.strip, option.split(","))):
+        key, is_option, value = word.partition("=")
+        if is_option:
+            options[key] = value
+        elif word in _LEVELS:
+            levels.append(word)
+        else:
+            providers.append(word)
     if len(levels) > 1 or len(providers) > 1 or (options and not providers):
         raise UsageError(
             "bad-option",
             f"`ort:{option}` can't be understood",
             help="write a level, or a provider with its options: `ort:openvino,device_type=GPU`",
         )
-    return Wanted(
-        level=levels[0] if levels else "all",
-        provider=_provider(providers[0]) if providers else CPU,
-        options=options,
-    )
+    level = next(iter(levels), "all")
+    if not providers:
+        return Wanted(level=level)
+    return Wanted(level=level, provider=_provider(providers[0]), options=options)
 
 
 def open(
@@ -102,7 +116,8 @@ def open(
     outputs: Sequence[str] | None = None,
 ) -> "OrtSession":
     """Open a file (or a serialized model) at a level or on a provider; where its nodes run is proven, not assumed."""
-    wanted, forgiven = parse(option), current().allow_fallback
+    wanted = parse(option)
+    forgiven = current().allow_fallback
     findings: list[Finding] = []
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
@@ -111,20 +126,26 @@ def open(
     providers: list[Any] = [CPU]
     if wanted.provider != CPU:
         if wanted.provider not in onnxruntime.get_available_providers():
-            findings.append(_missing(wanted.provider, forgiven=forgiven))
+            findings.append(_provider_missing(wanted.provider, forgiven=forgiven))
         else:
-            providers = _proven(options, wanted, forgiven=forgiven)
+            providers = _recorded_providers(options, wanted, forgiven=forgiven)
     try:
         session = native(
-            model, options, providers=providers, disabled_optimizers=disabled_optimizers
+            model,
+            options,
+            providers=providers,
+            disabled_optimizers=disabled_optimizers,
         )
     except Crashed:
         raise
-    except Exception as why:  # onnxruntime raises a dozen unrelated classes; each becomes one of ours with its words
+    except Exception as why:
+        # onnxruntime raises a dozen unrelated classes; each becomes one of ours with its words.
         raise _explain(model, str(why)) from why
-    session.disable_fallback()  # or a provider that fails in a run is replaced by the CPU, and the run is repeated
+    # Or a provider that fails in a run is replaced by the CPU, and the run is repeated.
+    session.disable_fallback()
     if providers != [CPU]:
-        findings += placement.judge(session, wanted.provider, _count(model), forgiven=forgiven)
+        nodes = _count_nodes(model)
+        findings += placement.judge(session, wanted.provider, nodes, forgiven=forgiven)
     return OrtSession(session, outputs, findings, model)
 
 
@@ -136,14 +157,17 @@ def native(
     disabled_optimizers: Sequence[str] = (),
 ) -> onnxruntime.InferenceSession:
     """onnxruntime's own session, opened under the guard: constant folding and inlining take what a file makes them take."""
-    source, size = (
-        (model, len(model)) if isinstance(model, bytes) else (str(model), _bytes_of(model))
-    )
+    serving = current()
+    source: bytes | str = model if isinstance(model, bytes) else str(model)
+    size = len(model) if isinstance(model, bytes) else _bytes_of(model)
     limit_s = min(
-        current().time_s + _OPENING_S + size / _BYTES_A_SECOND,
-        max(current().open_s, current().time_s),
+        serving.time_s + _OPENING_S + size / _BYTES_A_SECOND,
+        max(serving.open_s, serving.time_s),
     )
+    stop: Callable[[], None] | None = None
     cancel = getattr(options, "set_load_cancellation_flag", None)  # since onnxruntime 1.21
+    if cancel is not None:
+        stop = partial(cancel, True)
     return guard.run(
         lambda: onnxruntime.InferenceSession(
             source,
@@ -153,8 +177,8 @@ def native(
         ),
         limit_s=limit_s,
         what="opening the model in onnxruntime",
-        stop=None if cancel is None else lambda: cancel(True),
-        memory_gb=current().memory_gb,
+        stop=stop,
+        memory_gb=serving.memory_gb,
     )
 
 
@@ -170,7 +194,12 @@ def _bytes_of(path: Path) -> int:
         return 0
 
 
-def _proven(options: onnxruntime.SessionOptions, wanted: Wanted, *, forgiven: bool) -> list[Any]:
+def _recorded_providers(
+    options: onnxruntime.SessionOptions,
+    wanted: Wanted,
+    *,
+    forgiven: bool,
+) -> list[Any]:
     """Providers and settings under which the runtime records where each node goes, or at least refuses to fall back."""
     asked = (wanted.provider, dict(wanted.options))
     if hasattr(onnxruntime.InferenceSession, "get_provider_graph_assignment_info"):
@@ -182,20 +211,19 @@ def _proven(options: onnxruntime.SessionOptions, wanted: Wanted, *, forgiven: bo
     return [asked, CPU]
 
 
-def _count(model: Path | bytes) -> int:
+def _count_nodes(model: Path | bytes) -> int:
     try:
         import onnx
     except ImportError:  # the virtual environment of another version has only what it needs
         return 0
-    loaded = (
-        onnx.load_from_string(model)
-        if isinstance(model, bytes)
-        else onnx.load(model, load_external_data=False)
-    )
+    if isinstance(model, bytes):
+        loaded = onnx.load_from_string(model)
+    else:
+        loaded = onnx.load(model, load_external_data=False)
     return sum(node.op_type != "Constant" for node in loaded.graph.node)
 
 
-def _scans(model: Path | bytes) -> bool:
+def _has_scan(model: Path | bytes) -> bool:
     """Whether a Scan is among the operators: the bytes of its name as a node's type."""
     if isinstance(model, bytes):
         return _SCAN in model
@@ -213,7 +241,9 @@ class OrtSession:
         findings: Sequence[Finding] = (),
         model: Path | bytes = b"",
     ) -> None:
-        self._session, self.findings, self._model = session, findings, model
+        self._session = session
+        self.findings = findings
+        self._model = model
         self._serving = current()
         self._hung: Crashed | None = None
         self.seconds = 0.0
@@ -221,9 +251,9 @@ class OrtSession:
         self.input_names: Sequence[str] = [i.name for i in session.get_inputs()]
         self.output_names: Sequence[str] = list(outputs or (o.name for o in session.get_outputs()))
 
-    def run(self, inputs: Mapping[str, np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any] | None]:
+    def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
         """The outputs for these arrays; bfloat16 goes in and out by its bits."""
-        if any(a.size == 0 for a in inputs.values()) and _scans(self._model):
+        if any(a.size == 0 for a in inputs.values()) and _has_scan(self._model):
             raise Refused(
                 "refused",
                 "onnxruntime divides by zero in a Scan over an empty input, which ends the whole process; it is not asked",
@@ -240,20 +270,23 @@ class OrtSession:
                 memory_gb=self._serving.memory_gb,
             )
         except Crashed as why:
-            self._hung = why if why.notes else None
+            if why.notes:  # it did not stop when it was told to
+                self._hung = why
             raise
         except Exception as why:  # see open()
             raise _refusal(str(why)) from why
 
     def _answer(
-        self, inputs: Mapping[str, np.ndarray[Any, Any]], options: onnxruntime.RunOptions
-    ) -> list[np.ndarray[Any, Any] | None]:
+        self,
+        inputs: Mapping[str, Array],
+        options: onnxruntime.RunOptions,
+    ) -> list[Array | None]:
         if any(a.dtype == ml_dtypes.bfloat16 for a in inputs.values()) or self._has_bfloat16():
             return self._run_by_value(inputs, options)
         start = time.perf_counter()
-        found = self._session.run(list(self.output_names), dict(inputs), options)
+        outputs = self._session.run(list(self.output_names), dict(inputs), options)
         self.seconds = time.perf_counter() - start
-        return [np.asarray(value) if value is not None else None for value in found]
+        return [None if value is None else np.asarray(value) for value in outputs]
 
     def close(self) -> None:
         """Let the native session go."""
@@ -263,8 +296,10 @@ class OrtSession:
         return any("bfloat16" in o.type for o in self._session.get_outputs())
 
     def _run_by_value(
-        self, inputs: Mapping[str, np.ndarray[Any, Any]], options: onnxruntime.RunOptions
-    ) -> list[np.ndarray[Any, Any] | None]:
+        self,
+        inputs: Mapping[str, Array],
+        options: onnxruntime.RunOptions,
+    ) -> list[Array | None]:
         values = {}
         for name, array in inputs.items():
             if array.dtype == ml_dtypes.bfloat16:
@@ -274,12 +309,12 @@ class OrtSession:
             else:
                 values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
         start = time.perf_counter()
-        found = self._session.run_with_ort_values(list(self.output_names), values, options)
+        outputs = self._session.run_with_ort_values(list(self.output_names), values, options)
         self.seconds = time.perf_counter() - start
-        return [_from_value(value) for value in found]
+        return [_from_value(value) for value in outputs]
 
 
-def _from_value(value: onnxruntime.OrtValue) -> np.ndarray[Any, Any]:
+def _from_value(value: onnxruntime.OrtValue) -> Array:
     if "bfloat16" not in value.data_type():
         return np.asarray(value.numpy())
     import torch  # numpy has no bfloat16, and dlpack is the one way out of an OrtValue for it
@@ -303,17 +338,18 @@ def _provider(option: str) -> str:
     return str(known[wanted])
 
 
-def _missing(provider: str, *, forgiven: bool) -> Finding:
+def _provider_missing(provider: str, *, forgiven: bool) -> Finding:
     short = provider.removesuffix("ExecutionProvider")
     build = _BUILDS.get(short.lower())
     if not forgiven:
+        help = "install the onnxruntime build that carries it"
+        if build:
+            help = f"`--backend 'ort@{build}:{short.lower()}'` makes a virtual environment with {build}, which has it"
         raise BackendMissing(
             "provider-missing",
             f"onnxruntime {onnxruntime.__version__} here has no {provider}",
             notes=[f"it has {', '.join(onnxruntime.get_available_providers())}"],
-            help=f"`--backend 'ort@{build}:{short.lower()}'` makes a virtual environment with {build}, which has it"
-            if build
-            else "install the onnxruntime build that carries it",
+            help=help,
         )
     return placement.fallback(
         f"onnxruntime {onnxruntime.__version__} here has no {short}: everything ran on the CPU",
@@ -324,11 +360,7 @@ def _missing(provider: str, *, forgiven: bool) -> Finding:
 def _explain(model: Path | bytes, why: str) -> ModelError:
     where = "" if isinstance(model, bytes) else str(model)
     text = _short(why)
-    if (
-        "Could not find an implementation" in why
-        or "is not a registered function/op" in why
-        or "No Op registered" in why
-    ):
+    if any(words in why for words in _NO_OPERATOR):
         return ModelError(
             "missing-operator",
             f"onnxruntime {onnxruntime.__version__} lacks an operator of this model",
@@ -345,7 +377,10 @@ def _explain(model: Path | bytes, why: str) -> ModelError:
             help="export with a lower opset_version, or install a newer onnxruntime",
         )
     return ModelError(
-        "model-refused", "onnxruntime can't open this model", where=where, notes=[text]
+        "model-refused",
+        "onnxruntime can't open this model",
+        where=where,
+        notes=[text],
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from onnxproof.errors import BackendError, UsageError
 from onnxproof.runtimes import Description, current
-from onnxproof.runtimes.isolation.session import ApartSession
+from onnxproof.runtimes.isolation.session import IsolatedSession
 from onnxproof.runtimes.session import download_cache
 from onnxproof.system import temporary, writing
 
@@ -20,33 +20,30 @@ OWN_PROCESS = True
 _NEEDED = ("ml_dtypes",)
 """What the `ort` adapter imports besides onnxruntime, which brings numpy."""
 _PATIENCE_S = 900
+"""Seconds that pip has. Not measured."""
 
 
 def describe() -> Description:
     """What `onnxproof backends` prints."""
-    made = sorted(
-        folder.name
-        for folder in download_cache.folder("ort").glob("*")
-        if (folder / ".ready").is_file()
-    )
+    folders = download_cache.folder("ort").glob("*")
+    versions = sorted(folder.name for folder in folders if _is_ready(folder))
     return Description(
         name="ort-at",
         about="another version or build of onnxruntime: ort@1.23.2, ort@1.23.2:basic, ort@onnxruntime-gpu:cuda",
         installed=True,
-        version=", ".join(made),
+        version=", ".join(versions),
         device="as the build",
         install="nothing: the virtual environment is made when it is asked for",
         limits="needs pip and its index the first time; apart",
     )
 
 
-def open(model: Path, option: str = "") -> ApartSession:
+def open(model: Path, option: str = "") -> IsolatedSession:
     """Open a model on another onnxruntime; its environment is made the first time, which takes as long as pip does."""
     version, _, rest = option.partition(":")
     python = environment(requirement(version))
-    return ApartSession(
-        f"ort:{rest}" if rest else "ort", model, current(), name=f"ort@{option}", python=str(python)
-    )
+    backend = f"ort:{rest}" if rest else "ort"
+    return IsolatedSession(backend, model, current(), name=f"ort@{option}", python=str(python))
 
 
 def requirement(version: str) -> str:
@@ -66,68 +63,68 @@ def requirement(version: str) -> str:
     )
 
 
-def environment(wanted: str) -> Path:
+def environment(requirement: str) -> Path:
     """The interpreter of the virtual environment with this onnxruntime; a half-made one is made again."""
-    folder = download_cache.folder(
-        "ort", f"{wanted.replace('==', '-')}-py{sys.version_info[0]}{sys.version_info[1]}"
-    )
-    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    if (folder / ".ready").is_file() and python.exists():
+    major, minor = sys.version_info[:2]
+    name = requirement.replace("==", "-")
+    folder = download_cache.folder("ort", f"{name}-py{major}{minor}")
+    python = _python_of(folder)
+    if _is_ready(folder) and python.exists():
         return python
-    with writing.refusals(folder, "the virtual environment"):
+    with writing.explain_write_errors(folder, "the virtual environment"):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with temporary.Draft(folder.parent) as draft:
-            _install(wanted, draft.new)
-            if not (
-                folder / ".ready"
-            ).is_file():  # otherwise another run was quicker, and its environment is as good
+            _install(requirement, draft.new)
+            # Otherwise another run was quicker, and its environment is as good.
+            if not _is_ready(folder):
                 shutil.rmtree(folder, ignore_errors=True)
                 with suppress(OSError):
                     draft.new.rename(folder)
     return python
 
 
-def _install(wanted: str, folder: Path) -> None:
+def _is_ready(folder: Path) -> bool:
+    return (folder / ".ready").is_file()
+
+
+def _python_of(folder: Path) -> Path:
+    programs = "Scripts" if os.name == "nt" else "bin"
+    return folder / programs / "python"
+
+
+def _install(requirement: str, folder: Path) -> None:
     """Make the environment; its `bin/python` still works where it is moved to."""
     venv.create(folder, with_pip=True)
-    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    words = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    options = ("--quiet", "--disable-pip-version-check")
+    packages = (requirement, *map(_same_version, _NEEDED))
     try:
         with temporary.Folder() as work:
             done = subprocess.run(
-                [
-                    python,
-                    "-m",
-                    "pip",
-                    "install",
-                    "--quiet",
-                    "--disable-pip-version-check",
-                    wanted,
-                    *map(_ours, _NEEDED),
-                ],
+                [_python_of(folder), "-m", "pip", "install", *options, *packages],
                 capture_output=True,
                 text=True,
                 timeout=_PATIENCE_S,
                 check=False,
-                env=words | {"TMPDIR": str(work)},
+                env=variables | {"TMPDIR": str(work)},
             )
     except subprocess.TimeoutExpired:
         raise BackendError(
             "no-environment",
-            f"pip did not install {wanted} within {_PATIENCE_S} s",
+            f"pip did not install {requirement} within {_PATIENCE_S} s",
             help="try again, or a mirror that is near",
         ) from None
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
         raise BackendError(
             "no-environment",
-            f"pip can't install {wanted}",
+            f"pip can't install {requirement}",
             notes=(said or done.stderr.splitlines())[-2:],
-            help=f"`pip index versions {wanted.partition('==')[0]}` tells which versions there are for Python {sys.version_info[0]}.{sys.version_info[1]}",
+            help=f"`pip index versions {requirement.partition('==')[0]}` tells which versions there are for Python {sys.version_info[0]}.{sys.version_info[1]}",
         )
     (folder / ".ready").touch()
 
 
-def _ours(package: str) -> str:
+def _same_version(package: str) -> str:
     """The version that we run ourselves, since it writes and reads the same bytes."""
     return f"{package}=={metadata.version(package)}"

@@ -28,11 +28,8 @@ def browser() -> str:
 
 def describe() -> Description:
     """What `onnxproof backends` prints."""
-    places = [
-        name
-        for name, found in (("node", node.program("node", "nodejs")), ("chromium", browser()))
-        if found
-    ]
+    programs = {"node": node.program("node", "nodejs"), "chromium": browser()}
+    places = [name for name, path in programs.items() if path]
     version = node.version(_PACKAGE) if places else ""
     return Description(
         name="ort-web",
@@ -62,16 +59,9 @@ def open(model: Path, option: str = "") -> ChildSession:
             notes=[f"none of {', '.join(_BROWSERS)} is on the path"],
             help="apt-get install chromium, or Chrome from its own site",
         )
-    settings = node.settings("ort-web", node.needed(_PACKAGE, "ort-web"), model, "wasm") | {
-        "browser": browser()
-    }
-    return ChildSession(
-        "ort-web:chromium",
-        [
-            sys.executable,
-            "-I",
-            str(Path(__file__).parent / "javascript" / "browser.py"),
-            json.dumps(settings),
-        ],
-        current(),
-    )
+    package = node.require_package(_PACKAGE, "ort-web")
+    settings = node.settings("ort-web", package, model, "wasm")
+    settings["browser"] = browser()
+    script = Path(__file__).parent / "javascript" / "browser.py"
+    command = [sys.executable, "-I", str(script), json.dumps(settings)]
+    return ChildSession("ort-web:chromium", command, current())

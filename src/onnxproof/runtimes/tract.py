@@ -51,34 +51,44 @@ def open(model: Path, option: str = "") -> "TractSession":
     ports = Ports(model, "tract")
     ports.only(*_FACTS)
     session = TractSession(model, ports)
-    if all(
-        port.dims is not None and all(isinstance(dim, int) for dim in port.dims)
-        for port in ports.inputs
-    ):
+    shapes = _fixed_shapes(ports)
+    if shapes is not None:
         try:
-            session.prepare(
-                {
-                    port.name: tuple(int(dim or 0) for dim in port.dims or ())
-                    for port in ports.inputs
-                }
-            )
+            session.prepare(shapes)
         except Refused as why:
             raise ModelError(
-                "model-refused", "tract can't open this model", where=str(model), notes=[why.what]
+                "model-refused",
+                "tract can't open this model",
+                where=str(model),
+                notes=[why.what],
             ) from why
     else:
         session.read()
     return session
 
 
+def _fixed_shapes(ports: Ports) -> dict[str, tuple[int, ...]] | None:
+    """The shapes of the inputs; None where a dim is open."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for port in ports.inputs:
+        if port.dims is None:
+            return None
+        sizes = [dim for dim in port.dims if isinstance(dim, int)]
+        if len(sizes) != len(port.dims):
+            return None
+        shapes[port.name] = tuple(sizes)
+    return shapes
+
+
 class TractSession:
     """Prepared models by shape; the file's value_info is cleared, since tract takes its symbols for promises."""
 
     def __init__(self, model: Path, ports: Ports) -> None:
-        self._model, self._ports = model, ports
+        self._model = model
+        self._ports = ports
         self._prepared: OrderedDict[tuple[tuple[int, ...], ...], Any] = OrderedDict()
         self._folder = temporary.Folder()
-        self._plain = _cleared(model, Path(self._folder.name))
+        self._plain = _without_value_info(model, Path(self._folder.name))
         self.input_names: Sequence[str] = ports.input_names
         self.output_names: Sequence[str] = ports.output_names
 
@@ -87,13 +97,11 @@ class TractSession:
         self._ports.check(inputs)
         prepared = self.prepare({name: inputs[name].shape for name in self.input_names})
         try:
-            found = prepared.run(
-                [
-                    np.ascontiguousarray(inputs[name]).reshape(inputs[name].shape)
-                    for name in self.input_names
-                ]
+            arrays = [inputs[name] for name in self.input_names]
+            outputs = prepared.run(
+                [np.ascontiguousarray(array).reshape(array.shape) for array in arrays]
             )
-            return [_to_numpy(value) for value in found]
+            return [_to_numpy(value) for value in outputs]
         except Exception as why:  # one class for everything, with the reason in its text
             raise Refused("refused", f"tract refuses this input: {_short(why)}") from why
 
@@ -118,9 +126,8 @@ class TractSession:
             model = self.read()
             try:
                 for place, port in enumerate(self._ports.inputs):
-                    model.set_input_fact(
-                        place, ",".join([*map(str, shapes[port.name]), _FACTS[port.dtype]])
-                    )
+                    fact = [*map(str, shapes[port.name]), _FACTS[port.dtype]]
+                    model.set_input_fact(place, ",".join(fact))
                 for place in range(len(self.output_names)):
                     model.set_output_fact(place, None)
                 ready = model.into_model().into_runnable()
@@ -140,7 +147,7 @@ class TractSession:
         self._folder.cleanup()
 
 
-def _cleared(model: Path, folder: Path) -> Path:
+def _without_value_info(model: Path, folder: Path) -> Path:
     """A copy without value_info and with open output shapes."""
     loaded = onnx.load(model, load_external_data=False)
     del loaded.graph.value_info[:]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 def environment() -> dict[str, str]:
     """Versions and hardware, so that two proofs can be told apart."""
-    found = {
+    facts = {
         "python": platform.python_version(),
         "machine": platform.machine(),
         "system": platform.system(),
@@ -17,10 +17,10 @@ def environment() -> dict[str, str]:
     }
     for package in ("onnxproof", "torch", "onnx", "onnxruntime", "onnxscript", "numpy", "openvino"):
         try:
-            found[package] = metadata.version(package)
+            facts[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return facts
 
 
 def _processor() -> str:

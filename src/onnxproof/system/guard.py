@@ -33,7 +33,7 @@ _GRACE_S = 2.0
 _STACK = 64 << 20
 """Bytes of stack: onnx and ONNX Runtime recurse into functions and subgraphs, and some systems give threads 128 kB."""
 _SHARE = 0.75
-"""Of the machine's memory that this process may hold."""
+"""Of the machine's memory that this process may hold. Not measured."""
 _LEAST = 256 << 20
 """Bytes that a run may take in any case: a machine that is nearly full still runs a small model."""
 _FRESH_S = 0.25
@@ -44,7 +44,8 @@ class _Task:
     """One piece of work, and the place for what comes of it."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
-        self._work, self._context = work, contextvars.copy_context()
+        self._work = work
+        self._context = contextvars.copy_context()
         self._answer: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
 
     def run(self) -> None:
@@ -114,7 +115,7 @@ def run(
             answer = task.wait(limit_s)
             hung = answer is None
             if answer is None:
-                answer = _stopped(task, stop)
+                answer = _stop(task, stop)
         except BaseException:  # Ctrl-C while it ran
             _left_behind.append((worker, task))
             if stop is not None:
@@ -125,17 +126,7 @@ def run(
         else:
             _idle.append(worker)
         if hung:
-            raise Crashed(
-                "hung",
-                f"{what} gave no answer within {limit_s:.3g} s and was "
-                + ("stopped" if answer is not None else "left behind"),
-                notes=[]
-                if answer is not None
-                else [
-                    "it did not stop when it was told to, and goes on in the background until this program ends"
-                ],
-                help="`--time-limit` gives one forward pass more time",
-            )
+            raise _hung(what, limit_s, stopped=answer is not None)
     assert answer is not None
     result, error = answer
     if error is not None:
@@ -143,9 +134,24 @@ def run(
     return result  # type: ignore[no-any-return]
 
 
+def _hung(what: str, limit_s: float, *, stopped: bool) -> Crashed:
+    ending, notes = "stopped", []
+    if not stopped:
+        ending = "left behind"
+        notes = [
+            "it did not stop when it was told to, and goes on in the background until this program ends"
+        ]
+    return Crashed(
+        "hung",
+        f"{what} gave no answer within {limit_s:.3g} s and was {ending}",
+        notes=notes,
+        help="`--time-limit` gives one forward pass more time",
+    )
+
+
 def leave(code: int) -> None:
     """End the program at once where a thread was left behind: the interpreter would end it in the midst of native code, which may abort."""
-    _take_back()
+    _reuse_ended_threads()
     if _left_behind:
         for stream in (sys.stdout, sys.stderr):
             with suppress(OSError, ValueError):  # closed, or its reader has left
@@ -154,15 +160,13 @@ def leave(code: int) -> None:
         os._exit(code)
 
 
-def _take_back() -> None:
+def _reuse_ended_threads() -> None:
     """Give the threads whose work has ended after all something else to do."""
     _idle.extend(worker for worker, task in _left_behind if task.ended)
     _left_behind[:] = [(worker, task) for worker, task in _left_behind if not task.ended]
 
 
-def _stopped(
-    task: _Task, stop: Callable[[], None] | None
-) -> tuple[Any, BaseException | None] | None:
+def _stop(task: _Task, stop: Callable[[], None] | None) -> tuple[Any, BaseException | None] | None:
     """Tell it to stop, and wait a little; None when it goes on."""
     if stop is not None:
         stop()
@@ -182,7 +186,7 @@ def memory(most_gb: float | None = None) -> Iterator[None]:
 def _restore_limit(before: tuple[int, int] | None) -> None:
     """Set the limit as it was; while a thread goes on in the background, the limit of the whole machine, since nobody waits for that thread's memory."""
     global _usual
-    _take_back()
+    _reuse_ended_threads()
     if _left_behind:
         ceiling = _ceiling(None)
         if before is not None and ceiling is not None:
@@ -202,14 +206,15 @@ def _lower_limit(most_gb: float | None) -> tuple[int, int] | None:
     except ImportError:  # not a POSIX system
         return None
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = _ceiling(most_gb)
-    if (
-        wanted is None
-        or (before[0] != resource.RLIM_INFINITY and before[0] <= wanted)
-        or (before[1] != resource.RLIM_INFINITY and before[1] < wanted)
-    ):
+    soft, hard = before
+    ceiling = _ceiling(most_gb)
+    if ceiling is None:
         return None
-    _set_limit((wanted, before[1]))
+    if soft != resource.RLIM_INFINITY and soft <= ceiling:
+        return None
+    if hard != resource.RLIM_INFINITY and hard < ceiling:
+        return None
+    _set_limit((ceiling, hard))
     return before
 
 
@@ -219,25 +224,26 @@ def _set_limit(limit: tuple[int, int]) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, limit)
 
 
-_known: dict[float | None, tuple[float, int | None]] = {}
+_ceilings: dict[float | None, tuple[float, int | None]] = {}
 
 
 def _ceiling(most_gb: float | None) -> int | None:
     """Bytes of private memory up to which this process may grow; measured anew every quarter of a second."""
-    measured, ceiling = _known.get(most_gb, (float("-inf"), None))
+    measured, ceiling = _ceilings.get(most_gb, (float("-inf"), None))
     if time.monotonic() - measured > _FRESH_S:
-        ceiling = _measured_ceiling(most_gb)
-        _known[most_gb] = time.monotonic(), ceiling
+        ceiling = _measure_ceiling(most_gb)
+        _ceilings[most_gb] = time.monotonic(), ceiling
     return ceiling
 
 
-def _measured_ceiling(most_gb: float | None) -> int | None:
+def _measure_ceiling(most_gb: float | None) -> int | None:
     try:
         fields = [int(word) for word in Path("/proc/self/statm").read_text().split()]
         page = os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):  # not Linux
         return None
-    resident, private = (fields[1] - fields[2]) * page, fields[5] * page
+    resident = (fields[1] - fields[2]) * page
+    private = fields[5] * page
     more = most_bytes() - resident if most_gb is None else int(most_gb * 1e9)
     return private + max(_LEAST, min(more, _available()))
 

@@ -47,7 +47,7 @@ class _Root:
     lock: int | None
 
 
-def unnamed(suffix: str = "") -> IO[bytes]:
+def open_unnamed(suffix: str = "") -> IO[bytes]:
     """A file without a name, for the caller to close: it is gone with its last handle, however the process ends."""
     return tempfile.TemporaryFile(suffix=suffix)
 
@@ -89,9 +89,8 @@ class Draft:
         outside.mkdir(exist_ok=True)
         self._pointer = outside / self.path.name
         if fcntl is not None:  # Windows lets few users make links
-            self._pointer.symlink_to(
-                self.path.absolute()
-            )  # first: a kill after the next line must find it
+            # Before the folder: a kill after the next line must find it.
+            self._pointer.symlink_to(self.path.absolute())
         try:
             self.path.mkdir()
             self.new.mkdir()
@@ -129,8 +128,9 @@ def drop_draft(folder: Path) -> None:
             for name, new in placing.items()
             if (folder / BEFORE / name).exists() and mark(folder.parent / name) not in ("", new)
         ]
-        for name, new in placing.items() if unfinished and not theirs else ():
-            _put_back(folder / BEFORE / name, folder.parent / name, new)
+        if unfinished and not theirs:
+            for name, new in placing.items():
+                _put_back(folder / BEFORE / name, folder.parent / name, new)
     _remove(folder)
 
 
@@ -153,9 +153,8 @@ def mark(path: Path) -> str:
 
 def sweep() -> int:
     """Remove what runs that no longer live left in the usual places; gives the number of their roots."""
-    return sum(
-        _sweep(base) for base in dict.fromkeys((_base(in_memory=False), _base(in_memory=True)))
-    )
+    bases = {_base(in_memory=False): None, _base(in_memory=True): None}
+    return sum(_sweep(base) for base in bases)
 
 
 def clear() -> None:
@@ -174,7 +173,7 @@ atexit.register(clear)
 def end_processes(folder: Path) -> int:
     """Kill every process whose `TMPDIR` is this folder or below it, so also those that left their parent's group; needs /proc."""
     ended = 0
-    for entry in _numbered(Path("/proc")):
+    for entry in _process_folders(Path("/proc")):
         if int(entry.name) != os.getpid() and _belongs(entry, str(folder)):
             with contextlib.suppress(OSError):
                 os.kill(int(entry.name), signal.SIGKILL)
@@ -182,7 +181,7 @@ def end_processes(folder: Path) -> int:
     return ended
 
 
-def _numbered(folder: Path) -> Iterator[Path]:
+def _process_folders(folder: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
         yield from (entry for entry in folder.iterdir() if entry.name.isdigit())
 
@@ -290,10 +289,11 @@ def _drop(root: Path) -> None:
         if any(root.iterdir()):
             end_processes(root)
         outside = root / _OUTSIDE
-        for pointer in outside.iterdir() if outside.is_dir() else ():
-            target = Path(os.readlink(pointer))
-            if target.name.startswith(_DRAFT) and target.is_dir() and not target.is_symlink():
-                drop_draft(target)
+        if outside.is_dir():
+            for pointer in outside.iterdir():
+                target = Path(os.readlink(pointer))
+                if target.name.startswith(_DRAFT) and target.is_dir() and not target.is_symlink():
+                    drop_draft(target)
     _remove(root)
 
 

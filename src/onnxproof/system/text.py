@@ -33,11 +33,10 @@ def lines(text: str) -> str:
     torch says:
       | ::error::no
     """
-    return (
-        f"\n{_CONTINUED}".join(visible(line.replace("\t", "    ")) for line in text.splitlines())
-        if "\n" in text or "\t" in text
-        else visible(text)
-    )
+    if "\n" not in text and "\t" not in text:
+        return visible(text)
+    shown = [visible(line.replace("\t", "    ")) for line in text.splitlines()]
+    return f"\n{_CONTINUED}".join(shown)
 
 
 def block(text: str) -> str:
@@ -60,12 +59,10 @@ def markdown(text: str) -> str:
     a\|b \<script\> \*c\*
     """
     escaped = "".join(f"\\{c}" if c in _MARKUP else c for c in visible(text))
-    escaped = (
-        f"\\{escaped}" if escaped.startswith(("#", "+", "-", "=", ":")) else escaped
-    )  # these act at the beginning of a line
-    return escaped.replace("@", "@<!-- -->").replace(
-        "://", ":<!-- -->//"
-    )  # a backslash stops neither a mention nor a bare link
+    if escaped.startswith(("#", "+", "-", "=", ":")):  # these act at the beginning of a line
+        escaped = f"\\{escaped}"
+    # A backslash stops neither a mention nor a bare link.
+    return escaped.replace("@", "@<!-- -->").replace("://", ":<!-- -->//")
 
 
 def code(text: str) -> str:

@@ -19,12 +19,12 @@ _KINDS = (
     (stat.S_ISSOCK, "a socket"),
 )
 _SHARE_OF_MEMORY = 0.8
-"""Of the memory that is free: what is read takes that much at least, and the models need some too."""
+"""Of the memory that is free: what is read takes that much at least, and the models need some too. Not measured."""
 DOCUMENT_BYTES = 1 << 30
 """Proofs, locks and other JSON: the largest proof of the healthy models has 3 MB."""
 
 
-def regular(
+def require_regular(
     path: str | Path,
     error: type[OnnxproofError] = UsageError,
     *,
@@ -39,9 +39,9 @@ def regular(
     """
     path = Path(path)
     try:
-        found = path.stat()
+        about = path.stat()
     except OSError as why:
-        if _loops(path):
+        if _is_link_loop(path):
             raise error(
                 "not-a-file", f"`{path}` is a link that leads to itself", where=str(path)
             ) from why
@@ -49,20 +49,23 @@ def regular(
             "no-such-file",
             f"there is no {what} `{path}`",
             where=str(path),
-            notes=_why(why),
+            notes=_system_message(why),
             help=help,
         ) from why
     except ValueError as why:  # a name with a null byte
         raise error("no-such-file", f"there is no {what} `{path}`: {why}", help=help) from why
-    if not stat.S_ISREG(found.st_mode):
-        kind = next((words for test, words in _KINDS if test(found.st_mode)), "no regular file")
+    if not stat.S_ISREG(about.st_mode):
+        kind = next((words for test, words in _KINDS if test(about.st_mode)), "no regular file")
         raise error(
-            "not-a-file", f"`{path}` is {kind}", where=str(path), help="give a regular file"
+            "not-a-file",
+            f"`{path}` is {kind}",
+            where=str(path),
+            help="give a regular file",
         )
-    if most is not None and found.st_size > most:
+    if most is not None and about.st_size > most:
         raise error(
             "file-too-large",
-            f"`{path.name}` has {found.st_size:,} bytes, and at most {most:,} are read",
+            f"`{path.name}` has {about.st_size:,} bytes, and at most {most:,} are read",
             where=str(path),
         )
     return path
@@ -76,9 +79,9 @@ def is_regular(path: Path) -> bool:
         return False
 
 
-def room() -> int:
+def readable_bytes() -> int:
     """The bytes that may be read into memory at once: most of what is free."""
-    limits = [_free()]
+    limits = [_free_memory()]
     try:
         import resource
 
@@ -90,7 +93,7 @@ def room() -> int:
     return int(min(limits) * _SHARE_OF_MEMORY)
 
 
-def _free() -> int:
+def _free_memory() -> int:
     """Memory that can be had without swapping."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -104,7 +107,7 @@ def _free() -> int:
         return 8 << 30
 
 
-def _loops(path: Path) -> bool:
+def _is_link_loop(path: Path) -> bool:
     try:
         path.resolve(strict=True)
     except (RuntimeError, OSError) as why:
@@ -112,6 +115,8 @@ def _loops(path: Path) -> bool:
     return False
 
 
-def _why(why: OSError) -> list[str]:
+def _system_message(why: OSError) -> list[str]:
     """The system's own word, where it is more than that nothing is there."""
-    return [] if isinstance(why, FileNotFoundError) else [str(why.strerror or why)]
+    if isinstance(why, FileNotFoundError):
+        return []
+    return [str(why.strerror or why)]

@@ -35,37 +35,36 @@ def write_text(text: str, path: str | Path, *, what: str = "the proof") -> None:
 
 def write_bytes(content: bytes, path: str | Path, *, what: str = "the file") -> None:
     """The same for bytes."""
-    with replacing(path, what=what) as draft:
+    with replace_file(path, what=what) as draft:
         draft.write_bytes(content)
 
 
 @contextmanager
-def replacing(path: str | Path, *, what: str = "the file") -> Iterator[Path]:
+def replace_file(path: str | Path, *, what: str = "the file") -> Iterator[Path]:
     """A place to make the file in; at the end of the `with`, and only if nothing was raised, it takes the file's place.
 
     What is put beside the draft goes beside the file, such as the weights of a model that keeps them apart. Several files can't be
     replaced in one step: the file itself is taken away first and comes last, so that it is never seen with what belongs to another.
     """
     path = Path(path)
-    with refusals(path, what):
+    with explain_write_errors(path, what):
         target = Path(os.path.realpath(path))
         draft = temporary.Draft(target.parent) if replaceable(path) else temporary.Folder()
     with draft:
-        made = draft.new / (target if replaceable(path) else path).name
+        file = draft.new / (target.name if replaceable(path) else path.name)
         try:
-            yield made
-        except (
-            OSError
-        ) as why:  # the body may do more than write: other errors are not ours to explain
+            yield file
+        except OSError as why:
+            # The body may do more than write: other errors are not ours to explain.
             if not is_full(why):
                 raise
-            with refusals(path, what):
+            with explain_write_errors(path, what):
                 raise
-        with refusals(path, what):
+        with explain_write_errors(path, what):
             if isinstance(draft, temporary.Draft):
                 _put_in_place(draft, target)
             else:
-                _write_through(made, path)
+                _write_through(file, path)
 
 
 def is_full(why: BaseException) -> bool:
@@ -87,14 +86,14 @@ def replaceable(path: str | Path) -> bool:
 def check(path: str | Path, *, what: str = "the proof", regular: bool = False) -> None:
     """Raise now what writing would raise after minutes of work; `regular` is for what must be read again, such as a model."""
     path = Path(path)
-    with refusals(path, what):
+    with explain_write_errors(path, what):
         parent = Path(os.path.realpath(path)).parent
         if not path.absolute().parent.is_dir():
-            shown = _shown(path.parent)
+            shown = _shorten_path(path.parent)
             raise UsageError(
                 "cannot-write",
                 f"there is no folder `{shown}` to write {what} to",
-                where=_shown(path),
+                where=_shorten_path(path),
                 help="make the folder first",
             )
         if path.is_dir():
@@ -103,7 +102,7 @@ def check(path: str | Path, *, what: str = "the proof", regular: bool = False) -
             raise UsageError(
                 "cannot-write",
                 f"{what} can't be written: this is no regular file, and it has to be read again",
-                where=_shown(path),
+                where=_shorten_path(path),
                 help="give the path of a file",
             )
         if replaceable(path):
@@ -113,7 +112,7 @@ def check(path: str | Path, *, what: str = "the proof", regular: bool = False) -
 
 
 @contextmanager
-def refusals(path: str | Path, what: str) -> Iterator[None]:
+def explain_write_errors(path: str | Path, what: str) -> Iterator[None]:
     """Turn what the system says of a write into `cannot-write`."""
     try:
         yield
@@ -122,18 +121,20 @@ def refusals(path: str | Path, what: str) -> Iterator[None]:
     except (OSError, ValueError) as why:  # a ValueError: a path with a zero byte in it
         if isinstance(why, UsageError):
             raise
-        reason = (why.strerror if isinstance(why, OSError) else None) or str(why)
+        reason = getattr(why, "strerror", None) or str(why)
         raise UsageError(
             "cannot-write",
             f"{what} can't be written: {reason}",
-            where=_shown(path),
+            where=_shorten_path(path),
             help="give a path in a folder that exists, may be written to and has space",
         ) from why
 
 
-def _shown(path: str | Path) -> str:
+def _shorten_path(path: str | Path) -> str:
     text = str(path)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text):,} characters)"
+    if len(text) <= _SHOWN:
+        return text
+    return f"{text[:_SHOWN]}... ({len(text):,} characters)"
 
 
 def _write_through(draft: Path, path: Path) -> None:
@@ -158,7 +159,7 @@ def _put_in_place(draft: temporary.Draft, target: Path) -> None:
         (draft.new / target.name).chmod(stat.S_IMODE(target.stat().st_mode))
     for name in names:
         _sync(draft.new / name)
-    with _locked(target.parent):
+    with _lock_folder(target.parent):
         if len(names) > 1:
             _take_away(draft, target, names)
         for name in names:
@@ -179,7 +180,7 @@ def _take_away(draft: temporary.Draft, target: Path, names: list[str]) -> None:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """One process at a time puts several files into a folder: two that take turns would leave one's graph with the other's weights."""
     if fcntl is None:
         yield
@@ -194,9 +195,8 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _sync(path: Path) -> None:
     """Down to the disk, so that a name never stands for content that a power failure took."""
-    with suppress(
-        OSError
-    ):  # a file system that does not know it, or Windows, which opens no folders
+    # An error: a file system that does not know it, or Windows, which opens no folders.
+    with suppress(OSError):
         file = os.open(path, os.O_RDONLY)
         try:
             os.fsync(file)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.options import Policy
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.results import Coverage, CrossCheck, Finding, Signature, Verdict, judging
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes.session.execution import Clock
@@ -24,7 +24,7 @@ class Measured:
     request: Request
     observed: Observations
     findings: tuple[Finding, ...]
-    reference: Oracle
+    reference: Reference
     file: OnnxFile
     signature: Signature
     coverage: Coverage

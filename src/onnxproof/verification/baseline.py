@@ -12,7 +12,7 @@ from pathlib import Path
 from onnxproof.errors import UsageError
 from onnxproof.results import Finding, Status
 from onnxproof.results.proof import Proof
-from onnxproof.system.user_files import DOCUMENT_BYTES, regular
+from onnxproof.system.user_files import DOCUMENT_BYTES, require_regular
 from onnxproof.system.writing import write_text
 
 FORM = "1"
@@ -189,7 +189,7 @@ def read(path: str | Path) -> Baseline:
     Raises:
         UsageError: `other-baseline`, `no-baseline` or `not-a-baseline`.
     """
-    regular(path, UsageError, most=DOCUMENT_BYTES, what="baseline")
+    require_regular(path, UsageError, most=DOCUMENT_BYTES, what="baseline")
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
         if document["baseline"] != FORM:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnxproof.numerics.measure import Noise, is_float, largest, noise_of, pool, steadied
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, NoiseKind
 from onnxproof.verification.quantized import Simulated
 
@@ -43,7 +43,7 @@ class CaseReference:
 
     def __init__(
         self,
-        oracle: Oracle,
+        oracle: Reference,
         case: Case,
         reference: list[Array],
         truth: Sequence[Array | None],

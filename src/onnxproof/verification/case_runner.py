@@ -16,7 +16,7 @@ import numpy as np
 from onnxproof.errors import BackendError, Refused
 from onnxproof.options import Policy
 from onnxproof.reference.doubt import Doubts
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, Gap, NoiseKind, Note, Signature, Status, Verdict, Void
 from onnxproof.results.judging import judge_gap, within_tolerance
 from onnxproof.runtimes.session.execution import Candidate
@@ -117,7 +117,7 @@ class Trial:
 
     def __init__(
         self,
-        oracle: Oracle,
+        oracle: Reference,
         candidates: Sequence[Candidate],
         signature: Signature,
         policy: Policy,
@@ -195,7 +195,7 @@ class Trial:
         outputs = self._run_reference(case.inputs)
         seconds = time.perf_counter() - start
         truth: Sequence[Array | None] | None = self._oracle.truth(case.inputs)
-        if not self.doubts.look(case, outputs, truth):
+        if not self.doubts.check(case, outputs, truth):
             truth = None
         reference = CaseReference(
             self._oracle,
@@ -233,7 +233,7 @@ class Trial:
         """
         case = reference.case
         try:
-            outputs = candidate.run(case.inputs, apart=_has_empty_input(case))  # 1
+            outputs = candidate.run(case.inputs, isolated=_has_empty_input(case))  # 1
         except BackendError as why:
             if _is_out_of_memory(why) and candidate.answered:
                 raise NoMemory(

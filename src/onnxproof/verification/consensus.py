@@ -14,7 +14,7 @@ import numpy as np
 
 from onnxproof.errors import OnnxproofError
 from onnxproof.options import Policy
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, CrossCheck, Gap, Signature, Standing, judging
 from onnxproof.runtimes import reference as standard
 from onnxproof.runtimes.session.execution import Candidate, feed
@@ -48,7 +48,7 @@ class _Answers:
 
 def compare(
     candidates: Sequence[Candidate],
-    oracle: Oracle,
+    oracle: Reference,
     case: Case,
     gaps: Sequence[Gap],
     path: Path,
@@ -183,7 +183,7 @@ def _evaluate_graph(
 def _run(candidate: Candidate, case: Case) -> Outputs | None:
     has_empty_input = any(array.size == 0 for array in case.inputs.values())
     try:
-        return candidate.run(case.inputs, apart=has_empty_input)
+        return candidate.run(case.inputs, isolated=has_empty_input)
     except OnnxproofError:
         return None
 

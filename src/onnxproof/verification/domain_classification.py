@@ -17,7 +17,7 @@ import numpy as np
 from onnxproof.errors import BackendError
 from onnxproof.numerics.measure import Noise, is_float, noise_of
 from onnxproof.options import Policy
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, Domain, Gap, Status, Verdict
 from onnxproof.results.judging import beyond_noise, judge_gap
 from onnxproof.runtimes.session.execution import Candidate
@@ -45,7 +45,7 @@ class Rerun:
 class DomainClassifier:
     """Says of a confirmed gap to which odd domain it belongs, if to one."""
 
-    oracle: Oracle
+    oracle: Reference
     measurer: GapMeasurer
     policy: Policy
     rerun: Rerun

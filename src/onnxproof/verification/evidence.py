@@ -5,7 +5,7 @@ from pathlib import Path
 
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.options import Policy
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Case, Signature
 from onnxproof.results.proof import Proof
@@ -39,7 +39,7 @@ class Evidence:
 
     request: Request
     proof: Proof
-    reference: Oracle
+    reference: Reference
     file: OnnxFile
     signature: Signature
     clock: Clock

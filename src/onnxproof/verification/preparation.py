@@ -9,7 +9,7 @@ from onnxproof.inputs.roles import confirm_roles
 from onnxproof.inputs.space import Space
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.reference import pairing
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, Finding, Signature
 from onnxproof.runtimes.session.execution import Candidate
 from onnxproof.verification import runtime_checks
@@ -23,7 +23,9 @@ _PASSES_FOR_RUNTIMES = 3
 """Forward passes of the reference that the first questions to a runtime need: two answers and a truth."""
 
 
-def pair(reference: Oracle, file: OnnxFile, dynamic_shapes: Any) -> tuple[Signature, list[Finding]]:
+def pair(
+    reference: Reference, file: OnnxFile, dynamic_shapes: Any
+) -> tuple[Signature, list[Finding]]:
     """How the inputs and outputs of the reference go with the file's."""
     example = reference.example()
     try:
@@ -40,7 +42,7 @@ def pair(reference: Oracle, file: OnnxFile, dynamic_shapes: Any) -> tuple[Signat
 
 
 def learn_space(
-    reference: Oracle,
+    reference: Reference,
     signature: Signature,
     file: OnnxFile,
     *,
@@ -80,7 +82,7 @@ def learn_space(
 
 def examine_runtimes(
     candidates: Sequence[Candidate],
-    reference: Oracle,
+    reference: Reference,
     signature: Signature,
     *,
     request: Request,

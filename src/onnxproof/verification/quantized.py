@@ -20,7 +20,7 @@ import numpy as np
 from onnxproof.errors import Crashed, ModelError, Refused
 from onnxproof.numerics.measure import Noise, is_float, noise_of
 from onnxproof.onnxmodel.onnx_file import OnnxFile, constants, read
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Case, Gap, NoiseKind, Signature
 from onnxproof.runtimes import Session, ort, reference
@@ -48,7 +48,7 @@ _SLACK = 0.75
 
 def open_fidelity(
     subject: Subject,
-    oracle: Oracle,
+    oracle: Reference,
     file: OnnxFile,
     signature: Signature,
     clock: Clock,
@@ -65,7 +65,7 @@ def open_fidelity(
     return Fidelity(file, signature, clock, kind)
 
 
-def _how_it_quantizes(subject: Subject, oracle: Oracle) -> str:
+def _how_it_quantizes(subject: Subject, oracle: Reference) -> str:
     """How the reference itself quantizes: `integers`, `fake`, or not at all (empty)."""
     if subject.onnx is not None:
         if read(subject.onnx).quantized:
@@ -77,7 +77,7 @@ def _how_it_quantizes(subject: Subject, oracle: Oracle) -> str:
     return _quantizing_calls(oracle)
 
 
-def _quantizing_calls(oracle: Oracle) -> str:
+def _quantizing_calls(oracle: Reference) -> str:
     """Which quantizing operators a forward pass calls: `integers`, `fake`, or none (empty)."""
     from onnxproof.reference.dispatch import Mode
 

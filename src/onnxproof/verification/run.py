@@ -24,10 +24,10 @@ from onnxproof.inputs.search import cases_by_name
 from onnxproof.inputs.space import Space
 from onnxproof.inputs.user_data import UserData, open_data
 from onnxproof.onnxmodel import onnx_file
-from onnxproof.reference.protocol import Oracle, open_oracle
+from onnxproof.reference.protocol import Reference, open_reference
 from onnxproof.results import Case, Coverage, CrossCheck, Finding
 from onnxproof.results.proof import Proof
-from onnxproof.runtimes import Session, current, parse, served
+from onnxproof.runtimes import Session, current, parse, use_serving
 from onnxproof.runtimes.session.execution import Clock
 from onnxproof.verification import consensus, preparation, search
 from onnxproof.verification.assemble import Measured, assemble_proof, mark_void
@@ -84,7 +84,7 @@ class _Verification:
         data = open_data(self._request.subject.data)
         self._request = replace(self._request, subject=replace(self._request.subject, data=data))
         self._data = UserData(data)
-        self._reference: Oracle = open_oracle(self._request.subject, self._clock)
+        self._reference: Reference = open_reference(self._request.subject, self._clock)
         self._signature, findings = preparation.pair(
             self._reference, self._file, self._request.subject.dynamic_shapes
         )
@@ -92,13 +92,13 @@ class _Verification:
         begun = self._clock.elapsed
         least_s = _PASSES_OF_THE_REFERENCE * self._budget.pass_s
         serving = replace(current(), time_s=max(current().time_s, least_s))
-        with served(serving):
+        with use_serving(serving):
             request, signature = self._request, self._signature
             self._fleet = Fleet(
                 request.backends, request.path, signature, self._clock, self._session
             )
         self._budget.extend(self._clock.elapsed - begun)
-        with served(serving):
+        with use_serving(serving):
             error = self._run_cases()
         return self._evidence(error)
 

@@ -20,7 +20,7 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.numerics.measure import is_float, pair
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.options import Policy
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.results import Domain, Finding, Signature, judging
 from onnxproof.runtimes import current, parse
 from onnxproof.runtimes.session.execution import Candidate
@@ -41,7 +41,7 @@ _REFERENCES = frozenset({"reference", "torch", "torch64"})
 
 def examine(
     candidates: Sequence[Candidate],
-    oracle: Oracle,
+    oracle: Reference,
     path: Path,
     signature: Signature,
     policy: Policy,
@@ -72,7 +72,7 @@ class _Questions:
 
     def __init__(
         self,
-        oracle: Oracle,
+        oracle: Reference,
         signature: Signature,
         policy: Policy,
         sizes: Collection[str],
@@ -220,7 +220,7 @@ class _Examination:
         self._candidate.open_other(isolate=isolate)
         opening_s = time.perf_counter() - start
         self._deadline = Deadline(self._deadline.until + opening_s)  # a slow start skips no check
-        return lambda inputs: self._candidate.run(inputs, apart=True)
+        return lambda inputs: self._candidate.run(inputs, isolated=True)
 
     def _check_after_empty(
         self, first: Answer, ask: Callable[[Inputs], Answer]

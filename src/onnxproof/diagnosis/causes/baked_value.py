@@ -69,7 +69,7 @@ def _of_witness(bench: Workbench) -> Tried | str:
     scalars = [e for e in bench.scene.entries if e.sketch.count == 1]
     for node in bench.nodes[:2]:
         for place, name, value in bench.constants(node):
-            if value.size != 1 or bench.scene.oracle.parameter(name) is not None:
+            if value.size != 1 or bench.scene.reference.parameter(name) is not None:
                 continue
             for entry in scalars[:40]:
                 true = bench.scene.fetch(entry.place)

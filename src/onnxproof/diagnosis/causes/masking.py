@@ -177,7 +177,7 @@ def _hiding(bench: Workbench) -> list[float]:
 
 
 def _by_input(bench: Workbench) -> Tried | str:
-    case, oracle = bench.scene.case, bench.scene.oracle
+    case, reference = bench.scene.case, bench.scene.reference
     masks = [n for n, a in case.inputs.items() if a.ndim and _is_mask(n, a)]
     if not masks:
         return "no input looks like a mask"
@@ -190,7 +190,7 @@ def _by_input(bench: Workbench) -> Tried | str:
             else [("ignored", _full(mask, case.inputs))]
         ):
             if answers is not None and not np.array_equal(other, mask):
-                found = _run(oracle, {**case.inputs, name: other})
+                found = _run(reference, {**case.inputs, name: other})
                 if found is not None and bench.scene.apart(answers, found) <= bench.limit:
                     return Tried(
                         proven=True,
@@ -200,7 +200,7 @@ def _by_input(bench: Workbench) -> Tried | str:
         filled = _fill_empty_rows(mask)
         if not np.array_equal(filled, mask):
             inputs = {**case.inputs, name: filled}
-            truth = _run(oracle, inputs)
+            truth = _run(reference, inputs)
             after = (
                 bench.distance(None, inputs=inputs, truth=truth)
                 if truth is not None
@@ -214,7 +214,7 @@ def _by_input(bench: Workbench) -> Tried | str:
                 )
         if case.group == "masks":
             inputs = {**case.inputs, name: _keep(mask)}
-            truth = _run(oracle, inputs)
+            truth = _run(reference, inputs)
             after = (
                 bench.distance(None, inputs=inputs, truth=truth)
                 if truth is not None
@@ -229,9 +229,9 @@ def _by_input(bench: Workbench) -> Tried | str:
     return "opening, ignoring or inverting the mask does not explain it"
 
 
-def _run(oracle: Any, inputs: Any) -> Any:
+def _run(reference: Any, inputs: Any) -> Any:
     try:
-        return oracle.truth(inputs) or oracle.run(inputs)
+        return reference.truth(inputs) or reference.run(inputs)
     except Exception:  # the module may refuse an odd mask: then this trial says nothing
         return None
 

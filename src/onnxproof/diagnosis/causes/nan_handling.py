@@ -30,7 +30,7 @@ def test(bench: Workbench) -> Tried | str:
         n: np.where(np.isfinite(a), a, np.asarray(0.5, a.dtype)) if a.dtype.kind == "f" else a
         for n, a in case.inputs.items()
     }
-    truth = bench.scene.oracle.truth(tame) or bench.scene.oracle.run(tame)
+    truth = bench.scene.reference.truth(tame) or bench.scene.reference.run(tame)
     after = bench.distance(None, inputs=tame, truth=truth)
     return Tried(
         proven=after <= bench.limit,

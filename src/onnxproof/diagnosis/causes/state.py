@@ -47,7 +47,7 @@ class _Moment:
 def test(bench: Workbench) -> Tried | str:
     """The module after more calls, and with what they change as it may have been before."""
     session = session_of(bench)
-    if session is None or not bench.scene.oracle.findings():
+    if session is None or not bench.scene.reference.findings():
         return "a forward pass changes nothing in the module"
     for moment in _moments(session, bench):
         if bench.late:
@@ -61,7 +61,7 @@ def test(bench: Workbench) -> Tried | str:
                 after=after,
                 evidence=f"the module {moment.what} gives what the candidate gives; otherwise then: {names}",
             )
-    return f"at no other moment does the module give what the candidate gives; a forward pass changes {', '.join(bench.scene.oracle.findings())}"
+    return f"at no other moment does the module give what the candidate gives; a forward pass changes {', '.join(bench.scene.reference.findings())}"
 
 
 def _distance(
@@ -93,7 +93,7 @@ def _moments(session: TorchSession, bench: Workbench) -> Iterator[_Moment]:
     start = _copied(session.module)
     if start is None:
         return
-    example, touched = bench.scene.oracle.example(), set[tuple[str, str]]()
+    example, touched = bench.scene.reference.example(), set[tuple[str, str]]()
     for words, inputs in (("the example", example), ("the witness", bench.scene.case.inputs)):
         for call, module in _calls(session, start, inputs):
             touched |= {place for place, *_ in _differing(start, module)}

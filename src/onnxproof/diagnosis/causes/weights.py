@@ -37,7 +37,7 @@ PRICE = 20
 
 def test(bench: Workbench) -> Tried | str:
     """Put the module's parameters in the place of the located nodes' constants, one node after the other."""
-    session = getattr(bench.scene.oracle, "session", None)
+    session = bench.scene.reference.session
     if session is None or not hasattr(session.module, "named_parameters"):
         return "the reference has no parameters to compare with"
     pool = list(_parameters(session.module))

@@ -235,7 +235,7 @@ def ways_differ(bench: "Workbench") -> bool:
     here, there = _Numbers(), _Numbers()
     try:
         run_under(bench.scene.wide, bench.scene.case.inputs, here)
-        run_under(bench.scene.wide, bench.scene.oracle.example(), there)
+        run_under(bench.scene.wide, bench.scene.reference.example(), there)
     except Exception:  # the module may refuse its own example in float64: then nothing can be said
         return False
     return [op for op, _, _ in here.calls] != [op for op, _, _ in there.calls]
@@ -247,7 +247,7 @@ def numbers_of_example(bench: "Workbench") -> Iterator[tuple[int, str, Any, Chan
     here, there = _Numbers(), _Numbers()
     try:
         run_under(scene.wide, scene.case.inputs, here)
-        run_under(scene.wide, scene.oracle.example(), there)
+        run_under(scene.wide, scene.reference.example(), there)
     except Exception:  # the module may refuse its own example in float64: then nothing can be said
         return
     for call, ((op, given, got), (other_op, other, number)) in enumerate(

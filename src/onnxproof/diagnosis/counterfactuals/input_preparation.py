@@ -212,9 +212,9 @@ class Asked:
         after = self.distance(preparation)
         if not self._bench.cured(after):
             return None
-        oracle = self._bench.scene.oracle
+        reference = self._bench.scene.reference
         for case in self._bench.others[:_OTHERS]:
-            truth = oracle.truth(case.inputs) or oracle.run(case.inputs)
+            truth = reference.truth(case.inputs) or reference.run(case.inputs)
             was, now = (
                 self.distance(Preparation(), case, truth),
                 self.distance(preparation, case, truth),

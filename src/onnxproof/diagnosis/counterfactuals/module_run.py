@@ -12,7 +12,7 @@ from onnxproof.reference.torch_session import TorchSession, from_numpy, to_numpy
 
 def session_of(bench: Workbench) -> TorchSession | None:
     """The session of the module in its own precision; None where the reference is a file."""
-    return getattr(bench.scene.oracle, "session", None)
+    return bench.scene.reference.session
 
 
 def said(session: TorchSession, module: Any, inputs: Mapping[str, Array]) -> list[Array]:

@@ -55,7 +55,7 @@ def _open_study(bench: Workbench, plain: onnx.ModelProto | None) -> Study:
     ]
     order = [output.onnx_name for output in signature.outputs]
     places = [order.index(value.name) for value in bench.model.graph.output if value.name in order]
-    answers = [bench.scene.oracle.run(item) for item in items]
+    answers = [bench.scene.reference.run(item) for item in items]
     return Study(
         bench.model,
         [(str(place), batch) for place, batch in enumerate(batches)],

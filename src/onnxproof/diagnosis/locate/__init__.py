@@ -14,7 +14,7 @@ from onnxproof.onnxmodel.graph import Graph, suspect
 from onnxproof.options import Policy
 from onnxproof.results import Domain, Gap, Location, NoiseKind, Stage, Status
 from onnxproof.runtimes import parse
-from onnxproof.system.allocator import give_back
+from onnxproof.system.allocator import release_free_memory
 
 
 def locate(scene: Scene) -> Location | None:
@@ -27,7 +27,7 @@ def locate(scene: Scene) -> Location | None:
         from onnxproof.diagnosis.locate import quantized
 
         return quantized.locate(scene, locate)
-    give_back()
+    release_free_memory()
     served = Served(scene)
     try:
         return _by_stage(scene, served)
@@ -72,7 +72,7 @@ def _ordering(scene: Scene) -> Location:
         if node.op_type in ("TopK", "ArgMax", "ArgMin", "Unique", "NonMaxSuppression")
     ]
     suspects = [suspect(graph, p, 0.0, "it chooses among equal values") for p in places]
-    stage = Stage.EXPORT if scene.oracle.tree is not None else Stage.GRAPH
+    stage = Stage.EXPORT if scene.reference.tree is not None else Stage.GRAPH
     return Location(
         stage=stage,
         nodes=tuple(s.node for s in suspects),
@@ -120,7 +120,7 @@ def _signature_fault(scene: Scene, served: Served, limit: float) -> Location | N
 
 def _file(scene: Scene, told: Ideal | None, plain: float) -> Location:
     """The file itself is wrong: find the node in it."""
-    stage = Stage.EXPORT if scene.oracle.tree is not None else Stage.GRAPH
+    stage = Stage.EXPORT if scene.reference.tree is not None else Stage.GRAPH
     told = told or probed(scene)
     if told is None:
         return Location(

@@ -55,7 +55,7 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
         first = first or found
         scene.profile = scene.profile or Profile(
             case=scene.case.name,
-            against=profile.MODULE if scene.oracle.tree is not None else profile.GRAPH,
+            against=profile.MODULE if scene.reference.tree is not None else profile.GRAPH,
             nodes=profile.of_matched(graph, matched, found.gaps, scene.noise),
         )
         scene.matched = scene.matched or {
@@ -109,7 +109,7 @@ def follow(scene: Scene, told: Ideal, stage: Stage) -> Location:
     ranked = list(dict.fromkeys([*guilty, *first.suspects]))[:12] or _makers(graph, scene)
     confirmed = set(guilty)
     for place in ranked:
-        if scene.oracle.tree is not None and (place in truths or place in first.entries):
+        if scene.reference.tree is not None and (place in truths or place in first.entries):
             scene.counterparts[graph.name(place)] = truths.get(place, first.entries.get(place))
     inside = Inside(session, test, entries, fetch, tolerance)
     suspects = _suspects(
@@ -227,16 +227,12 @@ def _moves_on(
 
 def entries_of(scene: Scene) -> tuple[list[Entry], Fetch]:
     """The reference's own values; for causes and remedies the scene remembers those of a module."""
-    if scene.oracle.tree is None:
-        from onnxproof.diagnosis.locate import reference_graph
-
-        return reference_graph.followed(scene)
-    from onnxproof.reference import trace
-
-    truth = scene.oracle.wide()  # type: ignore[attr-defined]
-    scene.entries, scene.fetch = trace.followed(truth, scene.case.inputs)
-    scene.wide = truth.session
-    return scene.entries, scene.fetch
+    entries, fetch = scene.reference.trace(scene.case.inputs)
+    float64_session = scene.reference.float64_session()
+    if float64_session is not None:
+        scene.entries, scene.fetch = entries, fetch
+        scene.wide = float64_session.session
+    return entries, fetch
 
 
 def _named(name: str, node: onnx.NodeProto, entry: Entry | None, ratio: float, why: str) -> Suspect:

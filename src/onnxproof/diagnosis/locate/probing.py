@@ -32,7 +32,7 @@ class Probing:
     def __init__(self, scene: Scene) -> None:
         self._path, self._model = (
             scene.path,
-            inner_values.typed(onnx.load(scene.path, load_external_data=False)),
+            inner_values.infer_types(onnx.load(scene.path, load_external_data=False)),
         )
         self._backend = "ort:disabled" if parse(scene.backend)[0] == "ort" else scene.backend
         self.output_names: Sequence[str] = [port.name for port in scene.file.outputs]

@@ -22,7 +22,7 @@ _TOLERANCE = 3e-7
 def locate(scene: Scene, words: str) -> Location:
     """The first node on the way to the refusal that makes what the reference has not, then the one that the runtime names."""
     graph = Graph.of(scene.file)
-    stage = Stage.EXPORT if scene.oracle.tree is not None else Stage.GRAPH
+    stage = Stage.EXPORT if scene.reference.tree is not None else Stage.GRAPH
     named = [m for m in re.findall(r"Name:\s*'([^']*)'", words) if m]
     places = [p for p in range(len(graph.nodes)) if graph.name(p) in named]
     sooner = _sooner(scene, graph, places[0]) if places else []

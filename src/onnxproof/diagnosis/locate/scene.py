@@ -10,7 +10,7 @@ import numpy as np
 from onnxproof.diagnosis.locate.match import relative
 from onnxproof.numerics.measure import as_real
 from onnxproof.onnxmodel.onnx_file import OnnxFile
-from onnxproof.reference.protocol import Oracle
+from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, Gap, Profile, Signature
 from onnxproof.system.deadline import Deadline
 
@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 class Scene:
     """Everything locating and explaining work on: one case that shows the fault, and both models."""
 
-    oracle: Oracle
+    reference: Reference
     path: Path
     file: OnnxFile
     signature: Signature

@@ -18,7 +18,7 @@ from onnxproof.runtimes import Session, open_session, parse
 from onnxproof.runtimes import reference as standard
 from onnxproof.runtimes.session import inner_values
 from onnxproof.runtimes.session.execution import Candidate, Clock, feed
-from onnxproof.system.allocator import give_back
+from onnxproof.system.allocator import release_free_memory
 
 Array = np.ndarray[Any, Any]
 SLOW_S = 120.0
@@ -46,7 +46,7 @@ class Served:
         """Let the sessions go."""
         while self._sessions:
             self._sessions.popitem()[1].close()
-        give_back()
+        release_free_memory()
 
     def _measured(self, backend: str, signature: Signature) -> float:
         try:
@@ -84,7 +84,7 @@ def ideal(scene: Scene) -> Ideal | None:
     except OnnxproofError:
         return None
     session.limit_s = min(2 * (time.perf_counter() - start) + 10, slow_s(scene))
-    give_back()
+    release_free_memory()
     return Ideal(
         session=session,
         gap=by_name(scene, session.output_names, outputs),

@@ -22,7 +22,7 @@ from onnxproof.diagnosis.locate.match import (
 from onnxproof.numerics.sketch import Shelf, Sketch, sketch
 from onnxproof.onnxmodel.graph import Graph
 from onnxproof.reference.traced_value import Entry, Fetch
-from onnxproof.runtimes.reference import inside
+from onnxproof.runtimes.evaluator.evaluator import inner_evaluators
 
 Array = np.ndarray[Any, Any]
 _TRIED = 8
@@ -127,7 +127,7 @@ class Inside:
         name = graph.name(place)
         with _Watch(outer, name, {}) as watch:
             self._test.distance(cured)
-        for word, evaluator in inside(outer):
+        for word, evaluator in inner_evaluators(outer):
             label = f"{name}/{word}"
             runs = watch.of(label)
             if not runs:
@@ -175,7 +175,7 @@ class Inside:
                 continue
             place, entry = self._guilty(outer, name, label, number, graph, found, cured, before)
             path = f"{label}/{graph.name(place)}"
-            for word, _ in inside(run.evaluator.rt_nodes_[place]):
+            for word, _ in inner_evaluators(run.evaluator.rt_nodes_[place]):
                 deeper = f"{path}/{word}"
                 further = self._in_runs(
                     outer, name, watch, deeper, range(len(watch.of(deeper))), cured, before
@@ -253,7 +253,7 @@ class Inside:
 
 def _below(node: Any, name: str) -> Iterator[tuple[str, Any]]:
     """The evaluators of all that is inside a node, each with its path."""
-    for word, evaluator in inside(node):
+    for word, evaluator in inner_evaluators(node):
         label = f"{name}/{word}"
         yield label, evaluator
         for place, inner in enumerate(evaluator.rt_nodes_):

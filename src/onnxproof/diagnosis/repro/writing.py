@@ -40,9 +40,9 @@ def write_repro(proof: Proof, scene: Scene | None, folder: str | Path) -> Path:
     cut = Search(scene, where).smallest()
     folder = Path(folder)
     nodes = [scene.file.model.graph.node[place] for place in cut.places]
-    with writing.refusals(folder, "the repro"):
+    with writing.explain_write_errors(folder, "the repro"):
         folder.mkdir(parents=True, exist_ok=True)
-    with writing.replacing(folder / "repro.py", what="the repro") as draft:
+    with writing.replace_file(folder / "repro.py", what="the repro") as draft:
         save(cut.model, draft.with_name("model.onnx"))
         draft.with_name("inputs.safetensors").write_bytes(_tensors(cut.given))
         draft.with_name("outputs.safetensors").write_bytes(_tensors(cut.truth))

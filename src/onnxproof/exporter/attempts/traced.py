@@ -13,7 +13,7 @@ from onnxproof.exporter.dims import Dims
 from onnxproof.exporter.failures import Failure
 from onnxproof.exporter.job import Job, Made
 from onnxproof.exporter.naming import Names
-from onnxproof.reference.restore import Keeper
+from onnxproof.reference.restore import RestoreModule
 from onnxproof.results import ExportedDim
 from onnxproof.system import temporary
 
@@ -42,7 +42,7 @@ def legacy(job: Job, module: Any) -> Made:
     inputs = [name.replace(".", "_") for name in job.example.tensors]
     folder = temporary.Folder()
     args, kwargs = job.example.arguments({})
-    with _silent(), Keeper(job.found.module), torch.no_grad():
+    with _silent(), RestoreModule(job.found.module), torch.no_grad():
         torch.onnx.export(
             module,
             args,

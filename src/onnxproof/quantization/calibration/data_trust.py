@@ -16,7 +16,7 @@ from onnxproof.quantization.calibration import batches, data_quality
 from onnxproof.quantization.calibration.observe import Pass
 from onnxproof.quantization.calibration.statistics import Statistics
 from onnxproof.quantization.workbench import Answers, answers
-from onnxproof.reference.protocol import open_oracle
+from onnxproof.reference.protocol import open_reference
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Finding, Gap, judging
 from onnxproof.results.proof import Proof
@@ -38,7 +38,7 @@ def examine(
 ) -> list[Finding]:
     """Everything that can be said of calibration data before a model is made of it."""
     said = training_statistics.examine(
-        subject, open_oracle(subject, Clock()), first(kept), onnx_file.read(source)
+        subject, open_reference(subject, Clock()), first(kept), onnx_file.read(source)
     )
     found = data_quality.examine(
         seen,
@@ -63,8 +63,8 @@ def examine(
 
 def given(subject: Subject, calibration: Any) -> list[Finding]:
     """The same of data that a quantized file, whoever made it, was calibrated on."""
-    oracle = open_oracle(subject, Clock())
-    example = oracle.example()
+    reference = open_reference(subject, Clock())
+    example = reference.example()
     seen, kept = Pass(model_hash=""), list[batches.Batch]()
     try:
         for label, arrays in user_data.stream(calibration, list(example)):
@@ -83,7 +83,7 @@ def given(subject: Subject, calibration: Any) -> list[Finding]:
                 help=why.help,
             )
         ]
-    said = training_statistics.examine(subject, oracle, [batch for _, batch in kept])
+    said = training_statistics.examine(subject, reference, [batch for _, batch in kept])
     real = subject.onnx is None or bool(subject.args or subject.kwargs)
     found = data_quality.examine(
         seen, [], expected=example if real else None, kept=kept, fits=said.asked and not said.doubt
@@ -174,7 +174,7 @@ def _real_example(subject: Subject) -> bool:
     """True when somebody chose the example: it was given, and no input of it looks like a random tensor or a constant one."""
     if subject.onnx is not None and not (subject.args or subject.kwargs):
         return False
-    example = open_oracle(subject, Clock()).example()
+    example = open_reference(subject, Clock()).example()
     floats = [array for array in example.values() if array.dtype.kind == "f"]
     return bool(floats) and not any(training_statistics.looks_made_up(array) for array in floats)
 

@@ -17,7 +17,7 @@ from onnxproof.numerics.array_files import SUFFIXES as ARRAY_SUFFIXES
 from onnxproof.onnxmodel.onnx_file import Port
 from onnxproof.quantization.calibration.batches import SIZE
 from onnxproof.results import Finding
-from onnxproof.system.user_files import regular
+from onnxproof.system.user_files import require_regular
 
 Array = np.ndarray[Any, Any]
 Preprocess = Callable[[Any], Any]
@@ -79,7 +79,7 @@ def _files(folder: Path) -> list[Path]:
 def _open(file: Path) -> Any:
     from PIL import Image
 
-    regular(file, InputError)
+    require_regular(file, InputError)
     try:
         image = Image.open(file)
         image.load()

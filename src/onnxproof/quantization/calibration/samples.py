@@ -8,7 +8,7 @@ import numpy as np
 
 from onnxproof.quantization.calibration import batches, data_quality
 from onnxproof.quantization.calibration.observe import Pass, held_out
-from onnxproof.reference.protocol import open_oracle
+from onnxproof.reference.protocol import open_reference
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Finding
 from onnxproof.runtimes.session.execution import Clock
@@ -55,6 +55,6 @@ def example_inputs(subject: Subject, ports: Any, *, quiet: bool = False) -> Any:
     made_up = subject.onnx is not None and not (subject.args or subject.kwargs)
     if quiet and made_up:
         return None
-    example = open_oracle(subject, Clock()).example()
+    example = open_reference(subject, Clock()).example()
     names = [port.name for port in ports]
     return dict(zip(names, example.values(), strict=False))

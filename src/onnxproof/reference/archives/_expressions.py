@@ -6,6 +6,7 @@ and the guards (`L['x'].size()[0] >= 2`, which become a function). Each is parse
 
 import ast
 import re
+from collections.abc import Collection
 
 SYMBOL = re.compile(r"[A-Za-z_]{1,16}[0-9]{0,6}")
 _CHARACTERS = re.compile(r"[A-Za-z0-9_ ()\[\]+\-*/%<>=!,.'&|~]*")
@@ -161,9 +162,8 @@ def plain_guard(text: str) -> bool:
 def _plain(text: str, *, inputs: bool) -> bool:
     if len(text) > _LONGEST or (not inputs and not _CHARACTERS.fullmatch(text)):
         return False
-    if any(
-        c in text for c in '#\\\n\r"'
-    ):  # torch puts the text of a guard into a line of code, and its words into a string
+    # torch puts the text of a guard into a line of code, and its words into a string.
+    if any(c in text for c in '#\\\n\r"'):
         return False
     try:
         tree = ast.parse(text, mode="eval")
@@ -182,10 +182,7 @@ def _texts_in_place(tree: ast.AST) -> bool:
     placed |= {
         id(node.args[0])
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("Symbol", "Float")
-        and node.args
+        if isinstance(node, ast.Call) and _calls(node, ("Symbol", "Float")) and node.args
     }
     return all(
         id(node) in placed
@@ -204,13 +201,18 @@ def _known(node: ast.AST, *, inputs: bool) -> bool:
     if isinstance(node, ast.Call):
         return _known_call(node)
     if isinstance(node, ast.Attribute):
-        of_math = isinstance(node.value, ast.Name) and node.value.id == "math"
-        return inputs and node.attr in (_OF_MATH if of_math else _OF_TENSORS)
+        return inputs and _known_attribute(node)
     if isinstance(node, ast.Subscript):
         return inputs
     if isinstance(node, ast.Constant):
         return _known_constant(node.value, inputs=inputs)
     return isinstance(node, _SHAPES)
+
+
+def _known_attribute(node: ast.Attribute) -> bool:
+    if isinstance(node.value, ast.Name) and node.value.id == "math":
+        return node.attr in _OF_MATH
+    return node.attr in _OF_TENSORS
 
 
 def _known_call(node: ast.Call) -> bool:
@@ -237,18 +239,23 @@ def _power(tree: ast.AST) -> float:
     """The product of all exponents; infinity where one is not a number that stands there."""
     product = 1.0
     for node in ast.walk(tree):
-        exponent: ast.AST | None = None
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow | ast.LShift):
-            exponent = node.right
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Name)
-            and node.func.id in _POWERS
-        ):
-            exponent = node.args[1] if len(node.args) == 2 else node
+        exponent = _exponent(node)
         if exponent is not None:
             product *= max(1.0, _number(exponent))
     return product
+
+
+def _exponent(node: ast.AST) -> ast.AST | None:
+    """The exponent of a power or a shift; the node itself, which is no number, where it has not two arguments."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow | ast.LShift):
+        return node.right
+    if isinstance(node, ast.Call) and _calls(node, _POWERS):
+        return node.args[1] if len(node.args) == 2 else node
+    return None
+
+
+def _calls(node: ast.Call, names: Collection[str]) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id in names
 
 
 def _number(node: ast.AST) -> float:
@@ -257,11 +264,6 @@ def _number(node: ast.AST) -> float:
         return _number(node.operand)
     if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         return abs(float(node.value))
-    if (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("Integer", "Rational")
-        and node.args
-    ):
+    if isinstance(node, ast.Call) and _calls(node, ("Integer", "Rational")) and node.args:
         return _number(node.args[0])
     return float("inf")

@@ -129,8 +129,18 @@ _LARGEST = 1 << 64
 class Unknown(Exception):
     """A field that is not known to be plain data: its place, and what stands there."""
 
-    def __init__(self, place: str, value: object, why: str, *, code: str = "code-refused") -> None:
-        self.place, self.value, self.why, self.code = place, str(value)[:120], why, code
+    def __init__(
+        self,
+        place: str,
+        value: object,
+        why: str,
+        *,
+        code: str = "code-refused",
+    ) -> None:
+        self.place = place
+        self.value = str(value)[:120]
+        self.why = why
+        self.code = code
         super().__init__(f"{place}: {why}")
 
 
@@ -140,26 +150,46 @@ def plain_operator(target: str) -> bool:
     >>> plain_operator("torch.ops.aten.add.Tensor"), plain_operator("torch.ops.aten.from_file.default"), plain_operator("torch.load")
     (True, False, False)
     """
-    found = _OPERATOR.fullmatch(target)
-    if found is not None:
-        namespace, name = found[1], found[2]
-        if namespace == "higher_order":
-            return name in _HIGHER
-        return (
-            namespace in _NAMESPACES
-            and not TOUCH_FILES.fullmatch(name)
-            and (not name.startswith("__") or name in _BITWISE)
-        )
+    registered = _OPERATOR.fullmatch(target)
+    if registered is not None:
+        return _plain_registered(namespace=registered[1], name=registered[2])
     module, _, name = target.partition(".")
-    return (
-        (module == "_operator" and name in _OF_OPERATOR)
-        or (module == "math" and name in _OF_MATH)
-        or bool(_SYMBOLIC.fullmatch(target))
-    )
+    if module == "_operator" and name in _OF_OPERATOR:
+        return True
+    if module == "math" and name in _OF_MATH:
+        return True
+    return bool(_SYMBOLIC.fullmatch(target))
 
 
-def _matches(pattern: re.Pattern[str], what: str) -> Callable[[str], str]:
-    return lambda text: "" if pattern.fullmatch(text) else f"is not {what}"
+def _plain_registered(*, namespace: str, name: str) -> bool:
+    if namespace == "higher_order":
+        return name in _HIGHER
+    if namespace not in _NAMESPACES or TOUCH_FILES.fullmatch(name):
+        return False
+    return not name.startswith("__") or name in _BITWISE
+
+
+Rule = Callable[[str], str]
+"""What is wrong with a text, as the end of a sentence; empty where nothing is."""
+
+
+def _require(is_plain: Callable[[str], object], why: str) -> Rule:
+    def rule(text: str) -> str:
+        if is_plain(text):
+            return ""
+        return why
+
+    return rule
+
+
+def _matches(pattern: re.Pattern[str], what: str) -> Rule:
+    return _require(pattern.fullmatch, f"is not {what}")
+
+
+def _name_or_nothing(text: str) -> str:
+    if not text:
+        return ""
+    return _NAME(text)
 
 
 def _tree(text: str) -> str:
@@ -178,20 +208,26 @@ def _odd_trees(tree: dict[str, Any], depth: int) -> Iterator[str]:
     if depth > _DEEPEST:
         yield "is nested too deeply"
         return
-    if kind is not None and (
-        not isinstance(kind, str) or not _TYPE.fullmatch(kind) or kind == "collections.defaultdict"
-    ):
+    if kind is not None and not _known_container(kind):
         yield f"has a container of the type `{kind}`"
-    if not _plain_keys(_decoded(context)):
+    if not _plain_keys(_decode(context)):
         yield "has keys that are no plain words"
     for child in tree["children_spec"]:
         yield from _odd_trees(child, depth + 1)
 
 
-def _decoded(context: Any) -> Any:
+def _known_container(kind: object) -> bool:
+    if not isinstance(kind, str) or kind == "collections.defaultdict":
+        return False
+    return bool(_TYPE.fullmatch(kind))
+
+
+def _decode(context: Any) -> Any:
     """What a container says about itself: JSON in most, the name of a type in a named tuple."""
+    if not isinstance(context, str):
+        return context
     try:
-        return json.loads(context) if isinstance(context, str) else context
+        return json.loads(context)
     except ValueError:
         return context
 
@@ -201,15 +237,16 @@ def _plain_keys(context: Any) -> bool:
         return all(_plain_keys(item) for item in context)
     if isinstance(context, str):
         return bool(_QUIET.fullmatch(context))
-    return context is None or isinstance(
-        context, bool | int | float
-    )  # a dict would name an enum, or a factory
+    # A dict would name an enum, or a factory.
+    return context is None or isinstance(context, bool | int | float)
 
 
 _NAME = _matches(_IDENTIFIER, "a name")
 _FQN = _matches(_PATH, "the path of a parameter")
-_RULES: dict[str, Callable[[str], str]] = {
-    "name": lambda text: _NAME(text) if text else "",
+_PLAIN_OPERATOR = _require(plain_operator, "is no operator that is known to compute alone")
+_NOT_FINITE_NUMBER = _require(_NOT_FINITE.__contains__, "is no number")
+_RULES: dict[str, Rule] = {
+    "name": _name_or_nothing,
     "as_name": _NAME,
     "user_input_name": _NAME,
     "forward_arg_names": _NAME,
@@ -219,14 +256,10 @@ _RULES: dict[str, Callable[[str], str]] = {
     "buffer_name": _FQN,
     "tensor_constant_name": _FQN,
     "fqn": _FQN,
-    "target": lambda text: (
-        "" if plain_operator(text) else "is no operator that is known to compute alone"
-    ),
-    "as_operator": lambda text: (
-        "" if plain_operator(text) else "is no operator that is known to compute alone"
-    ),
-    "expr_str": lambda text: "" if plain_size(text) else "is more than arithmetic on sizes",
-    "guards_code": lambda text: "" if plain_guard(text) else "is more than a comparison of sizes",
+    "target": _PLAIN_OPERATOR,
+    "as_operator": _PLAIN_OPERATOR,
+    "expr_str": _require(plain_size, "is more than arithmetic on sizes"),
+    "guards_code": _require(plain_guard, "is more than a comparison of sizes"),
     "in_spec": _tree,
     "out_spec": _tree,
     "as_string": _matches(_QUIET, "plain text"),
@@ -234,13 +267,13 @@ _RULES: dict[str, Callable[[str], str]] = {
     "type": _matches(_DEVICE, "a device"),
     "torch_version": _matches(_VERSION, "a version"),
     "path_name": _matches(_PAYLOAD, "a tensor of the archive"),
-    "as_float": lambda text: "" if text in _NOT_FINITE else "is no number",
-    "as_floats": lambda text: "" if text in _NOT_FINITE else "is no number",
-    "real": lambda text: "" if text in _NOT_FINITE else "is no number",
-    "imag": lambda text: "" if text in _NOT_FINITE else "is no number",
+    "as_float": _NOT_FINITE_NUMBER,
+    "as_floats": _NOT_FINITE_NUMBER,
+    "real": _NOT_FINITE_NUMBER,
+    "imag": _NOT_FINITE_NUMBER,
 }
 _OPERATORS = ("target", "as_operator")
-_KEYS: dict[str, Callable[[str], str]] = {
+_KEYS: dict[str, Rule] = {
     "tensor_values": _NAME,
     "sym_int_values": _NAME,
     "sym_bool_values": _NAME,
@@ -255,7 +288,14 @@ _KEYS: dict[str, Callable[[str], str]] = {
 _OBJECTS = frozenset({"as_custom_obj", "custom_obj", "class_fqn", "custom_obj_values"})
 
 
-def plain(value: Any, field: str = "", place: str = "", *, inside: str = "", depth: int = 0) -> Any:
+def plain(
+    value: Any,
+    field: str = "",
+    place: str = "",
+    *,
+    inside: str = "",
+    depth: int = 0,
+) -> Any:
     """The value with every text checked and its annotations left out.
 
     Raises:
@@ -264,16 +304,7 @@ def plain(value: Any, field: str = "", place: str = "", *, inside: str = "", dep
     if depth > _DEEPEST:
         raise Unknown(place, "...", "it is nested too deeply", code="archive-refused")
     if isinstance(value, dict):
-        return {
-            key: plain(
-                item,
-                key if field not in _KEYS else "",
-                f"{place}.{key}",
-                inside=inside or _context(key),
-                depth=depth + 1,
-            )
-            for key, item in _entries(value, field, place)
-        }
+        return _plain_object(value, field, place, inside=inside, depth=depth)
     if isinstance(value, list):
         return [
             plain(item, field, f"{place}[{index}]", inside=inside, depth=depth + 1)
@@ -288,18 +319,36 @@ def plain(value: Any, field: str = "", place: str = "", *, inside: str = "", dep
     return value
 
 
-def _context(key: str) -> str:
-    return key if key == "nodes" else ""
+def _plain_object(
+    value: dict[str, Any],
+    field: str,
+    place: str,
+    *,
+    inside: str,
+    depth: int,
+) -> dict[str, Any]:
+    entries: dict[str, Any] = {}
+    for key, item in _entries(value, field, place):
+        item_field = "" if field in _KEYS else key
+        item_inside = inside
+        if key == "nodes":
+            item_inside = inside or key
+        entries[key] = plain(
+            item,
+            item_field,
+            f"{place}.{key}",
+            inside=item_inside,
+            depth=depth + 1,
+        )
+    return entries
 
 
 def _entries(value: dict[str, Any], field: str, place: str) -> Iterator[tuple[str, Any]]:
     """The entries of a JSON object: known keys alone, without what only annotates."""
     if field == "metadata":
-        yield from (
-            (key, item)
-            for key, item in value.items()
-            if key in _KEPT_METADATA and isinstance(item, str)
-        )
+        for key, item in value.items():
+            if key in _KEPT_METADATA and isinstance(item, str):
+                yield key, item
         return
     rule = _KEYS.get(field, _NAME)
     for key, item in value.items():
@@ -316,12 +365,12 @@ def _check_text(text: str, field: str, place: str, inside: str) -> None:
         return  # words for people: torch keeps them beside the node, and makes nothing of them
     if inside == "nodes" and field in ("as_string", "as_strings"):
         return  # an operator's argument, which torch writes by repr()
-    rule = _RULES.get(field)
-    why = "is a text in an unknown field" if rule is None else rule(text)
+    rule = _RULES.get(field, _unknown_field)
+    why = rule(text)
     if why:
-        raise Unknown(
-            place,
-            text,
-            f"it {why}",
-            code="operator-refused" if field in _OPERATORS else "code-refused",
-        )
+        code = "operator-refused" if field in _OPERATORS else "code-refused"
+        raise Unknown(place, text, f"it {why}", code=code)
+
+
+def _unknown_field(text: str) -> str:
+    return "is a text in an unknown field"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from onnxproof.errors import SubjectError
-from onnxproof.system.user_files import regular, room
+from onnxproof.system.user_files import readable_bytes, require_regular
 
 _MOST_MEMBERS = 200_000
 """A model with 100,000 tensors has as many members."""
@@ -23,7 +23,8 @@ class Archive:
 
     def __init__(self, path: Path, damaged: str) -> None:
         """Open and check; `damaged` is the code of the error for what is no archive of this kind."""
-        self.path, self._damaged = regular(path, SubjectError), damaged
+        self.path = require_regular(path, SubjectError)
+        self._damaged = damaged
         try:
             self._zip = zipfile.ZipFile(path)
         except (
@@ -37,7 +38,7 @@ class Archive:
                 "it is no zip archive, or a damaged one", str(why), code=self._damaged
             ) from why
         try:
-            self._entries = self._checked()
+            self._entries = self._check_members()
         except BaseException:
             self._zip.close()
             raise
@@ -82,18 +83,24 @@ class Archive:
         return content
 
     def refused(
-        self, what: str, note: str = "", *, code: str = "archive-refused", help: str = ""
+        self,
+        what: str,
+        note: str = "",
+        *,
+        code: str = "archive-refused",
+        help: str = "",
     ) -> SubjectError:
         """The error that names this archive."""
+        notes = [note[:300]] if note else []
         return SubjectError(
             code,
             f"`{self.path.name}` is refused: {what}",
             where=str(self.path),
-            notes=[note[:300]] if note else [],
+            notes=notes,
             help=help,
         )
 
-    def _checked(self) -> Mapping[str, zipfile.ZipInfo]:
+    def _check_members(self) -> Mapping[str, zipfile.ZipInfo]:
         entries = self._zip.infolist()
         if len(entries) > _MOST_MEMBERS:
             raise self.refused(
@@ -103,29 +110,26 @@ class Archive:
         folders = {entry.filename.split("/", 1)[0] for entry in entries}
         if len(folders) > 1:
             raise self.refused("its members are not in one folder", ", ".join(sorted(folders)[:6]))
-        found: dict[str, zipfile.ZipInfo] = {}
+        members: dict[str, zipfile.ZipInfo] = {}
         for entry in entries:
             if entry.is_dir() and entry.file_size == 0:
                 continue
             name = entry.filename.partition("/")[2]
             self._check_entry(entry, name)
-            if name in found:
+            if name in members:
                 raise self.refused(
                     f"two of its members are named `{name}`",
                     "one reader takes the first, and another the last",
                 )
-            found[name] = entry
-        self._check_sizes(found)
-        return found
+            members[name] = entry
+        self._check_sizes(members)
+        return members
 
     def _check_entry(self, entry: zipfile.ZipInfo, name: str) -> None:
         """One member by itself: a plain name, a regular file, a known way of packing."""
         words = name.split("/")
-        if (
-            not name
-            or any(word in ("", ".", "..") for word in words)
-            or not all(c.isprintable() and c != "\\" for c in name)
-        ):
+        printable = all(c.isprintable() and c != "\\" for c in name)
+        if not name or not printable or any(word in ("", ".", "..") for word in words):
             raise self.refused(f"its member `{entry.filename}` has no plain name")
         if entry.orig_filename != entry.filename:
             raise self.refused(f"its member `{entry.filename}` has a second name")
@@ -135,16 +139,16 @@ class Archive:
         if entry.flag_bits & 0x1 or entry.compress_type not in _KNOWN_METHODS:
             raise self.refused(f"its member `{name}` is encrypted or packed in an unknown way")
 
-    def _check_sizes(self, found: Mapping[str, zipfile.ZipInfo]) -> None:
+    def _check_sizes(self, members: Mapping[str, zipfile.ZipInfo]) -> None:
         """Refuse before anything is unpacked: what is stored can't be more than the file, what is packed can't be a bomb, and all of it must fit."""
         own = self.path.stat().st_size
-        stored = sum(entry.compress_size for entry in found.values())
+        stored = sum(entry.compress_size for entry in members.values())
         if stored > own:
             raise self.refused(
                 f"its members say that they take {stored:,} bytes of a file of {own:,}",
                 "members that overlap unpack to more than there is",
             )
-        for name, entry in found.items():
+        for name, entry in members.items():
             packed = entry.compress_type == zipfile.ZIP_DEFLATED
             if not packed and entry.file_size != entry.compress_size:
                 raise self.refused(f"its member `{name}` says two sizes")
@@ -153,7 +157,8 @@ class Archive:
                     f"its member `{name}` would unpack from {entry.compress_size:,} to {entry.file_size:,} bytes",
                     code="archive-too-large",
                 )
-        total, most = sum(entry.file_size for entry in found.values()), room()
+        total = sum(entry.file_size for entry in members.values())
+        most = readable_bytes()
         if total > most:
             raise self.refused(
                 f"it unpacks to {total:,} bytes, and {most:,} fit into memory",

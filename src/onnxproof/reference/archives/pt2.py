@@ -12,7 +12,7 @@ from onnxproof.errors import SubjectError
 from onnxproof.reference.archives._fields import Unknown, plain
 from onnxproof.reference.archives._zip import Archive, write
 from onnxproof.system import temporary
-from onnxproof.system.user_files import regular, room
+from onnxproof.system.user_files import readable_bytes, require_regular
 
 _MODEL = "models/model.json"
 _CONFIGS = {
@@ -61,25 +61,21 @@ def plain_program(path: Path) -> IO[bytes]:
             name: json.dumps(document) for name, document in documents.items()
         }
         members |= {name: _tensors(archive, name) for name in _PICKLES if name in archive.names}
-        made = temporary.unnamed(".pt2")
-        write(
-            made,
-            members | {**_MARKS, ".data/version": b"6\n"},
-            {name: name for name in copied},
-            archive,
-        )
-        return made
+        members |= {**_MARKS, ".data/version": b"6\n"}
+        plain_archive = temporary.open_unnamed(".pt2")
+        write(plain_archive, members, {name: name for name in copied}, archive)
+        return plain_archive
 
 
 def _refuse_legacy(path: Path) -> None:
     """The archives of torch 2.7 and older: pickles of everything, which torch falls back to unpickle."""
     try:
-        with zipfile.ZipFile(regular(path, SubjectError)) as archive:
+        with zipfile.ZipFile(require_regular(path, SubjectError)) as archive:
             legacy = any(
                 name.rpartition("/")[2].startswith("serialized_") for name in archive.namelist()
             )
     except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError):
-        return  # told by whoever opens it next
+        return  # whoever opens it next says so
     if legacy:
         raise SubjectError(
             "legacy-pt2",
@@ -99,11 +95,8 @@ def _check_names(archive: Archive) -> None:
                 code="code-refused",
                 help=_AGAIN,
             )
-        known = (
-            name in (_MODEL, *_CONFIGS, *_PICKLES, *_MARKS)
-            or name.startswith(_IGNORED)
-            or name.startswith(_PAYLOADS)
-        )
+        known = name in (_MODEL, *_CONFIGS, *_PICKLES, *_MARKS)
+        known = known or name.startswith(_IGNORED) or name.startswith(_PAYLOADS)
         if name.endswith(".pkl"):
             raise _pickle(archive, name, "torch.export writes none")
         if not known:
@@ -123,16 +116,16 @@ def _document(archive: Archive, name: str) -> Any:
             f"its member `{name}` has {archive.size(name):,} bytes", code="archive-too-large"
         )
     try:
-        return json.loads(archive.read(name).decode("utf-8"), object_pairs_hook=_once)
+        return json.loads(archive.read(name).decode("utf-8"), object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError) as why:
         raise archive.refused(f"its member `{name}` is no JSON", str(why), code="bad-pt2") from why
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         raise ValueError("a key stands there twice")
-    return found
+    return entries
 
 
 def _payloads(archive: Archive, documents: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
@@ -148,11 +141,7 @@ def _payloads(archive: Archive, documents: Mapping[str, Any]) -> Iterator[tuple[
                 )
             elements = _elements(meta)
             stored = archive.size(name)
-            if (
-                elements is None
-                or (stored == 0 and elements > 0)
-                or (elements > stored and elements > room())
-            ):
+            if elements is None or _is_too_large(elements, stored):
                 raise archive.refused(
                     f"`{key}` would have {elements} elements, and {stored:,} bytes are stored for it",
                     code="archive-too-large",
@@ -160,22 +149,37 @@ def _payloads(archive: Archive, documents: Mapping[str, Any]) -> Iterator[tuple[
             yield name, stored
 
 
+def _is_too_large(elements: int, stored: int) -> bool:
+    """Whether a tensor has elements without bytes, or more of them than bytes and than memory."""
+    if stored == 0:
+        return elements > 0
+    return elements > stored and elements > readable_bytes()
+
+
 def _tensors_of(document: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    config = document.get("config") if isinstance(document, dict) else None
-    for key, meta in config.items() if isinstance(config, dict) else ():
-        if isinstance(meta, dict):
-            yield key, meta
+    config = _get(document, "config")
+    if isinstance(config, dict):
+        for key, meta in config.items():
+            if isinstance(meta, dict):
+                yield key, meta
+
+
+def _get(value: Any, key: str) -> Any:
+    """The entry of a JSON object; None where it is none."""
+    if isinstance(value, dict):
+        return value.get(key)
+    return None
 
 
 def _elements(meta: Mapping[str, Any]) -> int | None:
     """How many elements a tensor says it has; None where it does not say it in numbers."""
-    tensor = meta.get("tensor_meta")
-    sizes = tensor.get("sizes") if isinstance(tensor, dict) else None
+    sizes = _get(meta.get("tensor_meta"), "sizes")
     if not isinstance(sizes, list):
         return None
-    found = [size.get("as_int") if isinstance(size, dict) else None for size in sizes]
-    numbers: list[int] = [number for number in found if isinstance(number, int) and number >= 0]
-    return math.prod(numbers) if len(numbers) == len(found) else None
+    numbers = [_get(size, "as_int") for size in sizes]
+    if not all(isinstance(number, int) and number >= 0 for number in numbers):
+        return None
+    return int(math.prod(numbers))
 
 
 def _tensors(archive: Archive, name: str) -> bytes:
@@ -185,12 +189,12 @@ def _tensors(archive: Archive, name: str) -> bytes:
     content = archive.read(name)
     _check_inner(archive, name, content)
     try:
-        found = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
+        tensors = torch.load(io.BytesIO(content), weights_only=True, map_location="cpu")
     except Exception as why:  # unpickling errors have many classes, and each is a refusal
         raise _pickle(archive, name, str(why).partition("\n")[0][:200]) from why
-    again = io.BytesIO()
-    torch.save(found, again)
-    return again.getvalue()
+    copy = io.BytesIO()
+    torch.save(tensors, copy)
+    return copy.getvalue()
 
 
 def _check_inner(archive: Archive, name: str, content: bytes) -> None:

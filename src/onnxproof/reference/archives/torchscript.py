@@ -72,9 +72,10 @@ def plain_script(path: Path) -> IO[bytes]:
                 _check_source(archive, name)
             elif name.endswith(".pkl") and not _LEFT_OUT.fullmatch(name):
                 _check_classes(archive, name, archive.read(name).decode("latin-1"))
-        made = temporary.unnamed(".pt")
-        write(made, {}, {name: name for name in names if _MEMBERS.fullmatch(name)}, archive)
-        return made
+        plain_archive = temporary.open_unnamed(".pt")
+        copied = {name: name for name in names if _MEMBERS.fullmatch(name)}
+        write(plain_archive, {}, copied, archive)
+        return plain_archive
 
 
 def no_code(path: Path) -> SubjectError:

@@ -15,7 +15,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from onnxproof.errors import PolicyError, UsageError
 from onnxproof.results.proof import SCHEMA, Proof
-from onnxproof.system.user_files import DOCUMENT_BYTES, regular
+from onnxproof.system.user_files import DOCUMENT_BYTES, require_regular
 from onnxproof.system.writing import write_text
 
 LEFT_OUT = frozenset({"witness", "scene"})
@@ -34,7 +34,7 @@ def write(proof: Proof, path: str | Path) -> None:
 def read(path: str | Path) -> Proof:
     """The proof that `write` wrote."""
     path = Path(path)
-    regular(path, UsageError, most=DOCUMENT_BYTES, what="proof")
+    require_regular(path, UsageError, most=DOCUMENT_BYTES, what="proof")
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as why:

@@ -1,6 +1,7 @@
 """A graph in float64: every float16, bfloat16 and float32 of weights, constants, casts and types is a float64."""
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -21,6 +22,16 @@ _DTYPE_ATTRIBUTES = frozenset(
         "softmax_precision",
     }
 )
+_DTYPE_BY_DEFAULT = {
+    "RandomNormal": "dtype",
+    "RandomUniform": "dtype",
+    "SequenceEmpty": "dtype",
+    "HannWindow": "output_datatype",
+    "HammingWindow": "output_datatype",
+    "BlackmanWindow": "output_datatype",
+    "MelWeightMatrix": "output_datatype",
+}
+"""Operators that answer in float32 unless this attribute says otherwise."""
 _STASHED = frozenset({"LayerNormalization", "RMSNormalization", "GroupNormalization"})
 """Operators that must be told to stash in float32 and then use the dtype that they are given."""
 
@@ -50,12 +61,16 @@ def promote_in_place(model: onnx.ModelProto, *, weights: bool) -> None:
 
 
 def _promote_graph(
-    graph: onnx.GraphProto, linked: Mapping[tuple[str, str], set[str]], *, weights: bool
+    graph: onnx.GraphProto,
+    linked: Mapping[tuple[str, str], set[str]],
+    *,
+    weights: bool,
 ) -> None:
     for value in (*graph.input, *graph.output, *graph.value_info):
         _promote_type(value.type)
-    for tensor in graph.initializer if weights else ():
-        _promote_tensor(tensor)
+    if weights:
+        for tensor in graph.initializer:
+            _promote_tensor(tensor)
     for sparse in graph.sparse_initializer:
         _promote_tensor(sparse.values)
     promote_nodes(graph.node, linked)
@@ -72,18 +87,15 @@ def _promote_type(kind: onnx.TypeProto) -> None:
 
 
 def promote_nodes(
-    nodes: Iterable[onnx.NodeProto], linked: Mapping[tuple[str, str], set[str]]
+    nodes: Iterable[onnx.NodeProto],
+    linked: Mapping[tuple[str, str], set[str]],
 ) -> None:
     """Casts, constants and subgraphs of these nodes; `linked` names the parameters of local functions that are dtypes."""
     for node in nodes:
-        called = linked.get((node.domain, node.op_type))
+        dtype_attributes = linked.get((node.domain, node.op_type), _DTYPE_ATTRIBUTES)
         for attribute in node.attribute:
-            named = attribute.name in (_DTYPE_ATTRIBUTES if called is None else called)
-            if (
-                named
-                and attribute.i in _NARROW
-                and not (attribute.name == "stash_type" and node.op_type in _STASHED)
-            ):
+            stashed = attribute.name == "stash_type" and node.op_type in _STASHED
+            if attribute.name in dtype_attributes and attribute.i in _NARROW and not stashed:
                 attribute.i = _DOUBLE
             _promote_attribute(attribute, linked)
         if node.op_type == "Constant":
@@ -92,20 +104,13 @@ def promote_nodes(
             node.attribute.append(
                 onnx.helper.make_attribute("value", numpy_helper.from_array(np.zeros(1)))
             )
-        elif node.op_type in (
-            "RandomNormal",
-            "RandomUniform",
-            "SequenceEmpty",
-            "HannWindow",
-            "HammingWindow",
-            "BlackmanWindow",
-            "MelWeightMatrix",
-        ):
+        elif node.op_type in _DTYPE_BY_DEFAULT:
             _promote_default(node)
 
 
 def _promote_attribute(
-    attribute: onnx.AttributeProto, linked: Mapping[tuple[str, str], set[str]]
+    attribute: onnx.AttributeProto,
+    linked: Mapping[tuple[str, str], set[str]],
 ) -> None:
     if attribute.type == onnx.AttributeProto.TENSOR:
         _promote_tensor(attribute.t)
@@ -123,20 +128,16 @@ def _promote_constant(node: onnx.NodeProto) -> None:
     """`value_float` is float32 by its definition, so it becomes a tensor."""
     for attribute in node.attribute:
         if attribute.name in ("value_float", "value_floats") and not attribute.ref_attr_name:
-            value = np.array(
-                attribute.f if attribute.name == "value_float" else list(attribute.floats),
-                np.float64,
-            )
+            numbers: Any = list(attribute.floats)
+            if attribute.name == "value_float":
+                numbers = attribute.f
+            value = np.array(numbers, np.float64)
             attribute.CopyFrom(onnx.helper.make_attribute("value", numpy_helper.from_array(value)))
 
 
 def _promote_default(node: onnx.NodeProto) -> None:
-    """Operators that answer in float32 when they are told nothing."""
-    name = (
-        "output_datatype"
-        if node.op_type in ("HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix")
-        else "dtype"
-    )
+    """Say float64 where the node leaves its dtype to the default."""
+    name = _DTYPE_BY_DEFAULT[node.op_type]
     if name not in {attribute.name for attribute in node.attribute}:
         node.attribute.append(onnx.helper.make_attribute(name, int(_DOUBLE)))
 
@@ -151,13 +152,13 @@ def _promote_tensor(tensor: onnx.TensorProto) -> None:
 
 def _dtype_parameters(functions: Iterable[onnx.FunctionProto]) -> dict[tuple[str, str], set[str]]:
     """For each local function, the parameters that its body uses as a dtype: a caller's FLOAT there must become DOUBLE."""
-    found: dict[tuple[str, str], set[str]] = {}
+    parameters: dict[tuple[str, str], set[str]] = {}
     for _round in range(3):  # functions may call functions
         for function in functions:
-            names = found.setdefault((function.domain, function.name), set())
+            names = parameters.setdefault((function.domain, function.name), set())
             for node in expansion.walk(function.node):
-                wanted = found.get((node.domain, node.op_type), _DTYPE_ATTRIBUTES)
-                names |= {
-                    a.ref_attr_name for a in node.attribute if a.ref_attr_name and a.name in wanted
-                }
-    return found
+                wanted = parameters.get((node.domain, node.op_type), _DTYPE_ATTRIBUTES)
+                for attribute in node.attribute:
+                    if attribute.ref_attr_name and attribute.name in wanted:
+                        names.add(attribute.ref_attr_name)
+    return parameters

@@ -1,10 +1,14 @@
 """RNN, LSTM and GRU as the standard defines them: every activation, the clip, lengths, peepholes, both directions."""
 
+import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from onnx.reference.op_run import OpRun
+
+from onnxproof.runtimes.evaluator import attributes as attribute_reader
 
 Array = np.ndarray[Any, Any]
 _ALPHA = {
@@ -16,6 +20,12 @@ _ALPHA = {
     "scaledtanh": 1.0,
 }
 _BETA = {"hardsigmoid": 0.5, "affine": 0.0, "scaledtanh": 1.0}
+
+
+def _elu(x: Array, a: float, b: float) -> Array:
+    return np.where(x < 0, a * np.expm1(np.minimum(x, 0)), x)
+
+
 _FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "sigmoid": lambda x, a, b: 0.5 * (1 + np.tanh(0.5 * x)),
     "tanh": lambda x, a, b: np.tanh(x),
@@ -25,10 +35,60 @@ _FUNCTIONS: dict[str, Callable[[Array, float, float], Array]] = {
     "thresholdedrelu": lambda x, a, b: np.where(x >= a, x, 0),
     "scaledtanh": lambda x, a, b: a * np.tanh(b * x),
     "hardsigmoid": lambda x, a, b: np.clip(a * x + b, 0, 1),
-    "elu": lambda x, a, b: np.where(x < 0, a * np.expm1(np.minimum(x, 0)), x),
+    "elu": _elu,
     "softsign": lambda x, a, b: x / (1 + np.abs(x)),
     "softplus": lambda x, a, b: np.logaddexp(0, x),
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attributes:
+    """The attributes of the three operators, as the standard names them."""
+
+    activations: Sequence[str] | None = None
+    activation_alpha: Sequence[float] | None = None
+    activation_beta: Sequence[float] | None = None
+    clip: float | None = None
+    direction: str = "forward"
+    layout: int = 0
+    linear_before_reset: int = 0
+    """GRU alone: the reset gate acts after the product instead of before it."""
+    input_forget: int = 0
+    """LSTM alone: the input and the forget gate are one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs:
+    """The inputs of the three operators, in their order."""
+
+    x: Array
+    w: Array
+    r: Array
+    b: Array | None = None
+    lengths: Array | None = None
+    h: Array | None = None
+    c: Array | None = None
+    peepholes: Array | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cell:
+    """The weights of one direction, its activations and its attributes."""
+
+    w: Array
+    r: Array
+    b: Array
+    """The biases of the input and of the state."""
+    peepholes: Array | None
+    functions: Sequence[Callable[[Array], Array]]
+    attributes: _Attributes
+
+    def activate(self, place: int, x: Array) -> Array:
+        """The activation at a place, of the clipped values."""
+        clip = self.attributes.clip
+        if clip:
+            x = np.clip(x, -clip, clip)
+        return self.functions[place](x)
 
 
 class _Recurrent(OpRun):
@@ -39,96 +99,111 @@ class _Recurrent(OpRun):
     usual: tuple[str, ...] = ("Tanh",)
     """Its activations where the node names none."""
 
-    def _run(
-        self,
-        x: Array,
-        w: Array,
-        r: Array,
-        b: Array | None = None,
-        lengths: Array | None = None,
-        h: Array | None = None,
-        c: Array | None = None,
-        p: Array | None = None,
-        activations: Sequence[str] | None = None,
-        activation_alpha: Sequence[float] | None = None,
-        activation_beta: Sequence[float] | None = None,
-        clip: float | None = None,
-        direction: str = "forward",
-        hidden_size: int | None = None,
-        layout: int = 0,
-        **other: Any,
-    ) -> tuple[Array, ...]:
+    def _run(self, *inputs: Any, **attributes: Any) -> tuple[Array, ...]:
         """Every direction by itself; the results side by side."""
-        if layout:
-            x, h, c = (
-                x.swapaxes(0, 1),
-                None if h is None else h.swapaxes(0, 1),
-                None if c is None else c.swapaxes(0, 1),
+        options = attribute_reader.read(_Attributes, attributes)
+        operands = _Inputs(*inputs)
+        if options.layout:
+            operands = _batch_second(operands)
+        cells = self._cells(operands, options)
+        runs = [
+            self._unroll(
+                operands,
+                place,
+                cell,
+                backwards=options.direction == "reverse" or place == 1,
             )
-        steps, batch, hidden = x.shape[0], x.shape[1], r.shape[-1]
-        each = len(self.usual)
-        functions = _functions(
-            activations or self.usual * len(w), activation_alpha, activation_beta
-        )
-        lengths = np.full(batch, steps) if lengths is None else lengths
-        found = []
-        for k in range(len(w)):
-            state = (
-                np.zeros((batch, hidden), x.dtype) if h is None else h[k],
-                np.zeros((batch, hidden), x.dtype) if c is None else c[k],
-            )
-            bias = np.zeros((2, self.gates * hidden), x.dtype) if b is None else b[k].reshape(2, -1)
-            cell = self._cell(
-                w[k],
-                r[k],
-                bias,
-                None if p is None else p[k],
-                functions[k * each : (k + 1) * each],
-                clip,
-                other,
-            )
-            found.append(
-                _unroll(x, lengths, state, cell, backwards=direction == "reverse" or k == 1)
-            )
-        y, last, cells = (
-            np.stack([f[i] for f in found], axis=axis) for i, axis in ((0, 1), (1, 0), (2, 0))
-        )
-        if layout:
-            y, last, cells = y.transpose(2, 0, 1, 3), last.swapaxes(0, 1), cells.swapaxes(0, 1)
-        return (y, last, cells)[: max(1, len(self.onnx_node.output))]
+            for place, cell in enumerate(cells)
+        ]
+        y = np.stack([run[0] for run in runs], axis=1)
+        last = np.stack([run[1] for run in runs])
+        last_cell = np.stack([run[2] for run in runs])
+        if options.layout:
+            y = y.transpose(2, 0, 1, 3)
+            last, last_cell = last.swapaxes(0, 1), last_cell.swapaxes(0, 1)
+        return (y, last, last_cell)[: max(1, len(self.onnx_node.output))]
 
-    def _cell(
+    def _cells(self, operands: _Inputs, options: _Attributes) -> list[_Cell]:
+        """One for each direction."""
+        directions, hidden, each = len(operands.w), operands.r.shape[-1], len(self.usual)
+        functions = _functions(
+            options.activations or self.usual * directions,
+            options.activation_alpha,
+            options.activation_beta,
+        )
+        biases = operands.b
+        if biases is None:
+            biases = np.zeros((directions, 2 * self.gates * hidden), operands.x.dtype)
+        return [
+            _Cell(
+                w=operands.w[k],
+                r=operands.r[k],
+                b=biases[k].reshape(2, -1),
+                peepholes=None if operands.peepholes is None else operands.peepholes[k],
+                functions=functions[k * each : (k + 1) * each],
+                attributes=options,
+            )
+            for k in range(directions)
+        ]
+
+    def _unroll(
         self,
-        w: Array,
-        r: Array,
-        b: Array,
-        p: Array | None,
-        f: Sequence[Any],
-        clip: float | None,
-        other: dict[str, Any],
-    ) -> Any:
+        operands: _Inputs,
+        place: int,
+        cell: _Cell,
+        *,
+        backwards: bool,
+    ) -> tuple[Array, Array, Array]:
+        """All steps; a row whose length is over keeps its state and gives zeros, and backwards begins at its last step."""
+        x = operands.x
+        steps, batch = x.shape[:2]
+        start = np.zeros((batch, operands.r.shape[-1]), x.dtype)
+        h = start if operands.h is None else operands.h[place]
+        c = start if operands.c is None else operands.c[place]
+        lengths = operands.lengths
+        if lengths is None:
+            lengths = np.full(batch, steps)
+        y = np.zeros((steps, *h.shape), x.dtype)
+        order = range(steps)
+        for t in reversed(order) if backwards else order:
+            alive = (t < lengths)[:, None]
+            new_h, new_c = self._step(cell, x[t], h, c)
+            h = np.where(alive, new_h, h)
+            c = np.where(alive, new_c, c)
+            y[t] = np.where(alive, new_h, 0)
+        return y.astype(x.dtype), h.astype(x.dtype), c.astype(x.dtype)
+
+    def _step(
+        self,
+        cell: _Cell,
+        x: Array,
+        h: Array,
+        c: Array,
+    ) -> tuple[Array, Array]:
+        """The next state, and the next state of the cell."""
         raise NotImplementedError
+
+
+def _batch_second(operands: _Inputs) -> _Inputs:
+    """Layout 1 has the batch first, in the inputs and in the states."""
+    names = ("x", "h", "c")
+    values = {name: getattr(operands, name) for name in names}
+    swapped = {name: v.swapaxes(0, 1) for name, v in values.items() if v is not None}
+    return replace(operands, **swapped)
 
 
 class RNN(_Recurrent):
     """H = f(X W + H R + b)."""
 
-    def _cell(
+    def _step(
         self,
-        w: Array,
-        r: Array,
-        b: Array,
-        p: Array | None,
-        f: Sequence[Any],
-        clip: float | None,
-        other: dict[str, Any],
-    ) -> Any:
+        cell: _Cell,
+        x: Array,
+        h: Array,
+        c: Array,
+    ) -> tuple[Array, Array]:
         """One gate."""
-
-        def step(x: Array, h: Array, c: Array) -> tuple[Array, Array]:
-            return f[0](_clipped(x @ w.T + h @ r.T + b.sum(0), clip)), c
-
-        return step
+        return cell.activate(0, x @ cell.w.T + h @ cell.r.T + cell.b.sum(0)), c
 
 
 class GRU(_Recurrent):
@@ -137,34 +212,26 @@ class GRU(_Recurrent):
     gates = 3
     usual = ("Sigmoid", "Tanh")
 
-    def _cell(
+    def _step(
         self,
-        w: Array,
-        r: Array,
-        b: Array,
-        p: Array | None,
-        f: Sequence[Any],
-        clip: float | None,
-        other: dict[str, Any],
-    ) -> Any:
+        cell: _Cell,
+        x: Array,
+        h: Array,
+        c: Array,
+    ) -> tuple[Array, Array]:
         """The reset gate acts before the product, or after it (linear_before_reset)."""
-        after = bool(other.get("linear_before_reset", 0))
-
-        def step(x: Array, h: Array, c: Array) -> tuple[Array, Array]:
-            n = h.shape[-1]
-            xs, inner = x @ w.T + b[0], h @ r[: 2 * n].T + b[1, : 2 * n]
-            z, gate = (
-                f[0](_clipped(xs[:, :n] + inner[:, :n], clip)),
-                f[0](_clipped(xs[:, n : 2 * n] + inner[:, n:], clip)),
-            )
-            product = (
-                gate * (h @ r[2 * n :].T + b[1, 2 * n :])
-                if after
-                else (gate * h) @ r[2 * n :].T + b[1, 2 * n :]
-            )
-            return (1 - z) * f[1](_clipped(xs[:, 2 * n :] + product, clip)) + z * h, c
-
-        return step
+        n = h.shape[-1]
+        from_input = x @ cell.w.T + cell.b[0]
+        from_state = h @ cell.r[: 2 * n].T + cell.b[1, : 2 * n]
+        update = cell.activate(0, from_input[:, :n] + from_state[:, :n])
+        reset = cell.activate(0, from_input[:, n : 2 * n] + from_state[:, n:])
+        weights, bias = cell.r[2 * n :].T, cell.b[1, 2 * n :]
+        if cell.attributes.linear_before_reset:
+            product = reset * (h @ weights + bias)
+        else:
+            product = (reset * h) @ weights + bias
+        hidden = cell.activate(1, from_input[:, 2 * n :] + product)
+        return (1 - update) * hidden + update * h, c
 
 
 class LSTM(_Recurrent):
@@ -173,57 +240,46 @@ class LSTM(_Recurrent):
     gates = 4
     usual = ("Sigmoid", "Tanh", "Tanh")
 
-    def _cell(
+    def _step(
         self,
-        w: Array,
-        r: Array,
-        b: Array,
-        p: Array | None,
-        f: Sequence[Any],
-        clip: float | None,
-        other: dict[str, Any],
-    ) -> Any:
+        cell: _Cell,
+        x: Array,
+        h: Array,
+        c: Array,
+    ) -> tuple[Array, Array]:
         """Peepholes look at the cell; with input_forget the two gates are one."""
-
-        def step(x: Array, h: Array, c: Array) -> tuple[Array, Array]:
-            n = h.shape[-1]
-            gates = x @ w.T + h @ r.T + b.sum(0)
-            i, o, g, new = (gates[:, k * n : (k + 1) * n] for k in range(4))
-            peep = np.zeros((3, n), x.dtype) if p is None else p.reshape(3, n)
-            i = f[0](_clipped(i + peep[0] * c, clip))
-            g = 1 - i if other.get("input_forget", 0) else f[0](_clipped(g + peep[2] * c, clip))
-            cell = g * c + i * f[1](_clipped(new, clip))
-            return f[0](_clipped(o + peep[1] * cell, clip)) * f[2](cell), cell
-
-        return step
-
-
-def _clipped(x: Array, clip: float | None) -> Array:
-    return x if not clip else np.clip(x, -clip, clip)
+        n = h.shape[-1]
+        gates = x @ cell.w.T + h @ cell.r.T + cell.b.sum(0)
+        i, o, f, new = (gates[:, k * n : (k + 1) * n] for k in range(4))
+        peepholes = np.zeros((3, n), x.dtype)
+        if cell.peepholes is not None:
+            peepholes = cell.peepholes.reshape(3, n)
+        i = cell.activate(0, i + peepholes[0] * c)
+        f = 1 - i if cell.attributes.input_forget else cell.activate(0, f + peepholes[2] * c)
+        new_c = f * c + i * cell.activate(1, new)
+        o = cell.activate(0, o + peepholes[1] * new_c)
+        return o * cell.functions[2](new_c), new_c
 
 
 def _functions(
-    names: Sequence[str], alphas: Sequence[float] | None, betas: Sequence[float] | None
+    names: Sequence[str],
+    alphas: Sequence[float] | None,
+    betas: Sequence[float] | None,
 ) -> list[Callable[[Array], Array]]:
     """The activations with their parameters, which are given in order to those that take one."""
-    left, right = iter(alphas or ()), iter(betas or ())
-    found: list[Callable[[Array], Array]] = []
+    next_alpha, next_beta = iter(alphas or ()), iter(betas or ())
+    functions: list[Callable[[Array], Array]] = []
     for name in (n.lower() for n in names):
-        a = next(left, _ALPHA[name]) if name in _ALPHA else 0.0
-        b = next(right, _BETA[name]) if name in _BETA else 0.0
-        found.append(lambda x, f=_FUNCTIONS[name], a=a, b=b: f(x, a, b))  # type: ignore[misc]
-    return found
+        a = next(next_alpha, _ALPHA[name]) if name in _ALPHA else 0.0
+        b = next(next_beta, _BETA[name]) if name in _BETA else 0.0
+        functions.append(functools.partial(_call, _FUNCTIONS[name], a, b))
+    return functions
 
 
-def _unroll(
-    x: Array, lengths: Array, state: tuple[Array, Array], cell: Any, *, backwards: bool
-) -> tuple[Array, Array, Array]:
-    """All steps; a row whose length is over keeps its state and gives zeros, and backwards begins at its last step."""
-    h, c = state
-    y = np.zeros((x.shape[0], *h.shape), x.dtype)
-    for t in reversed(range(x.shape[0])) if backwards else range(x.shape[0]):
-        alive = (t < lengths)[:, None]
-        new_h, new_c = cell(x[t], h, c)
-        h, c = np.where(alive, new_h, h), np.where(alive, new_c, c)
-        y[t] = np.where(alive, new_h, 0)
-    return y.astype(x.dtype), h.astype(x.dtype), c.astype(x.dtype)
+def _call(
+    function: Callable[[Array, float, float], Array],
+    a: float,
+    b: float,
+    x: Array,
+) -> Array:
+    return function(x, a, b)

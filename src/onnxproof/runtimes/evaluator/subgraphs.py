@@ -4,6 +4,7 @@ onnx's own evaluator runs no iteration of a Loop without `cond`, stacks the scan
 there already, knows the first axis of a Scan alone, and hands a SequenceMap whole sequences instead of their elements.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,10 +26,16 @@ class _WithBody(OpRun):
     def _evaluator(self) -> Any:
         return self.body  # type: ignore[attr-defined]
 
-    def _call(self, context: Any, attributes: Any, given: Sequence[Any]) -> list[Any]:
+    def _call(
+        self,
+        context: Any,
+        attributes: Any,
+        inputs: Sequence[Any],
+    ) -> list[Any]:
         """One run of the body. Its own inputs hide outer names that are the same."""
-        named = dict(zip(self._evaluator.input_names, given, strict=True))
-        return list(self._evaluator.run(None, {**(context or {}), **named}, attributes=attributes))
+        named = dict(zip(self._evaluator.input_names, inputs, strict=True))
+        feeds = {**(context or {}), **named}
+        return list(self._evaluator.run(None, feeds, attributes=attributes))
 
     def _port(self, side: str, place: int) -> onnx.TypeProto:
         """What the body says about one of its inputs or outputs."""
@@ -49,39 +56,36 @@ class Loop(_WithBody):
         **_: Any,
     ) -> tuple[Any, ...]:
         carried = list(state)
-        collected: list[list[Array]] = [
-            [] for _ in self._evaluator.output_names[1 + len(carried) :]
-        ]
+        first = 1 + len(carried)
+        collected: list[list[Array]] = [[] for _ in self._evaluator.output_names[first:]]
         going = condition is None or bool(np.asarray(condition).reshape(()))
-        most = None if limit is None else int(np.asarray(limit).reshape(()))
+        limit_steps = math.inf if limit is None else int(np.asarray(limit).reshape(()))
         step = 0
-        while going and (most is None or step < most):
-            answers = self._call(
-                context,
-                attributes,
-                [self._scalar(0, step, np.int64), self._scalar(1, True, np.bool_), *carried],
-            )
-            going, step = bool(np.asarray(answers[0]).reshape(())), step + 1
-            carried = answers[1 : 1 + len(carried)]
-            for values, value in zip(collected, answers[1 + len(carried) :], strict=True):
+        while going and step < limit_steps:
+            turn = self._scalar(0, step, np.int64)
+            condition_in = self._scalar(1, True, np.bool_)
+            outputs = self._call(context, attributes, [turn, condition_in, *carried])
+            going = bool(np.asarray(outputs[0]).reshape(()))
+            step += 1
+            carried = outputs[1:first]
+            for values, value in zip(collected, outputs[first:], strict=True):
                 values.append(value)
-            if condition is None and not going and step != most:
+            if condition is None and not going and step != limit_steps:
                 raise NotImplementedError(
                     "a Loop without `cond` whose body says stop: the standard goes on there, ONNX Runtime stops"
                 )
-        first = 1 + len(carried)
-        return (
-            *carried,
-            *(self._stacked(values, first + place) for place, values in enumerate(collected)),
-        )
+        stacks = [self._stack(values, first + place) for place, values in enumerate(collected)]
+        return (*carried, *stacks)
 
     def _scalar(self, place: int, value: Any, dtype: Any) -> Array:
         """A number in the rank that the body declares: some exporters write [1]."""
         tensor = self._port("input", place).tensor_type
         return np.full([1] * len(tensor.shape.dim), value, dtype)
 
-    def _stacked(self, values: Sequence[Array], place: int) -> Array:
-        return np.stack(values) if values else _nothing(self._port("output", place), 0)
+    def _stack(self, values: Sequence[Array], place: int) -> Array:
+        if not values:
+            return _empty_stack(self._port("output", place), 0)
+        return np.stack(values)
 
 
 class Scan(_WithBody):
@@ -99,48 +103,43 @@ class Scan(_WithBody):
         scan_output_directions: Sequence[int] | None = None,
         **_: Any,
     ) -> tuple[Any, ...]:
-        carried, scanned = (
-            list(args[: len(args) - num_scan_inputs]),
-            args[len(args) - num_scan_inputs :],
-        )
-        ways = zip(
-            scanned,
-            _each(scan_input_axes, num_scan_inputs),
-            _each(scan_input_directions, num_scan_inputs),
-            strict=True,
-        )
-        slices = [_turned(np.moveaxis(value, axis, 0), back) for value, axis, back in ways]
+        count = len(args) - num_scan_inputs
+        carried, scanned = list(args[:count]), args[count:]
+        axes = _or_zeros(scan_input_axes, num_scan_inputs)
+        directions = _or_zeros(scan_input_directions, num_scan_inputs)
+        slices = [
+            _reverse_if(np.moveaxis(value, axis, 0), back)
+            for value, axis, back in zip(scanned, axes, directions, strict=True)
+        ]
         if len({len(value) for value in slices}) > 1:
             raise ValueError(
                 f"the inputs have {', '.join(str(len(value)) for value in slices)} slices"
             )
-        collected: list[list[Array]] = [[] for _ in self._evaluator.output_names[len(carried) :]]
+        collected: list[list[Array]] = [[] for _ in self._evaluator.output_names[count:]]
         for step in range(slices[0].shape[0]):
-            answers = self._call(
-                context, attributes, [*carried, *(value[step] for value in slices)]
-            )
-            carried = answers[: len(carried)]
-            for values, value in zip(collected, answers[len(carried) :], strict=True):
+            here = [value[step] for value in slices]
+            outputs = self._call(context, attributes, [*carried, *here])
+            carried = outputs[:count]
+            for values, value in zip(collected, outputs[count:], strict=True):
                 values.append(value)
-        axes, backs = (
-            _each(scan_output_axes, len(collected)),
-            _each(scan_output_directions, len(collected)),
-        )
-        first = len(carried)
-        return (
-            *carried,
-            *(
-                self._stacked(values, first + place, axes[place], backs[place])
-                for place, values in enumerate(collected)
-            ),
-        )
+        out_axes = _or_zeros(scan_output_axes, len(collected))
+        out_directions = _or_zeros(scan_output_directions, len(collected))
+        stacks = [
+            self._stack(values, count + place, out_axes[place], out_directions[place])
+            for place, values in enumerate(collected)
+        ]
+        return (*carried, *stacks)
 
-    def _stacked(self, values: Sequence[Array], place: int, axis: int, back: int) -> Array:
-        return (
-            np.stack(_turned(values, back), axis)
-            if values
-            else _nothing(self._port("output", place), axis)
-        )
+    def _stack(
+        self,
+        values: Sequence[Array],
+        place: int,
+        axis: int,
+        back: int,
+    ) -> Array:
+        if not values:
+            return _empty_stack(self._port("output", place), axis)
+        return np.stack(_reverse_if(values, back), axis)
 
 
 class SequenceMap(_WithBody):
@@ -158,18 +157,16 @@ class SequenceMap(_WithBody):
         if any(isinstance(other, list) and len(other) != len(first) for other in others):
             raise ValueError("the sequences have different lengths")
         for place, element in enumerate(first):
-            given = [
-                element,
-                *(other[place] if isinstance(other, list) else other for other in others),
-            ]
-            for values, value in zip(
-                collected, self._call(context, attributes, given), strict=True
-            ):
+            inputs = [element]
+            for other in others:
+                inputs.append(other[place] if isinstance(other, list) else other)
+            outputs = self._call(context, attributes, inputs)
+            for values, value in zip(collected, outputs, strict=True):
                 values.append(value)
         return tuple(collected)
 
 
-def _nothing(kind: onnx.TypeProto, axis: int) -> Array:
+def _empty_stack(kind: onnx.TypeProto, axis: int) -> Array:
     """The stack of no slices, in the rank that the body declares; what it leaves open is 0, as in ONNX Runtime."""
     tensor = kind.tensor_type
     if not tensor.elem_type:
@@ -177,13 +174,17 @@ def _nothing(kind: onnx.TypeProto, axis: int) -> Array:
             "no iteration, and the body does not say what it would have given"
         )
     dims = [dim.dim_value for dim in tensor.shape.dim]
-    dims.insert(axis if axis >= 0 else len(dims) + 1 + axis, 0)
+    if axis < 0:
+        axis += len(dims) + 1
+    dims.insert(axis, 0)
     return np.zeros(dims, onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))
 
 
-def _each(given: Sequence[int] | None, count: int) -> list[int]:
-    return list(given) if given else [0] * count
+def _or_zeros(values: Sequence[int] | None, count: int) -> list[int]:
+    return list(values or [0] * count)
 
 
-def _turned(values: Any, back: int) -> Any:
-    return values[::-1] if back else values
+def _reverse_if(values: Any, back: int) -> Any:
+    if back:
+        return values[::-1]
+    return values

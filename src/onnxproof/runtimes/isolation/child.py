@@ -27,17 +27,15 @@ from onnxproof.options import Serving
 from onnxproof.results import Finding
 from onnxproof.runtimes.isolation.shared_arrays import Arena
 from onnxproof.runtimes.session import observed_run
-from onnxproof.runtimes.session.observed_run import Watched
+from onnxproof.runtimes.session.observed_run import ObservedRun
 from onnxproof.system import guard, temporary
 
 Array = np.ndarray[Any, Any]
 MARK = "\x1eonnxproof "
 _POLL_S = 0.05
-_LAUNCH = (
-    (sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py")))
-    if os.name == "posix"
-    else ()
-)
+_LAUNCH: tuple[str, ...] = ()
+if os.name == "posix":
+    _LAUNCH = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py")))
 """A process between us and the runtime, which contains what the runtime does to its parent and what it leaves behind."""
 _STARTS = 3
 """Times that a runtime is started again after it died: what kills it three times kills it always."""
@@ -66,13 +64,16 @@ class ChildSession:
         *,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._backend, self._command, self._serving = backend, list(command), serving
-        self._environment = dict(environment if environment is not None else os.environ)
+        self._backend = backend
+        self._command = list(command)
+        self._serving = serving
+        if environment is None:
+            environment = os.environ
+        self._environment = dict(environment)
         self._folder = temporary.Folder(in_memory=True)
         self._scratch = temporary.Folder()
-        self._environment["TMPDIR"] = (
-            self._scratch.name
-        )  # a child that is killed leaves its files behind, and here they are found
+        # A child that is killed leaves its files behind, and here they are found.
+        self._environment["TMPDIR"] = self._scratch.name
         self._child: _Child | None = None
         self._deaths: list[Crashed] = []
         try:
@@ -88,9 +89,9 @@ class ChildSession:
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
         """The outputs; a dead or silent child becomes `Crashed` with its last words."""
-        return self.watched(inputs).outputs
+        return self.run_observed(inputs).outputs
 
-    def watched(self, inputs: Mapping[str, Array]) -> Watched:
+    def run_observed(self, inputs: Mapping[str, Array]) -> ObservedRun:
         """The same with the child's own time, and with what it says of its inputs."""
         if self._child is None:
             if len(self._deaths) >= _STARTS:
@@ -104,19 +105,19 @@ class ChildSession:
         assert self._child is not None
         slots = self._given.put(inputs)
         answer = self._ask({"inputs": slots}, self._serving.time_s)
-        # views of the shared file: the next run writes over them, so that they are copied here
+        # Views of the shared file: the next run writes over them, so that they are copied here.
         outputs = [
             None if view is None else np.array(view)
             for view in self._answers.view(answer["outputs"])
         ]
-        spoiled = answer.get(
-            "spoiled"
-        )  # JavaScript works on copies, and looks there; others work on the shared file
-        if spoiled is None:
-            spoiled = observed_run.spoiled(
-                inputs, dict(zip(inputs, self._given.view(slots), strict=True))
-            )
-        return Watched(outputs=outputs, seconds=answer["seconds"], spoiled=tuple(spoiled))
+        # JavaScript works on copies, and compares them there; others work on the shared file.
+        overwritten = answer.get("overwritten")
+        if overwritten is None:
+            shared = dict(zip(inputs, self._given.view(slots), strict=True))
+            overwritten = observed_run.overwritten(inputs, shared)
+        return ObservedRun(
+            outputs=outputs, seconds=answer["seconds"], overwritten=tuple(overwritten)
+        )
 
     def close(self) -> None:
         """End the child and remove what it left."""
@@ -131,7 +132,8 @@ class ChildSession:
 
     def _start(self) -> dict[str, Any]:
         folder = Path(self._folder.name)
-        self._given, self._answers = Arena(folder / "inputs"), Arena(folder / "outputs")
+        self._given = Arena(folder / "inputs")
+        self._answers = Arena(folder / "outputs")
         self._child = _Child(
             [*self._command, self._folder.name],
             self._environment,
@@ -152,7 +154,7 @@ class ChildSession:
             if request is None:
                 self._child.end()
                 self._child = None
-            raise _raised(answer["error"])
+            raise _rebuild_error(answer["error"])
         return answer
 
 
@@ -160,19 +162,27 @@ class _Dead(Exception):
     """The child is gone: how, and what it said last."""
 
     def __init__(self, code: str, how: str, words: Sequence[str]) -> None:
-        self.code, self.words = code, list(words[-5:])
+        self.code = code
+        self.words = list(words[-5:])
         telling = [line for line in words if any(word in line.lower() for word in _TELLING)]
         last = (telling or list(words) or [""])[-1]
-        super().__init__(f"{how}: {last}" if last else how)
+        if last:
+            how = f"{how}: {last}"
+        super().__init__(how)
 
 
 class _Child:
-    """The process: started, asked, watched, ended."""
+    """The process: it is started, gets requests, is kept within its limits, and is ended."""
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str], words: Path, memory: int
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        words: Path,
+        memory: int,
     ) -> None:
-        self._words, self._memory = words, memory
+        self._words = words
+        self._memory = memory
         with words.open("wb") as errors_to:
             self._process = subprocess.Popen(
                 [*_LAUNCH, *command],
@@ -252,34 +262,28 @@ class _Child:
         self.end()
         if code >= 0:
             return _Dead("exited", f"ended by itself with exit code {code}", self._last())
-        name = (
-            signal.Signals(-code).name
-            if -code in {s.value for s in signal.Signals}
-            else f"signal {-code}"
-        )
+        names = {number.value: number.name for number in signal.Signals}
+        name = names.get(-code, f"signal {-code}")
         kind, how = _SIGNALS.get(name, ("crashed", "died"))
         return _Dead(kind, f"{how} ({name})", self._last())
 
     def _last(self) -> list[str]:
-        lines = (
-            self._words.read_text(encoding="utf-8", errors="replace").splitlines()
-            if self._words.is_file()
-            else []
-        )
+        lines: list[str] = []
+        if self._words.is_file():
+            lines = self._words.read_text(encoding="utf-8", errors="replace").splitlines()
         said = [line.strip()[:300] for line in [*self._said, *lines] if line.strip()]
-        own = next(
-            (place for place, line in enumerate(said) if line.startswith("Fatal Python error")),
-            len(said),
-        )
-        return (
-            said[:own] or said[:1]
-        )  # what follows is our own stack, which tells nothing of the runtime
+        # What follows "Fatal Python error" is our own stack, which tells nothing of the runtime.
+        own = [place for place, line in enumerate(said) if line.startswith("Fatal Python error")]
+        if own:
+            return said[: own[0]] or said[:1]
+        return said
 
 
-def _raised(error: Mapping[str, Any]) -> OnnxproofError:
+def _rebuild_error(error: Mapping[str, Any]) -> OnnxproofError:
     """The error as the child raised it, if its class is one of ours."""
     kind = getattr(errors, str(error.get("kind")), Refused)
-    kind = kind if isinstance(kind, type) and issubclass(kind, OnnxproofError) else BackendError
+    if not isinstance(kind, type) or not issubclass(kind, OnnxproofError):
+        kind = BackendError
     return kind(
         error.get("code", "refused"),
         error.get("what", ""),
@@ -290,7 +294,9 @@ def _raised(error: Mapping[str, Any]) -> OnnxproofError:
 
 
 def _memory_limit(serving: Serving) -> int:
-    return guard.most_bytes() if serving.memory_gb is None else int(serving.memory_gb * 1e9)
+    if serving.memory_gb is None:
+        return guard.most_bytes()
+    return int(serving.memory_gb * 1e9)
 
 
 def _resident(pid: int) -> int:
@@ -300,7 +306,6 @@ def _resident(pid: int) -> int:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return 0
-    own = (int(fields[1]) - int(fields[2])) * os.sysconf(
-        "SC_PAGE_SIZE"
-    )  # what is shared with us is not its own
+    pages = int(fields[1]) - int(fields[2])  # what is shared with us is not its own
+    own = pages * os.sysconf("SC_PAGE_SIZE")
     return own + sum(_resident(int(child)) for child in children)

@@ -12,8 +12,21 @@ import time
 
 _SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
 """Numbers of prctl(2)."""
+_IGNORED = (
+    signal.SIGINT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGPIPE,
+)
+"""What a runtime may send to its parent."""
 _LOOK_EVERY_S = 0.5
+"""Seconds after which it is noticed that onnxproof has gone. Not measured."""
 _ENDING_S = 5.0
+"""Seconds for which descendants are killed. Not measured."""
 
 
 def main(command: list[str]) -> None:
@@ -24,16 +37,7 @@ def main(command: list[str]) -> None:
     child = os.fork()
     if child == 0:
         _become(command)
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-        signal.SIGHUP,
-        signal.SIGQUIT,
-        signal.SIGUSR1,
-        signal.SIGUSR2,
-        signal.SIGALRM,
-        signal.SIGPIPE,
-    ):
+    for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     for stream in (0, 1):  # or the other end would wait for us
         os.close(stream)
@@ -58,10 +62,10 @@ def _become(command: list[str]) -> None:
 def _wait(parent: int, child: int) -> int:
     """The runtime's status, or that of a success where it is onnxproof that has gone."""
     while os.getppid() == parent:
-        found, status = os.waitpid(-1, os.WNOHANG)
-        if found == child:
+        ended, status = os.waitpid(-1, os.WNOHANG)
+        if ended == child:
             return status
-        if not found:
+        if not ended:
             _pause()
     return 0
 

@@ -19,6 +19,7 @@ from onnxproof.runtimes.isolation.child import MARK
 from onnxproof.runtimes.isolation.shared_arrays import Arena
 
 _GONE_EVERY_S = 2.0
+"""Seconds between two looks at whether the parent still lives. Not measured."""
 
 
 def main() -> None:
@@ -31,7 +32,7 @@ def main() -> None:
     try:
         session = open_session(settings["backend"], Path(settings["model"]), serving)
     except Exception as why:  # the runtime's own classes too: the parent must be told in words
-        _say(out, {"error": _words(why, "ModelError")})
+        _say(out, {"error": _error_fields(why, "ModelError")})
         return
     findings = [asdict(finding) for finding in getattr(session, "findings", ())]
     _say(
@@ -42,33 +43,37 @@ def main() -> None:
             "findings": findings,
         },
     )
-    given, answers = Arena(folder / "inputs"), Arena(folder / "outputs")
+    inputs = Arena(folder / "inputs")
+    outputs = Arena(folder / "outputs")
     for line in sys.stdin:
         try:
-            _say(out, _answer(session, json.loads(line), given, answers))
+            _say(out, _answer(session, json.loads(line), inputs, outputs))
         except Exception as why:  # see above
-            _say(out, {"error": _words(why, "Refused")})
+            _say(out, {"error": _error_fields(why, "Refused")})
 
 
 def _answer(
-    session: Session, request: Mapping[str, Any], given: Arena, answers: Arena
+    session: Session,
+    request: Mapping[str, Any],
+    inputs: Arena,
+    outputs: Arena,
 ) -> dict[str, Any]:
     slots = request["inputs"]
-    inputs = {
+    feeds = {
         slot["name"]: view
-        for slot, view in zip(slots, given.view(slots), strict=True)
+        for slot, view in zip(slots, inputs.view(slots), strict=True)
         if view is not None
     }
     start = time.perf_counter()
-    outputs = session.run(inputs)
+    values = session.run(feeds)
     seconds = time.perf_counter() - start
     return {
-        "outputs": answers.put({str(place): output for place, output in enumerate(outputs)}),
+        "outputs": outputs.put({str(place): value for place, value in enumerate(values)}),
         "seconds": getattr(session, "seconds", seconds),
     }
 
 
-def _words(why: Exception, kind: str) -> dict[str, Any]:
+def _error_fields(why: Exception, kind: str) -> dict[str, Any]:
     if isinstance(why, OnnxproofError):
         return {
             "kind": type(why).__name__,

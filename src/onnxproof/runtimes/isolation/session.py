@@ -23,8 +23,8 @@ runpy.run_module("onnxproof.runtimes.isolation.server", run_name="__main__")
 """Runs this very onnxproof, also under an interpreter that has another one or none."""
 
 
-class ApartSession(ChildSession):
-    """A session of `backend` behind the child's door; `python` may be that of another virtual environment."""
+class IsolatedSession(ChildSession):
+    """A session of `backend` in a child process; `python` may be that of another virtual environment."""
 
     def __init__(
         self,
@@ -50,7 +50,10 @@ class ApartSession(ChildSession):
             json.dumps(settings),
         ]
         super().__init__(
-            name or backend, command, serving, environment=_environment(alone=bool(python))
+            name or backend,
+            command,
+            serving,
+            environment=_environment(alone=bool(python)),
         )
 
 

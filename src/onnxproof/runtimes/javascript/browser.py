@@ -22,6 +22,7 @@ _TYPES = {
     ".wasm": "application/wasm",
     ".html": "text/html",
 }
+_BINARY = "application/octet-stream"
 _PAGE = "<!doctype html><title>onnxproof</title><script type='module' src='/own/page.mjs'></script>"
 _FLAGS = (
     "--headless=new",
@@ -36,11 +37,12 @@ _FLAGS = (
 )
 
 
-class Desk:
+class Exchange:
     """Where requests wait for the page, and answers for us."""
 
     def __init__(self, settings: dict[str, Any], folder: Path) -> None:
-        self.settings, self.folder = settings, folder
+        self.settings = settings
+        self.folder = folder
         self.requests: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.answers: queue.SimpleQueue[str] = queue.SimpleQueue()
 
@@ -56,12 +58,14 @@ class Desk:
             return Path(self.settings["model"])
         if base is None:
             return None
-        found = (base / rest).resolve()
-        return found if found.is_file() and found.is_relative_to(base.resolve()) else None
+        file = (base / rest).resolve()
+        if not file.is_file() or not file.is_relative_to(base.resolve()):
+            return None
+        return file
 
 
-def handler(desk: Desk) -> type[BaseHTTPRequestHandler]:
-    """A handler class that knows its desk."""
+def handler(exchange: Exchange) -> type[BaseHTTPRequestHandler]:
+    """A handler class that knows its exchange."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -71,35 +75,37 @@ def handler(desk: Desk) -> type[BaseHTTPRequestHandler]:
             if path == "/":
                 self._send(_PAGE.encode(), "text/html")
             elif path == "/settings":
-                self._send(json.dumps(desk.settings).encode(), "application/json")
+                self._send(json.dumps(exchange.settings).encode(), "application/json")
             elif path == "/next":
-                self._send(desk.requests.get().encode(), "application/json")
+                self._send(exchange.requests.get().encode(), "application/json")
             elif path == "/inputs":
-                self._send(
-                    (desk.folder / "inputs").read_bytes()[: int(self.path.partition("?")[2])],
-                    "application/octet-stream",
-                )
-            elif (found := desk.file(path)) is not None:
-                self._send(found.read_bytes(), _TYPES.get(found.suffix, "application/octet-stream"))
+                size = int(self.path.partition("?")[2])
+                content = (exchange.folder / "inputs").read_bytes()
+                self._send(content[:size], _BINARY)
             else:
-                self.send_error(404)
+                self._send_file(exchange.file(path))
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.path == "/outputs":
-                with (desk.folder / "outputs").open("r+b") as file:
+                with (exchange.folder / "outputs").open("r+b") as file:
                     file.write(body)
             else:
-                desk.answers.put(body.decode())
+                exchange.answers.put(body.decode())
             self._send(b"", "text/plain")
+
+        def _send_file(self, file: Path | None) -> None:
+            if file is None:
+                self.send_error(404)
+            else:
+                self._send(file.read_bytes(), _TYPES.get(file.suffix, _BINARY))
 
         def _send(self, body: bytes, kind: str) -> None:
             self.send_response(200)
             self.send_header("Content-Type", kind)
             self.send_header("Content-Length", str(len(body)))
-            self.send_header(
-                "Cross-Origin-Opener-Policy", "same-origin"
-            )  # with the next: threads in WebAssembly
+            # This header and the next allow threads in WebAssembly.
+            self.send_header("Cross-Origin-Opener-Policy", "same-origin")
             self.send_header("Cross-Origin-Embedder-Policy", "require-corp")
             self.end_headers()
             self.wfile.write(body)
@@ -113,34 +119,33 @@ def handler(desk: Desk) -> type[BaseHTTPRequestHandler]:
 def main() -> int:
     """Serve the page, start the browser, and carry requests and answers until the parent is gone."""
     settings, folder = json.loads(sys.argv[1]), Path(sys.argv[2])
-    desk = Desk(settings, folder)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(desk))
+    exchange = Exchange(settings, folder)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler(exchange))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    root = (
-        ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    )  # Chromium's sandbox refuses to run as root
+    flags = list(_FLAGS)
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        flags.append("--no-sandbox")  # Chromium's sandbox refuses to run as root
     command = [
         settings["browser"],
-        *_FLAGS,
-        *root,
+        *flags,
         f"--user-data-dir={Path(tempfile.gettempdir()) / 'profile'}",
         f"http://127.0.0.1:{server.server_port}/",
     ]
     browser = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2)
-    answer = _wait(desk, browser)
+    answer = _wait(exchange, browser)
     _say(answer)
     if "error" in json.loads(answer):
         return 0
     for line in sys.stdin:
-        desk.requests.put(line)
-        _say(_wait(desk, browser))
+        exchange.requests.put(line)
+        _say(_wait(exchange, browser))
     return 0
 
 
-def _wait(desk: Desk, browser: "subprocess.Popen[bytes]") -> str:
+def _wait(exchange: Exchange, browser: "subprocess.Popen[bytes]") -> str:
     while True:
         try:
-            return desk.answers.get(timeout=0.2)
+            return exchange.answers.get(timeout=0.2)
         except queue.Empty:
             if browser.poll() is not None:
                 sys.stderr.write(f"error: the browser ended with exit code {browser.returncode}\n")

@@ -25,12 +25,11 @@ def install(package: str) -> str:
 
 def version(package: str) -> str:
     """The version of an npm package, or an empty string."""
-    found = _find(package)
-    return (
-        str(json.loads((found / "package.json").read_text(encoding="utf-8"))["version"])
-        if found
-        else ""
-    )
+    folder = _find(package)
+    if folder is None:
+        return ""
+    text = (folder / "package.json").read_text(encoding="utf-8")
+    return str(json.loads(text)["version"])
 
 
 def program(*names: str) -> str:
@@ -38,32 +37,37 @@ def program(*names: str) -> str:
     return next((path for path in map(shutil.which, names) if path), "")
 
 
-def needed(package: str, backend: str) -> Path:
+def require_package(package: str, backend: str) -> Path:
     """The folder of an npm package."""
-    found = _find(package)
-    if found is None:
+    folder = _find(package)
+    if folder is None:
         raise BackendMissing(
             "backend-missing",
             f"the backend `{backend}` needs the npm package {package}",
             help=install(package),
         )
-    return found
+    return folder
 
 
-def node(backend: str) -> str:
-    """Node itself."""
-    found = program("node", "nodejs")
-    if not found:
+def require_node(backend: str) -> str:
+    """The path of Node itself."""
+    path = program("node", "nodejs")
+    if not path:
         raise BackendMissing(
             "backend-missing",
             f"the backend `{backend}` needs Node",
             help="install Node 20 or newer from nodejs.org or by your system's packages",
         )
-    return found
+    return path
 
 
-def settings(backend: str, package: Path, model: Path, provider: str) -> dict[str, Any]:
-    """What a script is told; a file that is no model is told of here, in our words."""
+def settings(
+    backend: str,
+    package: Path,
+    model: Path,
+    provider: str,
+) -> dict[str, Any]:
+    """The settings of a script; a file that is no model is refused here, in our words."""
     ports = Ports(model, backend)
     return {
         "package": str(package),
@@ -76,39 +80,53 @@ def settings(backend: str, package: Path, model: Path, provider: str) -> dict[st
     }
 
 
-def open_in_node(backend: str, package: str, model: Path, *, provider: str) -> ChildSession:
-    """A session in Node: the script answers over the same door as every child."""
-    command = [
-        node(backend),
-        str(HERE / "node.mjs"),
-        json.dumps(settings(backend, needed(package, backend), model, provider)),
-    ]
+def open_in_node(
+    backend: str,
+    package: str,
+    model: Path,
+    *,
+    provider: str,
+) -> ChildSession:
+    """A session in Node: the script answers in the same way as every child."""
+    path = require_node(backend)
+    folder = require_package(package, backend)
+    text = json.dumps(settings(backend, folder, model, provider))
+    command = [path, str(HERE / "node.mjs"), text]
     return ChildSession(backend, command, current())
 
 
 def _find(package: str) -> Path | None:
-    given = os.environ.get("ONNXPROOF_NODE_MODULES")
-    places = [Path(given)] if given else []
-    places += [download_cache.folder("npm") / "node_modules", Path.cwd() / "node_modules"]
-    found = next(
-        (place / package for place in places if (place / package / "package.json").is_file()), None
-    )
-    if (
-        found is None
-        and (shared := _shared()) is not None
-        and (shared / package / "package.json").is_file()
-    ):
+    folders = [download_cache.folder("npm") / "node_modules", Path.cwd() / "node_modules"]
+    chosen = os.environ.get("ONNXPROOF_NODE_MODULES")
+    if chosen:
+        folders.insert(0, Path(chosen))
+    for folder in folders:
+        if _has_package(folder, package):
+            return folder / package
+    shared = _global_packages()
+    if shared is not None and _has_package(shared, package):
         return shared / package
-    return found
+    return None
+
+
+def _has_package(folder: Path, package: str) -> bool:
+    return (folder / package / "package.json").is_file()
 
 
 @cache
-def _shared() -> Path | None:
+def _global_packages() -> Path | None:
     """The folder of packages that were installed with `npm install --global`; asking npm takes a while, so that it is asked once."""
     npm = program("npm")
     if not npm:
         return None
     done = subprocess.run(
-        [npm, "root", "--global"], capture_output=True, text=True, timeout=30, check=False
+        [npm, "root", "--global"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
-    return Path(done.stdout.strip()) if done.returncode == 0 and done.stdout.strip() else None
+    folder = done.stdout.strip()
+    if done.returncode != 0 or not folder:
+        return None
+    return Path(folder)

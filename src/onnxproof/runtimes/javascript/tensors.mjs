@@ -29,7 +29,7 @@ export async function run(ort, session, slots, bytes, outputNames) {
   const start = performance.now();
   const found = await session.run(feeds, outputNames);
   const seconds = (performance.now() - start) / 1000;
-  const spoiled = given.filter(([slot, own]) => differs(own, bytes.subarray(slot.offset, slot.offset + slot.bytes))).map(([slot]) => slot.name);
+  const overwritten = given.filter(([slot, own]) => differs(own, bytes.subarray(slot.offset, slot.offset + slot.bytes))).map(([slot]) => slot.name);
   const outputs = [];
   const pieces = [];
   let offset = 0;
@@ -42,7 +42,7 @@ export async function run(ort, session, slots, bytes, outputNames) {
     pieces.push([offset, piece]);
     offset += Math.ceil(piece.byteLength / ALIGNED) * ALIGNED;
   }
-  return { answer: { outputs, seconds, spoiled }, pieces, size: offset };
+  return { answer: { outputs, seconds, overwritten }, pieces, size: offset };
 }
 
 export function refusal(error, kind) {

@@ -7,9 +7,9 @@ from pathlib import Path
 
 def folder(*parts: str) -> Path:
     """A folder below `ONNXPROOF_CACHE`, or below the user's own cache folder."""
-    given = os.environ.get("ONNXPROOF_CACHE")
-    if given:
-        return Path(given).expanduser().absolute().joinpath(*parts)
+    chosen = os.environ.get("ONNXPROOF_CACHE")
+    if chosen:
+        return Path(chosen).expanduser().absolute().joinpath(*parts)
     if sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:

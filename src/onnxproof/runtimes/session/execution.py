@@ -19,7 +19,7 @@ from onnxproof.runtimes.session import observed_run
 
 Array = np.ndarray[Any, Any]
 _HANGS = 3
-"""Runs out of time after which a runtime that answered before is not asked again, as often as one that died is started."""
+"""Runs out of time after which a runtime that answered before is not run again, as often as one that died is started. Not measured."""
 
 
 class Clock:
@@ -58,42 +58,47 @@ class Candidate:
         *,
         session: Session | None = None,
     ) -> None:
-        self.backend, self._signature, self._clock = backend, signature, clock
+        self.backend = backend
+        self._signature = signature
+        self._clock = clock
         self.session = session or open_session(backend, path)
         self._path = path
-        self._apart: Session | None = None
+        self._isolated: Session | None = None
         self._deaths: list[tuple[Crashed, bool]] = []
-        self._spoiled: Counter[str] = Counter()
+        self._overwritten: Counter[str] = Counter()
         self.answered = False
 
-    def run(self, inputs: Mapping[str, Array], *, apart: bool = False) -> list[Array | None]:
+    def run(self, inputs: Mapping[str, Array], *, isolated: bool = False) -> list[Array | None]:
         """The candidate's outputs in the order of the signature's; None for one that the file does not have.
 
-        `apart` runs in a session of its own, and in a process of its own where that can be: some inputs (an empty batch
+        `isolated` runs in a session of its own, and in a process of its own where that can be: some inputs (an empty batch
         into an LSTM) abort the whole process, and some leave a session that answers wrongly from then on. That session
         has another number of threads, so that whoever examines the runtime sees what they change.
         """
-        if apart and self.hung is None:
+        if isolated and self.hung is None:
             self.open_other(isolate=True)
-        session = self._apart if apart and self._apart is not None else self.session
+        session = self.session
+        if isolated and self._isolated is not None:
+            session = self._isolated
         with self._clock.forward(self.backend):
-            found = self._watched(session, feed(inputs, self._signature))
-        if len(found) != len(self.session.output_names):
+            outputs = self._run_observed(session, feed(inputs, self._signature))
+        names = self.session.output_names
+        if len(outputs) != len(names):
             raise Refused(
                 "output-count",
-                f"`{self.backend}` returns {len(found)} outputs, and the file has {len(self.session.output_names)}",
+                f"`{self.backend}` returns {len(outputs)} outputs, and the file has {len(names)}",
             )
-        by_name = dict(zip(self.session.output_names, found, strict=True))
+        by_name = dict(zip(names, outputs, strict=True))
         return [
             as_complex(by_name.get(output.onnx_name or ""), output.dtype)
             for output in self._signature.outputs
         ]
 
     def open_other(self, *, isolate: bool | None) -> None:
-        """Open the session for runs apart, if it isn't yet; None leaves it to the backend whether it gets a process."""
-        if self._apart is None:
+        """Open the session for isolated runs, if it isn't yet; None leaves it to the backend whether it gets a process."""
+        if self._isolated is None:
             threads = 1 if (current().threads or os.cpu_count() or 1) > 1 else 2
-            self._apart = open_session(
+            self._isolated = open_session(
                 self.backend, self._path, replace(current(), isolate=isolate, threads=threads)
             )
 
@@ -102,14 +107,17 @@ class Candidate:
         for finding in getattr(self.session, "findings", ()):
             yield replace(finding, what=f"{self.backend}: {finding.what}")
         for code, empty in dict.fromkeys((why.code, empty) for why, empty in self._deaths):
-            died = [why for why, on_empty in self._deaths if (why.code, on_empty) == (code, empty)]
-            runs = (
-                f"{len(died)} run{'s' * (len(died) != 1)}{', on an empty tensor' if empty else ''}"
-            )
+            deaths = [
+                why for why, on_empty in self._deaths if (why.code, on_empty) == (code, empty)
+            ]
+            runs = f"{len(deaths)} run{'s' * (len(deaths) != 1)}"
+            if empty:
+                runs += ", on an empty tensor"
+            first = deaths[0]
             yield Finding(
-                code=code, what=f"{died[0].what} ({runs})", help="; ".join(died[0].notes[-2:])
+                code=code, what=f"{first.what} ({runs})", help="; ".join(first.notes[-2:])
             )
-        for name, count in self._spoiled.items():
+        for name, count in self._overwritten.items():
             yield Finding(
                 code="input-overwritten",
                 what=f"`{self.backend}` wrote into its input `{name}` in {count} run{'s' * (count != 1)}",
@@ -120,33 +128,37 @@ class Candidate:
     def close(self) -> None:
         """Let the sessions go."""
         self.session.close()
-        if self._apart is not None:
-            self._apart.close()
+        if self._isolated is not None:
+            self._isolated.close()
 
     @property
     def hung(self) -> Crashed | None:
         """How it ran out of time, where that settles it: in its first run, or often. Each further question would cost the whole limit again."""
-        late = [why for why, _ in self._deaths if why.code == "hung"]
-        return late[0] if len(late) >= (_HANGS if self.answered else 1) else None
+        hangs = [why for why, _ in self._deaths if why.code == "hung"]
+        enough = _HANGS if self.answered else 1
+        if len(hangs) < enough:
+            return None
+        return hangs[0]
 
-    def _watched(self, session: Session, fed: Mapping[str, Array]) -> list[Array | None]:
+    def _run_observed(self, session: Session, fed: Mapping[str, Array]) -> list[Array | None]:
         if self.hung is not None:
             raise Refused("hung", f"{self.hung.what}; it is not asked again")
         try:
-            watched = observed_run.run(session, fed)
+            observed = observed_run.run(session, fed)
         except Crashed as why:
             self._deaths.append((why, any(array.size == 0 for array in fed.values())))
             raise
         except OnnxproofError:
             raise
-        except Exception as why:  # whatever a runtime raises: it does not take this input, and the other runtimes go on
+        except Exception as why:
+            # Whatever a runtime raises: it does not take this input, and the other runtimes go on.
             raise Refused(
                 "raised",
                 f"`{self.backend}` raised {type(why).__name__}: {' '.join(str(why).split())[:300]}",
             ) from why
         self.answered = True
-        self._spoiled.update(watched.spoiled)
-        return watched.outputs
+        self._overwritten.update(observed.overwritten)
+        return observed.outputs
 
 
 def feed(inputs: Mapping[str, Array], signature: Signature) -> dict[str, Array]:
@@ -158,23 +170,19 @@ def feed(inputs: Mapping[str, Array], signature: Signature) -> dict[str, Array]:
             wanted = info.onnx_dtype
             if array.dtype.kind == "c" and wanted is not None and not wanted.startswith("complex"):
                 array = np.stack([array.real, array.imag], axis=-1)  # the exporter's real view
-            fed[info.onnx_name] = (
-                as_dtype(array, np.dtype(wanted))
-                if wanted and wanted not in (str(array.dtype), "unknown")
-                else array
-            )
+            if wanted and wanted not in (str(array.dtype), "unknown"):
+                array = as_dtype(array, np.dtype(wanted))
+            fed[info.onnx_name] = array
     return fed
 
 
 def as_complex(array: Array | None, dtype: str) -> Array | None:
     """A file's real view `[..., 2]` of what is complex in the reference, as complex numbers; anything else as it is."""
-    if (
-        array is None
-        or not dtype.startswith("complex")
-        or array.dtype.kind != "f"
-        or not array.ndim
-        or array.shape[-1] != 2
-    ):
+    if array is None or not dtype.startswith("complex"):
+        return array
+    if array.dtype.kind != "f" or not array.ndim or array.shape[-1] != 2:
         return array
     wide = {4: np.complex64, 8: np.complex128}.get(array.dtype.itemsize)
-    return array if wide is None else np.ascontiguousarray(array).view(wide)[..., 0]
+    if wide is None:
+        return array
+    return np.ascontiguousarray(array).view(wide)[..., 0]

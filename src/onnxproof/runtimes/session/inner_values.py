@@ -18,75 +18,85 @@ from onnxproof.system import temporary
 
 Array = np.ndarray[Any, Any]
 _SESSIONS = 24
-"""Sessions that are opened for one look inside at most."""
+"""Sessions that are opened at most for the values of one model. Not measured."""
 
 
 def values(
-    backend: str, path: Path, feeds: Mapping[str, Array], names: Sequence[str]
+    backend: str,
+    path: Path,
+    feeds: Mapping[str, Array],
+    names: Sequence[str],
 ) -> dict[str, Array]:
     """The values of these names as `backend` computes them for `feeds`; those that it does not give are missing."""
-    model = typed(onnx.load(path, load_external_data=False))
-    found: dict[str, Array] = {}
+    model = infer_types(onnx.load(path, load_external_data=False))
+    values_by_name: dict[str, Array] = {}
     waiting = [list(names)]
     with temporary.Folder() as folder:
         for turn in range(_SESSIONS):
             if not waiting:
                 break
             wanted = waiting.pop(0)
-            cutting = cut(model, wanted)
-            target = onnx_file.save_changed(cutting, path, Path(folder) / f"cut{turn}.onnx")
+            part = cut(model, wanted)
+            target = onnx_file.save_changed(part, path, Path(folder) / f"cut{turn}.onnx")
             try:
-                found.update(_asked(backend, target, feeds, wanted))
+                values_by_name.update(_run_once(backend, target, feeds, wanted))
             except BackendMissing:
                 raise
             except OnnxproofError:
                 half = len(wanted) // 2
                 waiting += [part for part in (wanted[:half], wanted[half:]) if part and half]
-    return found
+    return values_by_name
 
 
 def cut(
-    model: onnx.ModelProto, outputs: Sequence[str], inputs: Sequence[str] = ()
+    model: onnx.ModelProto,
+    outputs: Sequence[str],
+    inputs: Sequence[str] = (),
 ) -> onnx.ModelProto:
     """The part of the graph that these outputs need, from the model's inputs or from these inner values.
 
-    The model should be `typed`, so that inner values have a dtype where they become inputs or outputs.
+    The model should be run through `infer_types`, so that inner values have a dtype where they become inputs or outputs.
     """
-    known = {
-        value.name: value
-        for value in (*model.graph.value_info, *model.graph.input, *model.graph.output)
-    }
-    kept, needed = [], set(outputs)
-    for node in reversed(model.graph.node):
-        if needed & set(node.output) - set(inputs):
-            kept.append(node)
-            needed |= set(_reads(node))
+    graph = model.graph
+    known = {value.name: value for value in (*graph.value_info, *graph.input, *graph.output)}
+    nodes, needed = _needed_nodes(graph, outputs, inputs)
     part = onnx.ModelProto(
         ir_version=model.ir_version, opset_import=model.opset_import, functions=model.functions
     )
-    part.graph.name = model.graph.name
-    part.graph.node.extend(reversed(kept))
+    part.graph.name = graph.name
+    part.graph.node.extend(nodes)
     part.graph.initializer.extend(
-        tensor
-        for tensor in model.graph.initializer
-        if tensor.name in needed and tensor.name not in inputs
+        tensor for tensor in graph.initializer if tensor.name in needed - set(inputs)
     )
-    ports = [value for value in model.graph.input if value.name in needed]
-    part.graph.input.extend(
-        [
-            *ports,
-            *(
-                known.get(name, onnx.ValueInfoProto(name=name))
-                for name in inputs
-                if name in needed and name not in {p.name for p in ports}
-            ),
-        ]
-    )
-    part.graph.output.extend(known.get(name, onnx.ValueInfoProto(name=name)) for name in outputs)
+    ports = [value for value in graph.input if value.name in needed]
+    port_names = {port.name for port in ports}
+    new_inputs = [name for name in inputs if name in needed and name not in port_names]
+    part.graph.input.extend(ports)
+    part.graph.input.extend(_value_info(known, name) for name in new_inputs)
+    part.graph.output.extend(_value_info(known, name) for name in outputs)
     return part
 
 
-def typed(model: onnx.ModelProto) -> onnx.ModelProto:
+def _needed_nodes(
+    graph: onnx.GraphProto,
+    outputs: Sequence[str],
+    inputs: Sequence[str],
+) -> tuple[list[onnx.NodeProto], set[str]]:
+    """The nodes between inputs and outputs, in their order, and every name that they read."""
+    nodes: list[onnx.NodeProto] = []
+    needed = set(outputs)
+    for node in reversed(graph.node):
+        if needed & set(node.output) - set(inputs):
+            nodes.append(node)
+            needed |= set(_reads(node))
+    return nodes[::-1], needed
+
+
+def _value_info(known: Mapping[str, onnx.ValueInfoProto], name: str) -> onnx.ValueInfoProto:
+    return known.get(name, onnx.ValueInfoProto(name=name))
+
+
+def infer_types(model: onnx.ModelProto) -> onnx.ModelProto:
     """The same model with the dtype and rank of every inner value, as far as the standard can tell."""
     try:
         return onnx.shape_inference.infer_shapes(model)
@@ -94,17 +104,19 @@ def typed(model: onnx.ModelProto) -> onnx.ModelProto:
         return model
 
 
-def _asked(
-    backend: str, path: Path, feeds: Mapping[str, Array], names: Sequence[str]
+def _run_once(
+    backend: str,
+    path: Path,
+    feeds: Mapping[str, Array],
+    names: Sequence[str],
 ) -> dict[str, Array]:
     session = open_session(backend, path)
     try:
-        answer = session.run(
-            {name: np.array(array) for name, array in feeds.items() if name in session.input_names}
-        )
+        copies = {name: np.array(feeds[name]) for name in feeds if name in session.input_names}
+        outputs = session.run(copies)
     finally:
         session.close()
-    return {name: value for name, value in zip(names, answer, strict=True) if value is not None}
+    return {name: value for name, value in zip(names, outputs, strict=True) if value is not None}
 
 
 def _reads(node: onnx.NodeProto) -> Iterable[str]:

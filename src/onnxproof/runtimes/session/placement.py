@@ -38,10 +38,7 @@ def read(session: Any, provider: str, filed: int) -> Placement:
     elsewhere: list[str] = []
     pieces = 0
     for piece in session.get_provider_graph_assignment_info():
-        nodes = [
-            f"{node.name} ({node.op_type})" if node.name else f"a {node.op_type} without a name"
-            for node in piece.get_nodes()
-        ]
+        nodes = [_describe_node(node) for node in piece.get_nodes()]
         if piece.ep_name == provider:
             pieces += 1
             taken += nodes
@@ -58,7 +55,19 @@ def read(session: Any, provider: str, filed: int) -> Placement:
     )
 
 
-def judge(session: Any, provider: str, filed: int, *, forgiven: bool) -> list[Finding]:
+def _describe_node(node: Any) -> str:
+    if not node.name:
+        return f"a {node.op_type} without a name"
+    return f"{node.name} ({node.op_type})"
+
+
+def judge(
+    session: Any,
+    provider: str,
+    filed: int,
+    *,
+    forgiven: bool,
+) -> list[Finding]:
     """Findings about where it runs; a fallback that is not forgiven is refused with the names of the nodes."""
     short = provider.removesuffix("ExecutionProvider")
     if provider not in session.get_providers():
@@ -69,18 +78,17 @@ def judge(session: Any, provider: str, filed: int, *, forgiven: bool) -> list[Fi
             )
         ]
     if not hasattr(session, "get_provider_graph_assignment_info"):
-        words = f"this onnxruntime can't tell which nodes {short} took: it was opened so that it refuses to fall back"
-        return [
-            Finding(
-                code="placement",
-                what=words if not forgiven else words.partition(":")[0] + ", and it may fall back",
-            )
-        ]
+        what = f"this onnxruntime can't tell which nodes {short} took"
+        if forgiven:
+            what += ", and it may fall back"
+        else:
+            what += ": it was opened so that it refuses to fall back"
+        return [Finding(code="placement", what=what)]
     place = read(session, provider, filed)
     if not place.taken:
         return [
             fallback(
-                f"{short} took none of the model's {len(place.elsewhere)} nodes: they run {_named(place.elsewhere)}",
+                f"{short} took none of the model's {len(place.elsewhere)} nodes: they run {_list_nodes(place.elsewhere)}",
                 forgiven=forgiven,
             )
         ]
@@ -88,21 +96,15 @@ def judge(session: Any, provider: str, filed: int, *, forgiven: bool) -> list[Fi
         total = len(place.taken) + len(place.elsewhere)
         return [
             fallback(
-                f"{len(place.elsewhere)} of {total} nodes do not run on {short}: {_named(place.elsewhere)}",
+                f"{len(place.elsewhere)} of {total} nodes do not run on {short}: {_list_nodes(place.elsewhere)}",
                 forgiven=forgiven,
             )
         ]
-    fused = (
-        f"; {place.fused} of the file's {place.filed} nodes were folded or fused"
-        if place.fused
-        else ""
-    )
-    return [
-        Finding(
-            code="placement",
-            what=f"all {len(place.taken)} nodes run on {short}, in {place.pieces} piece{'s' * (place.pieces != 1)}{fused}",
-        )
-    ]
+    pieces = f"{place.pieces} piece{'s' * (place.pieces != 1)}"
+    what = f"all {len(place.taken)} nodes run on {short}, in {pieces}"
+    if place.fused:
+        what += f"; {place.fused} of the file's {place.filed} nodes were folded or fused"
+    return [Finding(code="placement", what=what)]
 
 
 def fallback(what: str, *, forgiven: bool) -> Finding:
@@ -120,6 +122,8 @@ def fallback(what: str, *, forgiven: bool) -> Finding:
     )
 
 
-def _named(nodes: Sequence[str]) -> str:
-    more = f" and {len(nodes) - _SHOWN} more" if len(nodes) > _SHOWN else ""
-    return ", ".join(nodes[:_SHOWN]) + more
+def _list_nodes(nodes: Sequence[str]) -> str:
+    shown = ", ".join(nodes[:_SHOWN])
+    if len(nodes) <= _SHOWN:
+        return shown
+    return f"{shown} and {len(nodes) - _SHOWN} more"

@@ -19,25 +19,21 @@ class Ports:
     def __init__(self, model: Path, runtime: str) -> None:
         file = onnx_file.read(model)
         self._runtime = runtime
-        self.inputs, self.outputs = file.inputs, file.outputs
+        self.inputs = file.inputs
+        self.outputs = file.outputs
         self.external = onnx_file.external_files(file.model)
-        self.input_names, self.output_names = (
-            [p.name for p in file.inputs],
-            [p.name for p in file.outputs],
-        )
+        self.input_names = [port.name for port in file.inputs]
+        self.output_names = [port.name for port in file.outputs]
 
     def check(self, inputs: Mapping[str, Array]) -> None:
         """Refuse what does not fit the file, before a runtime reshapes it, converts it or reads past its end."""
         unknown = [name for name in inputs if name not in self.input_names]
         missing = [name for name in self.input_names if name not in inputs]
-        if unknown or missing:
-            raise Refused(
-                "refused",
-                f"the model has no input `{unknown[0]}`"
-                if unknown
-                else f"the input `{missing[0]}` was not given",
-                notes=[f"its inputs are {', '.join(self.input_names)}"],
-            )
+        notes = [f"its inputs are {', '.join(self.input_names)}"]
+        if unknown:
+            raise Refused("refused", f"the model has no input `{unknown[0]}`", notes=notes)
+        if missing:
+            raise Refused("refused", f"the input `{missing[0]}` was not given", notes=notes)
         sizes: dict[str, int] = {}
         for port in self.inputs:
             array = np.asarray(inputs[port.name])
@@ -49,7 +45,7 @@ class Ports:
             if port.dims is not None and not _fits(array.shape, port.dims, sizes):
                 raise Refused(
                     "refused",
-                    f"`{port.name}` has the shape {list(array.shape)}, and the model takes {_words(port.dims)}",
+                    f"`{port.name}` has the shape {list(array.shape)}, and the model takes {_show_dims(port.dims)}",
                 )
 
     def only(self, *dtypes: str) -> None:
@@ -65,11 +61,9 @@ class Ports:
     def narrow(self, inputs: Mapping[str, Array]) -> None:
         """Refuse integers that a runtime which computes in 32 bits would cut off without a word."""
         for name, array in inputs.items():
-            if (
-                array.dtype in (np.int64, np.uint64, np.uint32)
-                and array.size
-                and (array.min() < _INT32.min or array.max() > _INT32.max)
-            ):
+            if array.dtype not in (np.int64, np.uint64, np.uint32) or not array.size:
+                continue
+            if array.min() < _INT32.min or array.max() > _INT32.max:
                 raise Refused(
                     "integer-width",
                     f"{self._runtime} computes int64 in 32 bits and would cut `{name}` off without a word",
@@ -78,16 +72,20 @@ class Ports:
 
 
 def _fits(
-    shape: tuple[int, ...], dims: tuple[str | int | None, ...], sizes: dict[str, int]
+    shape: tuple[int, ...],
+    dims: tuple[str | int | None, ...],
+    sizes: dict[str, int],
 ) -> bool:
     """A named dim must have one size wherever it stands."""
     if len(shape) != len(dims):
         return False
-    return all(
-        size == (dim if isinstance(dim, int) else sizes.setdefault(dim, size) if dim else size)
-        for size, dim in zip(shape, dims, strict=True)
-    )
+    for size, dim in zip(shape, dims, strict=True):
+        if isinstance(dim, int) and dim != size:
+            return False
+        if isinstance(dim, str) and dim and sizes.setdefault(dim, size) != size:
+            return False
+    return True
 
 
-def _words(dims: tuple[str | int | None, ...]) -> str:
+def _show_dims(dims: tuple[str | int | None, ...]) -> str:
     return f"[{', '.join(str(dim or '?') for dim in dims)}]"

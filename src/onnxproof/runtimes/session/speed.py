@@ -19,7 +19,7 @@ from onnxproof.onnxmodel import onnx_file
 from onnxproof.options import Serving
 from onnxproof.reference import graph
 from onnxproof.reference.subject import Subject
-from onnxproof.runtimes import current, open_session, require, served
+from onnxproof.runtimes import current, open_session, require, use_serving
 from onnxproof.runtimes.session import observed_run
 
 Array = np.ndarray[Any, Any]
@@ -27,8 +27,11 @@ Timer = Callable[[Mapping[str, Array]], float]
 Report = Callable[[str], None]
 PYTORCH = "pytorch"
 _WARM = 2
+"""Runs before those that count. Not measured."""
 _LEAST = 5
+"""Runs that count at least, however long they take. Not measured."""
 _MOST = 2000
+"""Runs that count at most. Not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,20 +82,22 @@ def bench(
     rows = _Rows(path, reference)
     failed: list[tuple[str, int, str]] = []
     timings: list[Timing] = []
-    with ExitStack() as opened, served(serving):
-        timers = dict(_pytorch(reference, serving.threads, opened)) if reference is not None else {}
+    with ExitStack() as opened, use_serving(serving):
+        timers: dict[str, Timer] = {}
+        if reference is not None:
+            timers[PYTORCH] = _time_pytorch(reference, serving.threads, opened)
         for backend in backends:
             try:
-                timers[backend] = _session(backend, path, opened)
+                timers[backend] = _time_backend(backend, path, opened)
             except BackendMissing:
                 raise
             except (BackendError, ModelError) as why:
                 failed.append((backend, 0, why.what))
-        baseline = PYTORCH if reference is not None else next(iter(timers), "")
+        baseline = next(iter(timers), "")
         for batch in rows.batches(batches):
             if report:
                 report(f"batch {batch}")
-            taken, refused = _turns(timers, rows.inputs(batch), seconds)
+            taken, refused = _take_turns(timers, rows.inputs(batch), seconds)
             failed += [(name, batch, why) for name, why in refused.items()]
             timings += _timings(taken, batch, baseline)
     return Bench(
@@ -104,8 +109,10 @@ def bench(
     )
 
 
-def _turns(
-    timers: Mapping[str, Timer], inputs: Mapping[str, Array], seconds: float
+def _take_turns(
+    timers: Mapping[str, Timer],
+    inputs: Mapping[str, Array],
+    seconds: float,
 ) -> tuple[dict[str, list[float]], dict[str, str]]:
     """Run by run in turn; what a runtime refuses is left out from then on."""
     taken: dict[str, list[float]] = {name: [] for name in timers}
@@ -130,7 +137,8 @@ def _turns(
 def _timings(taken: Mapping[str, Sequence[float]], batch: int, baseline: str) -> Iterator[Timing]:
     base = statistics.median(taken[baseline]) if baseline in taken else 0.0
     for name, spent in taken.items():
-        ordered, median = sorted(spent), statistics.median(spent)
+        ordered = sorted(spent)
+        median = statistics.median(spent)
         yield Timing(
             backend=name,
             batch=batch,
@@ -142,17 +150,18 @@ def _timings(taken: Mapping[str, Sequence[float]], batch: int, baseline: str) ->
         )
 
 
-def _session(backend: str, path: Path, opened: ExitStack) -> Timer:
+def _time_backend(backend: str, path: Path, opened: ExitStack) -> Timer:
     session = open_session(backend, path)
     opened.callback(session.close)
-    return lambda inputs: (
-        observed_run.run(session, {name: inputs[name] for name in session.input_names}).seconds
-    )
+
+    def forward(inputs: Mapping[str, Array]) -> float:
+        feeds = {name: inputs[name] for name in session.input_names}
+        return observed_run.run(session, feeds).seconds
+
+    return forward
 
 
-def _pytorch(
-    reference: Subject, threads: int | None, opened: ExitStack
-) -> Iterator[tuple[str, Timer]]:
+def _time_pytorch(reference: Subject, threads: int | None, opened: ExitStack) -> Timer:
     """The module's forward pass, in eval mode and without gradients; its inputs are tensors already."""
     import torch
 
@@ -164,20 +173,18 @@ def _pytorch(
         torch.set_num_threads(threads)
 
     def forward(inputs: Mapping[str, Array]) -> float:
-        given = list(inputs.values())
-        by_name = {
-            name: inputs.get(name, given[min(place, len(given) - 1)])
-            for place, name in enumerate(session.input_names)
-        }
-        args, kwargs = session.arguments(
-            {name: from_numpy(array) for name, array in by_name.items()}
-        )
-        with session._keeper, torch.no_grad():
+        in_order = list(inputs.values())
+        tensors = {}
+        for place, name in enumerate(session.input_names):
+            by_position = in_order[min(place, len(in_order) - 1)]
+            tensors[name] = from_numpy(inputs.get(name, by_position))
+        args, kwargs = session.arguments(tensors)
+        with session.undo_changes(), torch.no_grad():
             start = time.perf_counter()
             session.module(*args, **kwargs)
             return time.perf_counter() - start
 
-    yield PYTORCH, forward
+    return forward
 
 
 class _Rows:
@@ -186,19 +193,18 @@ class _Rows:
     def __init__(self, path: Path, reference: Subject | None) -> None:
         file = onnx_file.read(path)
         self._ports = file.inputs
-        example = _example(reference) if reference is not None else []
+        example = [] if reference is None else _example(reference)
         fits = len(example) == len(file.inputs) and all(
             port.dtype in ("unknown", array.dtype.name)
             for port, array in zip(file.inputs, example, strict=True)
         )
-        self._example = (
-            dict(zip([port.name for port in file.inputs], example, strict=True))
-            if fits
-            else graph._made(file)
-        )
-        names = [port.dims[0] for port in file.inputs if port.dims]
-        self._batch = next((name for name in names if isinstance(name, str)), None)
-        self._fixed = next((int(name) for name in names if isinstance(name, int)), 1)
+        if not fits:
+            example = list(graph.generate_example(file).values())
+        names = [port.name for port in file.inputs]
+        self._example = dict(zip(names, example, strict=True))
+        first_dims = [port.dims[0] for port in file.inputs if port.dims]
+        self._batch = next((dim for dim in first_dims if isinstance(dim, str)), None)
+        self._fixed = next((int(dim) for dim in first_dims if isinstance(dim, int)), 1)
 
     def batches(self, wanted: Sequence[int]) -> Sequence[int]:
         """The sizes that the file allows."""
@@ -214,24 +220,17 @@ class _Rows:
 
     def inputs(self, batch: int) -> dict[str, Array]:
         """The example with this many rows."""
-        made = {}
+        inputs = {}
         for port in self._ports:
             array = self._example[port.name]
-            varies = port.dims and port.dims[0] == self._batch and array.ndim
-            made[port.name] = (
-                np.ascontiguousarray(np.resize(array, (batch, *array.shape[1:])))
-                if varies
-                else array
-            )
-        return made
+            if port.dims and port.dims[0] == self._batch and array.ndim:
+                array = np.ascontiguousarray(np.resize(array, (batch, *array.shape[1:])))
+            inputs[port.name] = array
+        return inputs
 
 
 def _example(reference: Subject) -> list[Array]:
     from onnxproof.reference.torch_session import TorchSession, to_numpy
 
-    return [
-        np.array(to_numpy(tensor))
-        for tensor in TorchSession(
-            reference.module, reference.args, reference.kwargs
-        ).example.values()
-    ]
+    session = TorchSession(reference.module, reference.args, reference.kwargs)
+    return [np.array(to_numpy(tensor)) for tensor in session.example.values()]

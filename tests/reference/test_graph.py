@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxproof.errors import InputError
 from onnxproof.numerics.measure import noise_of
 from onnxproof.reference import graph
-from onnxproof.reference.graph import GraphOracle
+from onnxproof.reference.graph import GraphReference
 from onnxproof.results import NoiseKind
 from onnxproof.runtimes.session.execution import Clock
 
@@ -65,7 +65,7 @@ def save(
 
 
 def test_an_example_is_made_from_the_signature(path: Path) -> None:
-    example = GraphOracle(path, (), Clock()).example()
+    example = GraphReference(path, (), Clock()).example()
     assert {n: (a.shape, str(a.dtype)) for n, a in example.items()} == {
         "ids": ((2, 8), "int64"),
         "x": ((2, 8, 64), "float32"),
@@ -78,7 +78,7 @@ def test_an_example_is_made_from_the_signature(path: Path) -> None:
     )
     assert example["keep"].all() and 0.5 < example["x"].std() < 2
     example["x"][...] = 0
-    assert GraphOracle(path, (), Clock()).example()["x"].any()
+    assert GraphReference(path, (), Clock()).example()["x"].any()
 
 
 def test_the_users_example_is_taken_by_order_and_by_name(path: Path) -> None:
@@ -88,26 +88,26 @@ def test_the_users_example_is_taken_by_order_and_by_name(path: Path) -> None:
         torch.ones(1, 3, 64),
         torch.ones(1, 3, 1, dtype=torch.bool),
     )
-    by_order = GraphOracle(path, (ids, x, keep), Clock()).example()
-    by_name = GraphOracle(
+    by_order = GraphReference(path, (ids, x, keep), Clock()).example()
+    by_name = GraphReference(
         path, {"keep": keep.numpy(), "x": x.numpy(), "ids": ids.numpy()}, Clock()
     ).example()
     assert list(by_order) == list(by_name) == ["ids", "x", "keep"]
     assert all(np.array_equal(by_order[n], by_name[n]) for n in by_order)
     with pytest.raises(InputError, match="takes 3 inputs and the example has 1"):
-        GraphOracle(path, (ids,), Clock())
+        GraphReference(path, (ids,), Clock())
     with pytest.raises(InputError, match="the example has no `x`"):
-        GraphOracle(path, {"ids": ids, "keep": keep}, Clock())
+        GraphReference(path, {"ids": ids, "keep": keep}, Clock())
     with pytest.raises(InputError, match="no input `mask`"):
-        GraphOracle(path, {"ids": ids, "keep": keep, "x": x, "mask": x}, Clock())
+        GraphReference(path, {"ids": ids, "keep": keep, "x": x, "mask": x}, Clock())
 
 
 def test_the_truth_is_float64_and_the_noise_is_rounding(path: Path) -> None:
     clock = Clock()
-    oracle = GraphOracle(path, (), clock)
-    inputs = oracle.example()
-    answer, truth = oracle.run(inputs), oracle.truth(inputs)
-    assert truth is not None and oracle.kind is NoiseKind.GRAPH
+    reference = GraphReference(path, (), clock)
+    inputs = reference.example()
+    answer, truth = reference.run(inputs), reference.truth(inputs)
+    assert truth is not None and reference.kind is NoiseKind.GRAPH
     assert [a.dtype for a in truth] == [np.float64, np.int64]
     table = np.random.default_rng(1).standard_normal((5, 512)).astype(np.float32).astype(np.float64)
     np.testing.assert_allclose(
@@ -116,36 +116,36 @@ def test_the_truth_is_float64_and_the_noise_is_rounding(path: Path) -> None:
         rtol=1e-12,
         atol=1e-12,
     )
-    noise = noise_of(answer[0], truth[0], oracle.kind)
+    noise = noise_of(answer[0], truth[0], reference.kind)
     assert 1e-8 < noise.rms < 1e-4
     assert (clock.passes["reference64"], clock.passes["ort-reference"]) == (1, 1)
-    ins, outs = oracle.leaves(inputs)
+    ins, outs = reference.leaves(inputs)
     assert [leaf.name for leaf in (*ins, *outs)] == ["ids", "x", "keep", "y", "best"]
 
 
 def test_reruns_stay_near_and_moved_ones_differ(path: Path) -> None:
-    oracle = GraphOracle(path, (), Clock())
-    inputs = oracle.example()
-    answer = oracle.run(inputs)[0]
+    reference = GraphReference(path, (), Clock())
+    inputs = reference.example()
+    answer = reference.run(inputs)[0]
     for seed in range(3):
-        np.testing.assert_allclose(oracle.rerun(inputs, seed)[0], answer, atol=1e-3)
-    moved = oracle.rerun(inputs, 0, move=True)[0]
+        np.testing.assert_allclose(reference.rerun(inputs, seed)[0], answer, atol=1e-3)
+    moved = reference.rerun(inputs, 0, move=True)[0]
     assert (
-        not np.array_equal(moved, oracle.rerun(inputs, 0)[0])
+        not np.array_equal(moved, reference.rerun(inputs, 0)[0])
         and np.abs(moved - answer).max() < 1e-3
     )
-    assert not np.array_equal(moved, oracle.rerun(inputs, 3, move=True)[0])
+    assert not np.array_equal(moved, reference.rerun(inputs, 3, move=True)[0])
     assert (
-        oracle.in_precision(inputs, "float16") is None
-        and oracle.ties(inputs, "first") is None
-        and oracle.findings() == ()
-        and oracle.tree is None
+        reference.in_precision(inputs, "float16") is None
+        and reference.ties(inputs, "first") is None
+        and reference.findings() == ()
+        and reference.tree is None
     )
 
 
 def test_an_operator_without_a_truth_makes_the_oracle_humble(tmp_path: Path) -> None:
     port = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])]
-    oracle = GraphOracle(
+    reference = GraphReference(
         save(
             tmp_path,
             [helper.make_node("Trilu", ["x"], ["y"], domain="com.microsoft")],
@@ -156,17 +156,17 @@ def test_an_operator_without_a_truth_makes_the_oracle_humble(tmp_path: Path) -> 
         (),
         Clock(),
     )
-    assert oracle.example()["x"].shape == (8, 4)
-    assert oracle.truth(oracle.example()) is None and oracle.kind is NoiseKind.PERTURBED
-    assert oracle.run(oracle.example())[0].shape == (8, 4)
+    assert reference.example()["x"].shape == (8, 4)
+    assert reference.truth(reference.example()) is None and reference.kind is NoiseKind.PERTURBED
+    assert reference.run(reference.example())[0].shape == (8, 4)
 
 
 def test_a_truth_that_takes_too_long_is_given_up(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(graph, "TRUTH_LIMIT_S", 1e-9)
-    oracle = GraphOracle(path, (), Clock())
-    assert oracle.truth(oracle.example()) is None and oracle.kind is NoiseKind.PERTURBED
+    reference = GraphReference(path, (), Clock())
+    assert reference.truth(reference.example()) is None and reference.kind is NoiseKind.PERTURBED
 
 
 def test_a_file_without_shapes_asks_for_an_example(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_file_without_shapes_asks_for_an_example(tmp_path: Path) -> None:
         {},
     )
     with pytest.raises(InputError, match="does not say what shape or dtype `x` has"):
-        GraphOracle(loose, (), Clock())
-    assert GraphOracle(loose, (np.ones(3, np.float32),), Clock()).run(
+        GraphReference(loose, (), Clock())
+    assert GraphReference(loose, (np.ones(3, np.float32),), Clock()).run(
         {"x": np.ones(3, np.float32)}
     )[0].tolist() == [-1, -1, -1]
