@@ -11,11 +11,11 @@ from onnxproof.diagnosis import causes
 from onnxproof.diagnosis.causes import provider_fallback
 from onnxproof.diagnosis.counterfactuals.quantized_study import waterfall
 from onnxproof.diagnosis.counterfactuals.workbench import Workbench
-from onnxproof.diagnosis.locate import Scene, locate
-from onnxproof.diagnosis.locate.match import relative
+from onnxproof.diagnosis.locate import Located, Scene, locate
 from onnxproof.errors import OnnxproofError
 from onnxproof.numerics.measure import is_float
-from onnxproof.results import Case, Domain, Finding, Gap, Location, Verdict, judging
+from onnxproof.numerics.relative_error import relative_error
+from onnxproof.results import Case, Domain, Finding, Gap, Verdict, judging
 from onnxproof.system import temporary
 from onnxproof.system.allocator import give_back
 from onnxproof.system.deadline import Deadline
@@ -47,9 +47,9 @@ def scene_of(run: "Run", case: Case, backend: str, gap: Gap | None = None) -> Sc
     ]
     noise = max(
         (
-            relative(r, t)
+            relative_error(r, t)
             for r, t, counts in zip(reference, truth, steady, strict=True)
-            if counts and np.isfinite(relative(r, t))
+            if counts and np.isfinite(relative_error(r, t))
         ),
         default=0.0,
     )
@@ -65,6 +65,7 @@ def scene_of(run: "Run", case: Case, backend: str, gap: Gap | None = None) -> Sc
         dtypes=[answer.dtype for answer in reference],
         steady=tuple(steady),
         gap=gap,
+        policy=run.policy,
         deadline=run.budget.end,
     )
 
@@ -87,12 +88,11 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
             "give more time with `--budget`",
         )
     scene = _steadiest(proof, run, case)
-    where = locate(scene)
-    if where is None:
-        return proof
-    proof = replace(proof, location=where, scene=scene, profile=scene.profile)
+    located = locate(scene)
+    where = located.location
+    proof = replace(proof, location=where, scene=scene, located=located, profile=located.profile)
     try:
-        bench = workbench(scene, where, proof, run)
+        bench = workbench(scene, located, proof, run)
         report = causes.explain(bench, where, lambda model, options: _verify(run, model, options))
     except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
         return _unexplained(proof, f"the cause could not be tried: {type(why).__name__}: {why}")
@@ -163,7 +163,7 @@ def profiled(proof: "Proof", run: "Run") -> "Proof":
 
 
 def workbench(
-    scene: Scene, where: Location, proof: "Proof", run: "Run", deadline: Deadline | None = None
+    scene: Scene, located: Located, proof: "Proof", run: "Run", deadline: Deadline | None = None
 ) -> Workbench:
     """The bench for this scene, with what is known of all cases; trials end with the budget, or with a deadline of their own."""
     bad: dict[str, bool] = {}
@@ -177,7 +177,7 @@ def workbench(
             )
     return Workbench(
         scene,
-        where,
+        located,
         bad_cases=bad,
         sizes=run.sizes,
         telling=telling,

@@ -10,10 +10,10 @@ import onnx
 from onnxproof.diagnosis import causes
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.diagnosis.diagnose import diagnose, workbench
-from onnxproof.diagnosis.locate import Scene
+from onnxproof.diagnosis.locate import Located, Scene
 from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel import onnx_file
-from onnxproof.results import Cause, Fix, Location, OutputInfo, Verdict
+from onnxproof.results import Cause, Fix, OutputInfo, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.system import temporary
 from onnxproof.system.deadline import Deadline
@@ -122,17 +122,17 @@ def _remedies(
     run: "Run", proof: Proof, folder: Path, deadline: Deadline
 ) -> Iterator[tuple[Cause, Tried]]:
     """The remedy of the first cause that has one; failing that, of the first of several faults."""
-    where, scene = proof.location, proof.scene
-    if where is None or scene is None:
+    scene, located = proof.scene, proof.located
+    if scene is None or located is None:
         return
-    bench = workbench(scene, where, proof, run, deadline)
+    bench = workbench(scene, located, proof, run, deadline)
     for cause in proof.causes:
         tried = _retry(bench, cause) if cause.proven else None
         if tried is not None and (tried.model is not None or tried.options):
             yield cause, tried
             return
     if not any(cause.proven for cause in proof.causes):
-        yield from _at_the_front(run, proof, scene, where, folder, deadline)
+        yield from _at_the_front(run, proof, scene, located, folder, deadline)
 
 
 def _retry(bench: Workbench, cause: Cause) -> Tried | None:
@@ -146,18 +146,19 @@ def _retry(bench: Workbench, cause: Cause) -> Tried | None:
 
 
 def _at_the_front(
-    run: "Run", proof: Proof, scene: Scene, where: Location, folder: Path, deadline: Deadline
+    run: "Run", proof: Proof, scene: Scene, located: Located, folder: Path, deadline: Deadline
 ) -> Iterator[tuple[Cause, Tried]]:
     """Several faults at once: nothing mends the outputs alone, so the first nodes are tried on their own values, whose truth is known."""
+    where = located.location
     order = {
         node.name or node.output[0]: place for place, node in enumerate(scene.file.model.graph.node)
     }
     known = sorted(
-        (s for s in where.suspects if s.node in order and s.node in scene.counterparts),
+        (s for s in where.suspects if s.node in order and s.node in located.counterparts),
         key=lambda s: order[s.node],
     )
     for suspect in known[:_MOST]:
-        true = scene.fetch(scene.counterparts[suspect.node].place)
+        true = located.fetch(located.counterparts[suspect.node].place)
         if true is None:
             continue
         model = onnx.load(scene.path)
@@ -182,7 +183,7 @@ def _at_the_front(
             module=suspect.module,
             source=suspect.source,
         )
-        found = _first(workbench(narrowed, alone, proof, run, deadline))
+        found = _first(workbench(narrowed, replace(located, location=alone), proof, run, deadline))
         if found is not None and found[1].model is not None:
             _look_at(found[1].model, outputs)
             yield found

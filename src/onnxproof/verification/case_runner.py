@@ -16,7 +16,16 @@ from typing import Any
 import numpy as np
 
 from onnxproof.errors import BackendError, Refused
-from onnxproof.numerics.measure import Noise, is_float, largest, measure, noise_of, pool, steadied
+from onnxproof.numerics.measure import (
+    GapLabel,
+    Noise,
+    is_float,
+    largest,
+    measure,
+    noise_of,
+    noise_of_reruns,
+    pool,
+)
 from onnxproof.options import Policy
 from onnxproof.reference.doubt import Doubts
 from onnxproof.reference.protocol import Oracle
@@ -349,10 +358,7 @@ class Trial:
             "noise": base.noise(place),
         } | other
         return measure(
-            case=case.name,
-            group=case.group,
-            backend=backend,
-            output=name,
+            GapLabel(case=case.name, group=case.group, backend=backend, output=name),
             candidate=output,
             floor_scale=self._scales.of(name) * (1.0 if base.kind in _ROUGH else _FAR_BELOW),
             atol=self._policy.atol,
@@ -382,10 +388,7 @@ class Trial:
             said = output
         noise = self._fidelity.noise(name, said, truth, ordinary=case.ordinary)
         gap = measure(
-            case=case.name,
-            group=case.group,
-            backend=backend,
-            output=name,
+            GapLabel(case=case.name, group=case.group, backend=backend, output=name),
             reference=reference,
             truth=said,
             candidate=output,
@@ -669,7 +672,7 @@ class _Base:
             self.add(outputs)
             kept.append({place: outputs[place] for place in unknown})
         for place in unknown:
-            steady = steadied(
+            steady = noise_of_reruns(
                 self._noises[place], [sample[place] for sample in kept], self.reference[place]
             )
             self._elsewhere |= {place} if steady != self._noises[place] else set()

@@ -24,7 +24,7 @@ from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 
 if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.trace import Entry
+    from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "a mask is not applied as the module applies it"
 PRICE = 7
@@ -36,7 +36,7 @@ def test(bench: Workbench) -> Tried | str:
     return by_input if isinstance(by_input, Tried) else bench.whatif(partial(_variants, bench))
 
 
-def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
+def _variants(bench: Workbench, entry: "TracedValue") -> "Iterator[Variant]":
     import torch
 
     from onnxproof.diagnosis.counterfactuals.changed_reference import (
@@ -46,7 +46,7 @@ def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
         with_arguments,
     )
 
-    entries = bench.scene.entries
+    entries = bench.located.traced_values
     code = (
         "nan-handling"
         if any(entries[i].op in ("isnan", "isinf", "isfinite") for i in entry.inputs)
@@ -130,14 +130,14 @@ def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
                 yield Variant(what="without its mask", change=skipped(place))
 
 
-def _after_softmax(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
+def _after_softmax(bench: Workbench, entry: "TracedValue") -> "Iterator[Variant]":
     """The mask put on the weights after the softmax instead of on the scores before it: rows no longer add up to one."""
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
 
     softmax = next(
         (
             e
-            for e in bench.scene.entries[entry.place :]
+            for e in bench.located.traced_values[entry.place :]
             if "softmax" in e.op and e.outer is None and e.call > entry.call
         ),
         None,
@@ -158,7 +158,7 @@ def _after_softmax(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
 
 
 def _is_flag(bench: Workbench, place: int) -> bool:
-    value = bench.scene.fetch(place)
+    value = bench.located.fetch(place)
     return value is not None and value.size > 1 and bool(np.isin(value, (0, 1)).all())
 
 
@@ -191,7 +191,7 @@ def _by_input(bench: Workbench) -> Tried | str:
         ):
             if answers is not None and not np.array_equal(other, mask):
                 found = _run(oracle, {**case.inputs, name: other})
-                if found is not None and bench.scene.apart(answers, found) <= bench.limit:
+                if found is not None and bench.scene.error(answers, found) <= bench.limit:
                     return Tried(
                         proven=True,
                         after=0.0,
