@@ -294,7 +294,7 @@ def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(i) for i in np.unravel_index(place, shape))
 
 
-def _decisions(reference: Array, candidate: Array) -> dict[str, float]:
+def _decisions(reference: Array, candidate: Array) -> dict[str, Any]:
     """Agreement of the best class, and of the whole order, where the last axis looks like scores."""
     if reference.ndim < 2 or not 2 <= reference.shape[-1] <= _MOST_CLASSES:
         return {}

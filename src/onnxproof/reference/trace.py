@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from onnxproof.numerics.sketch import Shelf, Sketch, sketch
+from onnxproof.numerics.sketch import KeptArrays, Sketch, sketch
 from onnxproof.reference import striped_convolution
 from onnxproof.reference.dispatch import Mode, named_arguments
 from onnxproof.reference.elementary_steps import STEPS, WHOLE
@@ -58,7 +58,7 @@ class Recorder(Mode):
         self._module_stack = [""]
         self._depth = 0
         self._calls = -1
-        self._shelf = Shelf()
+        self._kept_arrays = KeptArrays()
 
     def begin(self, inputs: Mapping[str, Array]) -> dict[str, torch.Tensor]:
         """The inputs in float64, each with its traced value."""
@@ -155,7 +155,7 @@ class Recorder(Mode):
         """A sketch; in a pass for some values only, none is needed."""
         if self._wanted:
             return _BLANK
-        return sketch(to_numpy(tensor), self._shelf)
+        return sketch(to_numpy(tensor), self._kept_arrays)
 
     def _append(self, value: TracedValue, tensor: torch.Tensor) -> None:
         """Add a traced value, and keep its tensor if it was asked for."""

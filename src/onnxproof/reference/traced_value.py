@@ -41,7 +41,7 @@ def caching_fetch(traced: Sequence[TracedValue], compute: Fetch) -> Fetch:
     cache: dict[int, Array | None] = {}
 
     def fetch(place: int) -> Array | None:
-        held = traced[place].sketch.held if place < len(traced) else None
+        held = traced[place].sketch.kept if place < len(traced) else None
         if held is not None:
             return held
         if place in cache:

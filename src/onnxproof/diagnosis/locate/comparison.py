@@ -70,7 +70,7 @@ def compare(
     result.right = {
         name: matches[name].sketch
         for name in right
-        if name in matches and matches[name].sketch.telling
+        if name in matches and matches[name].sketch.informative
     }
     region = _wrong_nodes(graph, matches, right, result)  # step 2
     stopped = _incomplete_operations(graph, matches, region, right, tolerance, result)  # step 3
@@ -192,7 +192,9 @@ def _right_values(
     right = {*found, *graph.inputs}
     if not excuse:
         return right
-    waiting = [name for name in found if matches[name].sketch.telling and matches[name].same_layout]
+    waiting = [
+        name for name in found if matches[name].sketch.informative and matches[name].same_layout
+    ]
     excused: set[str] = set()
     while waiting:
         producer = graph.producers.get(waiting.pop())

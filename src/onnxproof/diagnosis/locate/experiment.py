@@ -12,7 +12,7 @@ from onnxproof.diagnosis.locate.comparison import Comparison, compare, counterpa
 from onnxproof.diagnosis.locate.match import Match, match
 from onnxproof.errors import BackendError, ModelError
 from onnxproof.numerics.relative_error import relative_error
-from onnxproof.numerics.sketch import Shelf, Sketch, sketch
+from onnxproof.numerics.sketch import KeptArrays, Sketch, sketch
 from onnxproof.onnxmodel.graph import Graph
 from onnxproof.reference.traced_value import Fetch, TracedValue
 
@@ -34,7 +34,7 @@ def observe(
     if hasattr(session, "observed"):
         return session.observed(feeds, replacements or {}, sketching=sketching)  # type: ignore[no-any-return]
     sketches: dict[str, Sketch] = {} if seen is None else seen
-    shelf = Shelf()
+    kept_arrays = KeptArrays()
 
     def observer(node: onnx.NodeProto, results: Any) -> Any:
         values = list(results)
@@ -42,7 +42,7 @@ def observe(
             if replacements and name in replacements:
                 values[place] = reshape_like(np.asarray(values[place]), replacements[name])
             if sketching and isinstance(values[place], np.ndarray | np.generic):
-                sketches[name] = sketch(np.asarray(values[place]), shelf)
+                sketches[name] = sketch(np.asarray(values[place]), kept_arrays)
         return tuple(values)
 
     session.observe(observer)

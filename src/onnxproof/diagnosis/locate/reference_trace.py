@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from onnxproof.diagnosis.locate.scene import Scene
-from onnxproof.numerics.sketch import Shelf, sketch
+from onnxproof.numerics.sketch import KeptArrays, sketch
 from onnxproof.onnxmodel.graph import consumed_names, source_of
 from onnxproof.reference.traced_value import Fetch, TracedValue, caching_fetch
 from onnxproof.runtimes import reference as standard
@@ -43,7 +43,7 @@ def _trace_graph(scene: Scene) -> ReferenceTrace:
     """The values of a reference file in float64, as the standard defines them."""
     session = standard.open(scene.oracle.path, "float64")  # type: ignore[attr-defined]
     feeds = {name: np.asarray(array) for name, array in scene.case.inputs.items()}
-    shelf = Shelf()
+    kept_arrays = KeptArrays()
     traced: list[TracedValue] = []
     places: dict[str, int] = {}
 
@@ -51,7 +51,7 @@ def _trace_graph(scene: Scene) -> ReferenceTrace:
         record = TracedValue(
             place=len(traced),
             op=f"input {name}",
-            sketch=sketch(value, shelf),
+            sketch=sketch(value, kept_arrays),
             dtype=str(value.dtype),
             inputs=(),
             module="",

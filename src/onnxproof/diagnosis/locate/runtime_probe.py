@@ -14,7 +14,7 @@ import onnx
 from onnxproof.diagnosis.locate.evaluation import plain_backend
 from onnxproof.diagnosis.locate.scene import Scene
 from onnxproof.errors import OnnxproofError, Refused
-from onnxproof.numerics.sketch import Shelf, Sketch, sketch
+from onnxproof.numerics.sketch import KeptArrays, Sketch, sketch
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.onnxmodel.graph import Graph
 from onnxproof.runtimes.session import inner_values
@@ -71,7 +71,7 @@ class RuntimeProbe:
         nodes = onnx.load(path, load_external_data=False).graph.node
         computed = {name for node in nodes for name in node.output}
         waiting = [name for name in self._names if name in computed]
-        shelf = Shelf()
+        kept_arrays = KeptArrays()
         size = _FIRST_BATCH
         while waiting and not self._deadline.passed:
             batch = waiting[:size]
@@ -80,7 +80,7 @@ class RuntimeProbe:
             largest = max((value.nbytes for value in values.values()), default=1)
             size = max(1, _BATCH_BYTES // max(largest, 1))
             for name in list(values):
-                yield name, sketch(np.asarray(values.pop(name)), shelf)
+                yield name, sketch(np.asarray(values.pop(name)), kept_arrays)
 
     def _cut(self, folder: Path, names: list[str]) -> Path:
         """A copy of the graph in which these values are inputs."""

@@ -14,7 +14,7 @@ import onnx
 from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.locate.comparison import Comparison, compare, counterparts
 from onnxproof.diagnosis.locate.experiment import Experiment, reshape_like
-from onnxproof.numerics.sketch import Shelf, Sketch, sketch
+from onnxproof.numerics.sketch import KeptArrays, Sketch, sketch
 from onnxproof.onnxmodel.graph import Graph
 from onnxproof.reference.traced_value import TracedValue
 from onnxproof.runtimes.reference import inside
@@ -66,7 +66,7 @@ class _Observer:
     ) -> None:
         self._runs: dict[str, list[_Run]] = {}
         self._replacements = replacements or {}
-        self._shelf = Shelf()
+        self._kept_arrays = KeptArrays()
         self._evaluators = list(_inner_evaluators(outer.node, outer.name))
 
     def __enter__(self) -> "_Observer":
@@ -96,7 +96,7 @@ class _Observer:
             if replacement is not None:
                 values[place] = reshape_like(np.asarray(values[place]), replacement)
             if isinstance(values[place], np.ndarray | np.generic):
-                run.seen[name] = sketch(np.asarray(values[place]), self._shelf)
+                run.seen[name] = sketch(np.asarray(values[place]), self._kept_arrays)
         return tuple(values)
 
 
@@ -184,14 +184,14 @@ class SubgraphSearch:
     def _find_guilty(
         self, outer: _Outer, run: _Run, graph: Graph, comparison: Comparison
     ) -> tuple[int, TracedValue | None]:
-        """The first origin that a true value fixes; failing that, the first suspect whose value tells anything."""
+        """The first origin that a true value fixes; failing that, the first suspect whose value is informative."""
         suspects = comparison.suspects
         for node in comparison.origins or suspects[:1]:
             option = self._fixing_value(outer, run, graph, node, comparison)
             if option is not None:
                 return node, option
-        telling = (node for node in suspects if comparison.sketches[node].telling)
-        return next(telling, suspects[0]), None
+        informative = (node for node in suspects if comparison.sketches[node].informative)
+        return next(informative, suspects[0]), None
 
     def _fixing_value(
         self, outer: _Outer, run: _Run, graph: Graph, node: int, comparison: Comparison
@@ -214,7 +214,7 @@ class SubgraphSearch:
     def _is_wrong(self, run: _Run) -> bool:
         """Whether a value of this run is wrong that could have been right: a flag that the reference never computes says nothing."""
         _, comparison = self._compare(run)
-        return any(comparison.sketches[node].telling for node in comparison.suspects)
+        return any(comparison.sketches[node].informative for node in comparison.suspects)
 
 
 def _has_subgraph(node: onnx.NodeProto) -> bool:

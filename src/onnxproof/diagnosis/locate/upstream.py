@@ -266,7 +266,7 @@ class Upstream:
 
     def _is_idle(self, node: int, output: Sketch) -> bool:
         """Whether a node passes its input on, and that is no accident of a few numbers."""
-        enough = output.telling or (output.exact and output.count >= 8)
+        enough = output.informative or (output.exact and output.count >= 8)
         return enough and self._passes_input_on(node, output)
 
     def _passes_input_on(self, node: int, output: Sketch) -> bool:
