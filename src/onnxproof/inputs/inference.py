@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from onnxproof.inputs.space import Array, Role, Slot, Space, evaluate, is_float
-from onnxproof.onnxmodel.onnx_file import OnnxFile, constants, row_marks, walk
+from onnxproof.onnxmodel.onnx_file import OnnxFile, constants, row_hashes, walk
 from onnxproof.results import Case, Domain, InputInfo, Signature
 
 _PASSES = frozenset(
@@ -200,7 +200,7 @@ def _other_rows(file: OnnxFile, name: str, own: Array | None) -> list[int]:
     marks = file.tables.get(name)
     if own is None or marks is None or own.ndim != 2 or len(own) != len(marks):
         return []
-    return [int(row) for row in np.flatnonzero(marks != row_marks(own))[:_MOST_ROWS]]
+    return [int(row) for row in np.flatnonzero(marks != row_hashes(own))[:_MOST_ROWS]]
 
 
 def learn_dims(

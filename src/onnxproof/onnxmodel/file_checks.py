@@ -12,6 +12,7 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from onnxproof.errors import ModelError
+from onnxproof.onnxmodel.expansion import subgraphs
 
 _PACKED_BITS = {
     "INT4": 4,
@@ -26,7 +27,9 @@ _PACKED_BITS = {
 _MOST_DIMS = 32
 """What numpy 1 can hold; no model known to us has more than 8."""
 _LARGEST_DIM = 1 << 48
+"""Elements that no machine can address."""
 _SHOWN = 80
+"""Characters of a name in a message."""
 _AGAIN = "export it again, or fetch it whole"
 
 
@@ -106,7 +109,7 @@ def _of_attribute(attribute: AttributeProto) -> Iterator[TensorProto]:
 
 
 def _check_nodes(model: onnx.ModelProto, path: Path) -> None:
-    """Refuse a node that makes nothing: values are found by the nodes that make them, and nodes without a name are called by their outputs."""
+    """Refuse a node without output: values are found by the nodes that compute them, and nodes without a name are called by their outputs."""
     waiting = [model.graph.node, *(function.node for function in model.functions)]
     while waiting:
         for node in waiting.pop():
@@ -117,12 +120,7 @@ def _check_nodes(model: onnx.ModelProto, path: Path) -> None:
                     where=str(path),
                     help=f"the file is damaged: {_AGAIN}",
                 )
-            waiting += [
-                graph.node
-                for attribute in node.attribute
-                for graph in (attribute.g, *attribute.graphs)
-                if graph.node
-            ]
+            waiting += [graph.node for graph in subgraphs(node)]
 
 
 def _check_tensor(tensor: TensorProto, folder: "_Folder") -> None:
@@ -138,16 +136,16 @@ def _check_tensor(tensor: TensorProto, folder: "_Folder") -> None:
         _check_strings(tensor, elements, folder.path)
         return
     if tensor.HasField("raw_data"):
-        wanted, found, unit = byte_size(tensor.data_type, elements), len(tensor.raw_data), "bytes"
+        wanted = byte_size(tensor.data_type, elements)
+        present = len(tensor.raw_data)
+        unit = "bytes"
     else:
-        wanted, found, unit = (
-            _entries(tensor, elements),
-            len(getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type))),
-            "numbers",
-        )
-    if found != wanted:
+        wanted = _entries(tensor, elements)
+        present = len(getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type)))
+        unit = "numbers"
+    if present != wanted:
         raise _bad(
-            tensor, folder.path, f"holds {found:,} {unit}, and its dims and type need {wanted:,}"
+            tensor, folder.path, f"holds {present:,} {unit}, and its dims and type need {wanted:,}"
         )
 
 
@@ -185,7 +183,9 @@ def _entries(tensor: TensorProto, elements: int) -> int:
     name = TensorProto.DataType.Name(tensor.data_type)
     if _PACKED_BITS.get(name) in (2, 4):
         return byte_size(tensor.data_type, elements)
-    return elements * 2 if name.startswith("COMPLEX") else elements
+    if name.startswith("COMPLEX"):
+        return 2 * elements
+    return elements
 
 
 def _check_strings(tensor: TensorProto, elements: int, path: Path) -> None:
@@ -215,20 +215,21 @@ class _Folder:
         if not entries.get("location"):
             raise self._bad_entry(tensor, "names no file for its data")
         size = self._size(entries["location"])
-        offset, length = (self._number(tensor, entries, key) for key in ("offset", "length"))
+        offset = self._number(tensor, entries, "offset") or 0
+        length = self._number(tensor, entries, "length")
         if length is not None and length != wanted:
             raise _bad(
                 tensor,
                 self.path,
                 f"has {length:,} bytes of external data, and its dims and type need {wanted:,}",
             )
-        if (offset or 0) + wanted > size:
+        if offset + wanted > size:
             raise ModelError(
                 "external-data-too-short",
                 f"`{_shown(entries['location'])}` is too short for the weights of this model",
                 where=str(self.path),
                 notes=[
-                    f"it has {size:,} bytes; {_named(tensor)} is said to end at {(offset or 0) + wanted:,}"
+                    f"it has {size:,} bytes; {_named(tensor)} is said to end at {offset + wanted:,}"
                 ],
                 help="fetch the whole file, or export again: the two files don't belong together",
             )
@@ -257,8 +258,8 @@ class _Folder:
                 where=str(self.path),
                 help="keep the .data file beside the .onnx file, and name it without a folder",
             )
-        found = self.path.parent / relative
-        if not is_file(found):
+        file = self.path.parent / relative
+        if not is_file(file):
             raise ModelError(
                 "external-data-missing",
                 f"the weights of this model are kept in `{_shown(location)}`, which isn't there",
@@ -266,7 +267,7 @@ class _Folder:
                 notes=[f"it was looked for in {self.path.parent}"],
                 help="copy the .data file beside the .onnx file, under its old name",
             )
-        return found
+        return file
 
     def _bad_entry(self, tensor: TensorProto, what: str) -> ModelError:
         return ModelError(
@@ -330,12 +331,9 @@ def _texts_of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, obje
             yield from (("a node's metadata", text) for text in (entry.key, entry.value))
         for attribute in node.attribute:
             yield "the name of an attribute", attribute.name
-            for graph in (
-                (attribute.g, *attribute.graphs)
-                if attribute.HasField("g") or attribute.graphs
-                else ()
-            ):
-                yield from _texts_of_graph(graph)
+            if attribute.HasField("g") or attribute.graphs:
+                for graph in (attribute.g, *attribute.graphs):
+                    yield from _texts_of_graph(graph)
 
 
 def _bad(tensor: TensorProto, path: Path, what: str) -> ModelError:
@@ -363,8 +361,12 @@ def _type_name(tensor: TensorProto) -> str:
 
 
 def _named(tensor: TensorProto) -> str:
-    return f"the weight `{_shown(tensor.name)}`" if tensor.name else "a constant"
+    if not tensor.name:
+        return "a constant"
+    return f"the weight `{_shown(tensor.name)}`"
 
 
 def _shown(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    if len(text) <= _SHOWN:
+        return text
+    return f"{text[:_SHOWN]}..."

@@ -92,17 +92,21 @@ def _wrong_nodes(
     for place, node in enumerate(graph.nodes):
         outputs = [name for name in node.output if name and name not in graph.static]
         readable = [name for name in outputs if name in matches]
-        read = [name for name in readable if graph.consumers(name) or name in graph.outputs]
         if outputs and not readable:
             result.skipped[graph.name(place)] = "its value could not be read"
-        if not read:
+        used = _used_values(graph, readable)
+        if not used:
             continue
         result.compared += 1
-        if any(name not in right for name in read):
+        if not right.issuperset(used):
             region.append(place)
-            worst = max(read, key=lambda name: matches[name].gap)
+            worst = max(used, key=lambda name: matches[name].gap)
             _note_wrong(result, place, worst, matches[worst])
     return region
+
+
+def _used_values(graph: Graph, names: Sequence[str]) -> list[str]:
+    return [name for name in names if graph.consumers(name) or name in graph.outputs]
 
 
 def _note_wrong(result: Comparison, node: int, name: str, match: Match) -> None:
@@ -188,25 +192,32 @@ def _right_values(
     excuse: bool,
 ) -> set[str]:
     """Values found among the traced ones, and what they were computed from: a right result does not come from wrong parts."""
-    found = [name for name, m in matches.items() if m.is_right(tolerance) and name not in wrong]
+    found = {
+        name: match
+        for name, match in matches.items()
+        if match.is_right(tolerance) and name not in wrong
+    }
     right = {*found, *graph.inputs}
-    if not excuse:
-        return right
-    waiting = [
-        name for name in found if matches[name].sketch.informative and matches[name].same_layout
-    ]
-    excused: set[str] = set()
+    if excuse:
+        _add_excused(graph, found, right, wrong)
+    return right
+
+
+def _add_excused(
+    graph: Graph, found: Mapping[str, Match], right: set[str], wrong: Collection[str]
+) -> None:
+    """Add the values that informative right ones are computed from."""
+    waiting = [name for name, m in found.items() if m.sketch.informative and m.same_layout]
     while waiting:
         producer = graph.producers.get(waiting.pop())
         if producer is None or graph.nodes[producer].op_type in _SHAPE_READERS:
             continue
         for name in consumed_names(graph.nodes[producer]):
-            if name in excused or name in right or name in wrong:
+            if name in right or name in wrong:
                 continue
-            if not _selects_from_wrong(graph, producer, name, right | excused):
-                excused.add(name)
+            if not _selects_from_wrong(graph, producer, name, right):
+                right.add(name)
                 waiting.append(name)
-    return right | excused
 
 
 def _selects_from_wrong(graph: Graph, node: int, value: str, right: set[str]) -> bool:

@@ -5,7 +5,7 @@ is computed from sizes alone. Each is one of the module's values, or none that i
 that is plainly wrong. So true values are tried for the producers of what the suspect reads, too.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -210,23 +210,40 @@ class Upstream:
             for option in self.experiment.counterparts(producer, self.current.comparison)
             if distance(option.sketch, match.sketch) > self.experiment.tolerance
         ]
-        if self._is_idle(producer, match.sketch):
+        if self._is_idle(producer, match.sketch):  # step 1
             return options[:_OPTIONS_OF_IDLE]
         if self._depends_on_sizes(name, match):
             return options[:_OPTIONS_OF_SIZES]
         op_type = self._graph.nodes[producer].op_type
-        if node not in self.current.truths or op_type not in _SELECTING:
+        true_value = self.current.truths.get(node)
+        if true_value is None or op_type not in _SELECTING:
             return []
-        own = match.traced
-        read: set[int] = set()
-        if own is None or own.op not in _EQUIVALENTS.get(op_type, ()):
-            # otherwise it does what it should, and what follows is missing
-            read = set(self._read_by(self.current.truths[node]))
-        alternatives = [option for option in options if option.place in read][:_OPTIONS_READ]
-        if own is not None and own.call >= 0:
-            same_call = [option for option in options if option.call == own.call]
+        return self._other_selections(op_type, match.traced, true_value, options)  # step 2
+
+    def _other_selections(
+        self,
+        op_type: str,
+        selected: TracedValue | None,
+        true_value: TracedValue,
+        options: Sequence[TracedValue],
+    ) -> list[TracedValue]:
+        """What the operation of the true value reads, then other results of the call that gave the selected one."""
+        if selected is None:
+            return self._among_read(true_value, options)
+        alternatives: list[TracedValue] = []
+        if selected.op not in _EQUIVALENTS.get(op_type, ()):
+            # otherwise the node does what it should, and what follows is missing
+            alternatives = self._among_read(true_value, options)
+        if selected.call >= 0:
+            same_call = [option for option in options if option.call == selected.call]
             alternatives += same_call[:_OPTIONS_SAME_CALL]
         return alternatives
+
+    def _among_read(
+        self, true_value: TracedValue, options: Sequence[TracedValue]
+    ) -> list[TracedValue]:
+        read = set(self._read_by(true_value))
+        return [option for option in options if option.place in read][:_OPTIONS_READ]
 
     def _depends_on_sizes(self, name: str, match: Match) -> bool:
         """Whether a value is none of the module's, and is an integer or depends on weights and shapes alone."""

@@ -144,8 +144,7 @@ class Search:
         if refusal and not self._refused:
             return None
         errors = {name: error_of(answers.get(name), true) for name, true in truth.items()}
-        wrong = [name for name in truth if self._is_shown(name, errors[name], truth[name])]
-        wrong = sorted(wrong, key=lambda name: -errors[name])[:_MOST_OUTPUTS]
+        wrong = self._most_wrong(errors, truth)
         if not wrong:
             return None
         lean = Repro(  # step 2
@@ -159,6 +158,11 @@ class Search:
         if set(lean.submodel.places) == set(places):
             return lean
         return self._check(lean)  # step 3
+
+    def _most_wrong(self, errors: Mapping[str, float], truth: Mapping[str, Array]) -> list[str]:
+        wrong = [name for name in truth if self._is_shown(name, errors[name], truth[name])]
+        wrong.sort(key=lambda name: -errors[name])
+        return wrong[:_MOST_OUTPUTS]
 
     def _known_truth(self, submodel: SubModel) -> dict[str, Array]:
         truth: Mapping[str, Array] = self._truth.of(submodel)

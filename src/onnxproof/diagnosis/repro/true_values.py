@@ -128,22 +128,26 @@ class TrueValues:
 
     def _true_replacements(self) -> dict[str, Array]:
         """For the guilty nodes the value that is wrong, and the module's own in its place."""
-        replacements: dict[str, Array] = {}
         suspects = self._located.location.suspects
         guilty = {s.node for place, s in enumerate(suspects) if place == 0 or s.why}
+        replacements: dict[str, Array] = {}
         for place, node in enumerate(self._graph.nodes):
             name = self._graph.name(place)
             counterpart = self._located.counterparts.get(name)
             if counterpart is None or name not in guilty:
                 continue
             true_value = self._located.fetch(counterpart.place)
-            if true_value is None:
-                continue
-            outputs = self._values.get([output for output in node.output if output])
-            same_size = [n for n, value in outputs.items() if value.size == np.size(true_value)]
-            for output in same_size[:1]:
-                replacements[output] = np.asarray(true_value)
+            if true_value is not None:
+                replacements.update(self._first_of_size(node, np.asarray(true_value)))
         return replacements
+
+    def _first_of_size(self, node: onnx.NodeProto, true_value: Array) -> dict[str, Array]:
+        """The first output of a node with as many elements as the true value has, and that value."""
+        outputs = self._values.get([name for name in node.output if name])
+        for name, value in outputs.items():
+            if value.size == true_value.size:
+                return {name: true_value}
+        return {}
 
 
 def _with_shape(value: Array, shape: tuple[int, ...]) -> Array:
