@@ -42,11 +42,19 @@ def read_arrays(path: Path) -> dict[str, Array]:
         raise
     except Exception as why:  # damaged archives raise half a dozen classes
         raise InputError(
-            "bad-data", f"`{path.name}` can't be read: {why}", where=str(path), help=_HELP
+            "bad-data",
+            f"`{path.name}` can't be read: {why}",
+            where=str(path),
+            help=_HELP,
         ) from why
 
 
-def _read_npy(stream: IO[bytes], size: int, path: Path, name: str) -> Array:
+def _read_npy(
+    stream: IO[bytes],
+    size: int,
+    path: Path,
+    name: str,
+) -> Array:
     """One array, if it needs no more than the bytes that follow its header."""
     version = np.lib.format.read_magic(stream)
     read = {
@@ -85,6 +93,7 @@ def _read_npy(stream: IO[bytes], size: int, path: Path, name: str) -> Array:
 
 
 def _read_npz(path: Path) -> dict[str, Array]:
+    """All arrays of an archive, if they fit into memory."""
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
         names = [entry.filename.removesuffix(".npy") for entry in entries]
@@ -109,12 +118,14 @@ def _read_npz(path: Path) -> dict[str, Array]:
 
 
 def _repeated_name(names: list[str]) -> str | None:
+    """A name that two arrays have."""
     if len(names) >= _MOST_ARRAYS:
         return "..."
     return next((name for name in names if names.count(name) > 1), None)
 
 
 def _read_safetensors(path: Path) -> dict[str, Array]:
+    """All tensors of a file, if they fit into memory."""
     from safetensors.numpy import load_file
 
     size = path.stat().st_size

@@ -43,7 +43,12 @@ class FloatTotals:
     atol_needed: Array = field(default_factory=lambda: np.zeros(len(RTOL_GRID)))
     _start: int = 0
 
-    def add(self, reference: Array, truth: Array, candidate: Array) -> None:
+    def add(
+        self,
+        reference: Array,
+        truth: Array,
+        candidate: Array,
+    ) -> None:
         """Add the next piece."""
         usable = np.isfinite(reference) & np.isfinite(truth) & np.isfinite(candidate)
         if not usable.all():
@@ -65,6 +70,7 @@ class FloatTotals:
         self._start += reference.size
 
     def _count_non_finite(self, reference: Array, candidate: Array) -> None:
+        """Count elements that one side has as NaN or infinity and the other has not."""
         is_finite = np.isfinite(reference)
         same = (reference == candidate) | (np.isnan(reference) & np.isnan(candidate))
         self.lost += int((is_finite & ~np.isfinite(candidate)).sum())

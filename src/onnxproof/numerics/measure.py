@@ -29,7 +29,11 @@ _MOST_SCORES = 1 << 16
 """Elements of an output beyond which orders are not compared, since sorting costs more than all the rest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Noise:
     """How far the reference itself is from the truth: rms, worst element, and for integers the count that flips."""
 
@@ -59,7 +63,11 @@ def largest(dtype: np.dtype[Any]) -> float:
     return float(ml_dtypes.finfo(dtype).max)
 
 
-def noise_of(reference: Array, truth: Array | None, kind: NoiseKind) -> Noise:
+def noise_of(
+    reference: Array,
+    truth: Array | None,
+    kind: NoiseKind,
+) -> Noise:
     """The noise of one output of one case, from one comparison of the reference with the truth."""
     if truth is None or truth.shape != reference.shape:
         return Noise(kind=kind)
@@ -68,7 +76,10 @@ def noise_of(reference: Array, truth: Array | None, kind: NoiseKind) -> Noise:
     if not is_float(reference):
         unstable = (reference != truth).reshape(-1)
         return Noise(
-            flips=float(unstable.sum()), unstable=unstable, kind=NoiseKind.EXACT, members=1
+            flips=float(unstable.sum()),
+            unstable=unstable,
+            kind=NoiseKind.EXACT,
+            members=1,
         )
     power = 0.0
     worst = 0.0
@@ -78,7 +89,12 @@ def noise_of(reference: Array, truth: Array | None, kind: NoiseKind) -> Noise:
         power += dot(difference, difference)
         count += difference.size
         worst = max(worst, peak(difference))
-    return Noise(rms=root_mean(power, count), worst=worst, kind=kind, members=1)
+    return Noise(
+        rms=root_mean(power, count),
+        worst=worst,
+        kind=kind,
+        members=1,
+    )
 
 
 def pool(noises: Sequence[Noise]) -> Noise:
@@ -100,7 +116,9 @@ def pool(noises: Sequence[Noise]) -> Noise:
 
 
 def noise_of_reruns(
-    noises: Sequence[Noise], samples: Sequence[Array], reference: Array
+    noises: Sequence[Noise],
+    samples: Sequence[Array],
+    reference: Array,
 ) -> list[Noise]:
     """The noise of re-runs without a truth, but their spread among themselves where they agree on another answer than the reference.
 
@@ -121,7 +139,11 @@ def noise_of_reruns(
     return list(noises)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class GapLabel:
     """Which output is measured: of which case, on which backend."""
 
@@ -186,10 +208,20 @@ def _compare_kinds(reference: Array, candidate: Array | None) -> tuple[Status, s
 
 def pair(one: Array, other: Array | None) -> Gap:
     """Two answers to one question beside each other: no truth, no noise, no name."""
-    return measure(GapLabel(), reference=one, truth=None, candidate=other, noise=Noise())
+    return measure(
+        GapLabel(),
+        reference=one,
+        truth=None,
+        candidate=other,
+        noise=Noise(),
+    )
 
 
-def _measure_exact(reference: Array, candidate: Array, noise: Noise) -> dict[str, Any]:
+def _measure_exact(
+    reference: Array,
+    candidate: Array,
+    noise: Noise,
+) -> dict[str, Any]:
     """Integers and booleans: no subtraction before the comparison, so 2**53 + 1 is not 2**53."""
     differ = (reference != candidate).reshape(-1)
     mismatches = int(differ.sum())
@@ -219,8 +251,13 @@ def _measure_exact(reference: Array, candidate: Array, noise: Noise) -> dict[str
 
 
 def _totals(
-    reference: Array, truth: Array, candidate: Array, atol: float, rtol: float
+    reference: Array,
+    truth: Array,
+    candidate: Array,
+    atol: float,
+    rtol: float,
 ) -> FloatTotals:
+    """The sums and maxima over all elements."""
     totals = FloatTotals(
         step=eps(reference.dtype),
         tiny=float(ml_dtypes.finfo(reference.dtype).tiny),
@@ -233,7 +270,10 @@ def _totals(
 
 
 def _measure_floats(
-    reference: Array, totals: FloatTotals, noise: Noise, floor_scale: float
+    reference: Array,
+    totals: FloatTotals,
+    noise: Noise,
+    floor_scale: float,
 ) -> dict[str, Any]:
     """The error against the truth in units of the noise, which has a floor."""
     scale = root_mean(totals.truth_power, totals.count)
@@ -278,12 +318,14 @@ def _ratio(value: float, level: float) -> float:
 
 
 def _cosine(totals: FloatTotals) -> float:
+    """The cosine of candidate and truth; 1 where both are 0."""
     if not totals.truth_power or not totals.candidate_power:
         return float(totals.truth_power == totals.candidate_power)
     return totals.product / math.sqrt(totals.truth_power * totals.candidate_power)
 
 
 def _decibels(scale: float, rms: float) -> float:
+    """The ratio of signal to error in decibels."""
     if not rms or not scale:
         return math.inf
     return 20 * math.log10(scale / rms)

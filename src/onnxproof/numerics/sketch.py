@@ -124,7 +124,12 @@ def sketch(array: Array, kept_arrays: KeptArrays | None = None) -> Sketch:
     return result
 
 
-def distance(a: Sketch, b: Sketch, *, any_order: bool = False) -> float:
+def distance(
+    a: Sketch,
+    b: Sketch,
+    *,
+    any_order: bool = False,
+) -> float:
     """The distance of two tensors, relative to their scale; infinite for another number of elements."""
     if a.count != b.count:
         return float("inf")
@@ -165,7 +170,12 @@ class Pool:
 def _relative_rms(difference: Array, scale: Any) -> Any:
     """The root mean square of the last axis over the scale; 0 where there is no scale."""
     gap = np.sqrt(np.mean(difference**2, axis=-1))
-    return np.divide(gap, scale, out=np.zeros_like(gap), where=np.asarray(scale) > 0)
+    return np.divide(
+        gap,
+        scale,
+        out=np.zeros_like(gap),
+        where=np.asarray(scale) > 0,
+    )
 
 
 def _measure_moments(flat: Array) -> _Moments:
@@ -221,6 +231,7 @@ def _project_sorted(flat: Array, moments: _Moments) -> Array:
 
 
 def _means_and_limits(flat: Array, moments: _Moments) -> Array:
+    """Mean, mean magnitude, skew, least and largest element."""
     sums = np.zeros(3)
     low = np.inf
     high = -np.inf
@@ -257,4 +268,5 @@ def _signs(first: int, count: int) -> Array:
 
 @functools.cache
 def _sign_table() -> Array:
+    """Random signs for the blocks; made once."""
     return np.random.default_rng(11).choice((-1.0, 1.0), (1 << 14, _WIDTH))

@@ -39,16 +39,19 @@ def check(model: onnx.ModelProto, path: Path) -> None:
 
 
 def _count(total: int) -> str:
+    """A number for people."""
     if total < 10**15:
         return f"{total:,}"
     return f"more than 10**{len(str(total)) - 1}"
 
 
 def _size(nodes: Iterable[onnx.NodeProto], sizes: Mapping[Key, int]) -> int:
+    """How many nodes these are with their functions inlined."""
     return sum(1 + sizes.get((node.domain, node.op_type), 0) for node in walk(nodes))
 
 
 def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Every node that the file holds."""
     yield from walk(model.graph.node)
     for function in model.functions:
         yield from walk(function.node)
@@ -106,7 +109,12 @@ def _callees_first(functions: Mapping[Key, onnx.FunctionProto], path: Path) -> I
                 stack.append((callee, iter(calls[callee])))
 
 
-def _check_depth(key: Key, depth: int, path: Path) -> None:
+def _check_depth(
+    key: Key,
+    depth: int,
+    path: Path,
+) -> None:
+    """Refuse functions that nest too deep."""
     if depth > MOST_CALLS_DEEP:
         raise ModelError(
             "functions-too-deep",
@@ -120,5 +128,6 @@ def _check_depth(key: Key, depth: int, path: Path) -> None:
 def _calls(
     nodes: Iterable[onnx.NodeProto], functions: Mapping[Key, onnx.FunctionProto]
 ) -> Sequence[Key]:
+    """The functions that these nodes call, each once."""
     keys = dict.fromkeys((node.domain, node.op_type) for node in walk(nodes))
     return [key for key in keys if key in functions]

@@ -78,6 +78,7 @@ def consumed_names(node: onnx.NodeProto) -> Iterator[str]:
 
 
 def _subgraphs(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
+    """The graphs in one attribute."""
     if attribute.type == onnx.AttributeProto.GRAPH:
         return [attribute.g]
     return list(attribute.graphs)
@@ -93,7 +94,12 @@ def _captured_names(graph: onnx.GraphProto) -> Iterator[str]:
     yield from (port.name for port in graph.output if port.name not in inner)
 
 
-def make_suspect(graph: Graph, place: int, ratio: float, why: str = "") -> Suspect:
+def make_suspect(
+    graph: Graph,
+    place: int,
+    ratio: float,
+    why: str = "",
+) -> Suspect:
     """A node as a suspect, with what its metadata says of it."""
     module, source = source_of(graph.nodes[place])
     return Suspect(
@@ -113,6 +119,7 @@ def source_of(node: onnx.NodeProto) -> tuple[str | None, Source | None]:
 
 
 def _module_of(node: onnx.NodeProto, metadata: dict[str, str]) -> str | None:
+    """The path of the module that a node comes from."""
     scopes = metadata.get("pkg.torch.onnx.name_scopes")
     if scopes is not None:
         return _last_module(scopes)
@@ -141,7 +148,11 @@ def _line_of(metadata: dict[str, str]) -> Source | None:
     if not user_frames:
         return None
     file, line, text = user_frames[-1]
-    return Source(file=str(Path(file)), line=int(line), text=text.strip())
+    return Source(
+        file=str(Path(file)),
+        line=int(line),
+        text=text.strip(),
+    )
 
 
 def _join_scopes(parts: list[str]) -> str | None:

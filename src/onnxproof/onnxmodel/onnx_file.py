@@ -31,7 +31,11 @@ _KNOWN_DOMAINS = frozenset({"", "ai.onnx", "com.microsoft", "com.ms.internal.nhw
 """Domains whose names are known to mean that: a local function `QKProduct` is no quantizer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Port:
     """An input or output of the graph."""
 
@@ -41,7 +45,11 @@ class Port:
     """None where the file leaves the rank open; a dim is a size, a name, or None for a nameless open one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class OnnxFile:
     """A loaded graph whose large weights stay on disk."""
 
@@ -67,7 +75,11 @@ class OnnxFile:
             if tensor is not None and tensor.data_type in _FLOATS:
                 size = int(np.prod(tensor.dims))
                 sizes[tensor.data_type] = sizes.get(tensor.data_type, 0) + size
-        largest = max(sizes, key=lambda data_type: sizes[data_type], default=0)
+        largest = max(
+            sizes,
+            key=lambda data_type: sizes[data_type],
+            default=0,
+        )
         return _HALF.get(largest)
 
     @property
@@ -87,7 +99,12 @@ class OnnxFile:
 def read(path: str | Path) -> OnnxFile:
     """Read the graph; its external weights are checked for but not loaded."""
     path = Path(path)
-    regular(path, ModelError, most=room(), help="check the path; the model is an .onnx file")
+    regular(
+        path,
+        ModelError,
+        most=room(),
+        help="check the path; the model is an .onnx file",
+    )
     try:
         return _read_graph(path)
     except ModelError:
@@ -164,7 +181,12 @@ def require_tensors(file: OnnxFile) -> None:
         )
 
 
-def _require_tensor(file: OnnxFile, side: str, port: Port) -> None:
+def _require_tensor(
+    file: OnnxFile,
+    side: str,
+    port: Port,
+) -> None:
+    """Refuse one input or output that can not be compared."""
     where = str(file.path)
     if port.dtype in _KINDS:
         raise ModelError(
@@ -228,7 +250,9 @@ def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
         is_external = tensor.data_location == onnx.TensorProto.EXTERNAL
         if not is_external and int(np.prod(tensor.dims)) > _SMALL_WEIGHT:
             tensor = onnx.TensorProto(
-                name=tensor.name, dims=tensor.dims, data_type=tensor.data_type
+                name=tensor.name,
+                dims=tensor.dims,
+                data_type=tensor.data_type,
             )
         slim.graph.initializer.append(tensor)
     return slim
@@ -285,25 +309,39 @@ def dtype_name(elem_type: int) -> str:
 
 
 def _port(value: onnx.ValueInfoProto) -> Port:
+    """An input or output as the file declares it."""
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type"):
-        return Port(name=value.name, dtype=value.type.WhichOneof("value") or "unknown", dims=None)
+        return Port(
+            name=value.name,
+            dtype=value.type.WhichOneof("value") or "unknown",
+            dims=None,
+        )
     dims = None
     if tensor.HasField("shape"):
         dims = tuple(_dim(dim) for dim in tensor.shape.dim)
     dtype = "unknown"
     if tensor.elem_type:
         dtype = dtype_name(tensor.elem_type)
-    return Port(name=value.name, dtype=dtype, dims=dims)
+    return Port(
+        name=value.name,
+        dtype=dtype,
+        dims=dims,
+    )
 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> str | int | None:
+    """A size, a name, or None for a nameless open dim."""
     if dim.HasField("dim_value"):
         return int(dim.dim_value)
     return dim.dim_param or None
 
 
-def save_changed(model: onnx.ModelProto, origin: Path, target: Path) -> Path:
+def save_changed(
+    model: onnx.ModelProto,
+    origin: Path,
+    target: Path,
+) -> Path:
     """Write a changed graph elsewhere: its external data goes into the file, or where that would be too large, is linked or copied beside it."""
     entries = (entry for tensor in model.graph.initializer for entry in tensor.external_data)
     external_bytes = sum(int(entry.value) for entry in entries if entry.key == "length")
@@ -333,6 +371,7 @@ def external_names(path: Path) -> list[str]:
 
 
 def _external(model: onnx.ModelProto) -> Iterator[str]:
+    """The file of each external weight."""
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             yield from (entry.value for entry in tensor.external_data if entry.key == "location")

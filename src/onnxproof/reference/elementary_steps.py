@@ -15,7 +15,12 @@ aten = torch.ops.aten
 
 
 def _addmm(
-    bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1
+    bias: Tensor,
+    left: Tensor,
+    right: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
 ) -> Tensor:
     return (left @ right) * alpha + bias * beta
 
@@ -27,7 +32,11 @@ def _convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> 
     return result + bias.reshape(-1, *[1] * (result.dim() - 2))
 
 
-def _normalize(x: Tensor, dims: list[int], eps: float) -> Tensor:
+def _normalize(
+    x: Tensor,
+    dims: list[int],
+    eps: float,
+) -> Tensor:
     """Mean, distance from it, variance, deviation, quotient: each is a value of some decomposition."""
     centred = x - x.mean(dims, keepdim=True)
     variance = (centred * centred).mean(dims, keepdim=True)
@@ -35,7 +44,11 @@ def _normalize(x: Tensor, dims: list[int], eps: float) -> Tensor:
     return centred / deviation
 
 
-def _scale_and_shift(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+def _scale_and_shift(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+) -> Tensor:
     if weight is not None:
         x = x * weight
     if bias is not None:
@@ -51,7 +64,11 @@ def _as_channels(parameter: Tensor | None, dims: int) -> Tensor | None:
 
 
 def _layer_norm(
-    x: Tensor, shape: list[int], weight: Tensor | None, bias: Tensor | None, eps: float
+    x: Tensor,
+    shape: list[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
 ) -> Tensor:
     dims = list(range(x.dim() - len(shape), x.dim()))
     return _scale_and_shift(_normalize(x, dims, eps), weight, bias)
@@ -111,7 +128,11 @@ def _hardswish(x: Tensor) -> Tensor:
     return x * ((x + 3).clamp(0, 6) / 6)
 
 
-def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+def _softplus(
+    x: Tensor,
+    beta: float = 1,
+    threshold: float = 20,
+) -> Tensor:
     result: Tensor = aten.softplus.default(x * beta, 1, threshold) / beta
     return result
 

@@ -1,8 +1,5 @@
 """What the module computes: the result of every aten operation in float64, with its line of Python and its module."""
 
-import functools
-import linecache
-import sys
 import traceback
 import warnings
 from collections.abc import Collection, Iterator, Mapping
@@ -16,8 +13,15 @@ import torch
 from onnxproof.numerics.sketch import KeptArrays, Sketch, sketch
 from onnxproof.reference import striped_convolution
 from onnxproof.reference.dispatch import Mode, named_arguments
-from onnxproof.reference.elementary_steps import STEPS, WHOLE
 from onnxproof.reference.float64 import TruthSession
+from onnxproof.reference.operations import (
+    decomposition,
+    is_plain,
+    is_view,
+    op_name,
+    tensors_in,
+    user_line,
+)
 from onnxproof.reference.rounding import Promote
 from onnxproof.reference.torch_session import TorchSession, from_numpy, to_numpy
 from onnxproof.reference.traced_value import Fetch, TracedValue, caching_fetch
@@ -77,7 +81,13 @@ class Recorder(Mode):
             _set_place(tensor, value.place)
         return tensors
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
         """Run an operation and record its result, after the results of its steps.
 
         1. Run its steps under this mode, so that they are recorded.
@@ -95,18 +105,23 @@ class Recorder(Mode):
         result = striped_convolution.run(func, args, kwargs)
         if func._schema.is_mutable:
             self._note_write(func, args)
-        if inputs or not _is_view(func):  # step 3
-            for tensor in _tensors(result):
+        if inputs or not is_view(func):  # step 3
+            for tensor in tensors_in(result):
                 self._record(func, tensor, inputs, named_arguments(func, args, kwargs))
         for step in self.traced[begin:end]:  # step 4
             if step.outer is None:
                 step.outer = end
         return result
 
-    def _run_steps(self, func: Any, args: Any, kwargs: Any) -> None:
+    def _run_steps(
+        self,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+    ) -> None:
         """Run the decomposition of an operation, unless it has none or its tensors are large."""
-        steps = _decomposition(func)
-        if steps is None or any(t.nbytes > _LARGE for t in _tensors((args, kwargs))):
+        steps = decomposition(func)
+        if steps is None or any(t.nbytes > _LARGE for t in tensors_in((args, kwargs))):
             return
         self._depth += 1
         try:
@@ -120,14 +135,14 @@ class Recorder(Mode):
 
     def _places(self, arguments: Any) -> tuple[int, ...]:
         """The traced values among the arguments of a call."""
-        places = [self._place(tensor) for tensor in _tensors(arguments)]
+        places = [self._place(tensor) for tensor in tensors_in(arguments)]
         return tuple(place for place in places if place is not None)
 
     def _note_write(self, func: Any, args: Any) -> None:
         """Remember that a storage was written to: whoever reads it through another view reads something new."""
         if args and isinstance(args[0], torch.Tensor):
             self._writes[args[0].untyped_storage().data_ptr()] = _Write(
-                len(self.traced), _op_name(func), _user_line(), self._calls
+                len(self.traced), op_name(func), user_line(), self._calls
             )
 
     def _place(self, tensor: torch.Tensor) -> int | None:
@@ -165,6 +180,7 @@ class Recorder(Mode):
         _set_place(tensor, value.place)
 
     def _keep(self, place: int, tensor: torch.Tensor) -> None:
+        """Keep a value that was asked for, and end the pass after the last one."""
         array = to_numpy(tensor)
         if len(self.kept) + 1 < len(self._wanted):
             self.kept[place] = np.array(array)
@@ -173,21 +189,26 @@ class Recorder(Mode):
         raise _Complete
 
     def _record(
-        self, func: Any, tensor: torch.Tensor, inputs: tuple[int, ...], arguments: dict[str, Any]
+        self,
+        func: Any,
+        tensor: torch.Tensor,
+        inputs: tuple[int, ...],
+        arguments: dict[str, Any],
     ) -> None:
+        """Add the result of an operation; one that can not be sketched is left out."""
         try:
             sketched = self._sketch(tensor)
         except (RuntimeError, TypeError):
             return
         value = TracedValue(
             place=len(self.traced),
-            op=_op_name(func),
+            op=op_name(func),
             sketch=sketched,
             dtype=str(tensor.dtype).removeprefix("torch."),
             inputs=inputs,
             module=self._module_stack[-1],
-            source=_user_line(),
-            arguments={name: v for name, v in arguments.items() if _is_plain(v)},
+            source=user_line(),
+            arguments={name: v for name, v in arguments.items() if is_plain(v)},
             call=self._calls,
         )
         self._append(value, tensor)
@@ -200,7 +221,11 @@ class Recorder(Mode):
             stack = self._module_stack
             stack.append(self._names.get(id(module), stack[-1]))
 
-        def leave(module: Any, _: Any, __: Any) -> None:
+        def leave(
+            module: Any,
+            _: Any,
+            __: Any,
+        ) -> None:
             self._module_stack.pop()
 
         hooks = [
@@ -228,13 +253,19 @@ def trace(truth: TruthSession, inputs: Mapping[str, Array]) -> list[TracedValue]
 
 
 def values(
-    truth: TruthSession, inputs: Mapping[str, Array], places: Collection[int]
+    truth: TruthSession,
+    inputs: Mapping[str, Array],
+    places: Collection[int],
 ) -> dict[int, Array]:
     """The values at these places, by running again: a forward pass is deterministic, and only sketches were kept."""
     return _record_pass(truth, inputs, places).kept
 
 
-def run_under(session: TorchSession, inputs: Mapping[str, Array], mode: Mode) -> list[Array]:
+def run_under(
+    session: TorchSession,
+    inputs: Mapping[str, Array],
+    mode: Mode,
+) -> list[Array]:
     """One forward pass in float64 whose every call goes through `mode`; attention by its plain formula, as the standard has it."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -260,6 +291,7 @@ def _in_float64(truth: TruthSession) -> Iterator[None]:
 
 
 def _as_float64(inputs: Mapping[str, Array]) -> dict[str, torch.Tensor]:
+    """The inputs as tensors, floats in float64."""
     tensors: dict[str, torch.Tensor] = {}
     for name, array in inputs.items():
         tensor = from_numpy(array)
@@ -270,7 +302,9 @@ def _as_float64(inputs: Mapping[str, Array]) -> dict[str, torch.Tensor]:
 
 
 def _record_pass(
-    truth: TruthSession, inputs: Mapping[str, Array], wanted: Collection[int]
+    truth: TruthSession,
+    inputs: Mapping[str, Array],
+    wanted: Collection[int],
 ) -> Recorder:
     """One forward pass under a recorder, which ends it as soon as it has all the values that are wanted."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -292,73 +326,8 @@ def _record_pass(
     return recorder
 
 
-@functools.cache
-def _decomposition(func: Any) -> Any:
-    """The function that does in several steps what `func` does in one; None where there is none, or where nothing new is computed."""
-    if func._schema.is_mutable or func.overloadpacket in WHOLE or _is_view(func):
-        return None
-    return STEPS.get(func) or _decompositions().get(func)
-
-
-@functools.cache
-def _is_view(func: Any) -> bool:
-    """True for an operation that only looks at its input's memory in another way."""
-    return not func._schema.is_mutable and any(
-        result.alias_info is not None for result in func._schema.returns
-    )
-
-
-@functools.cache
-def _decompositions() -> dict[Any, Any]:
-    from torch._decomp import core_aten_decompositions
-
-    return dict(core_aten_decompositions())
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
-
-
-def _user_line() -> Source | None:
-    """The innermost line that is neither torch's nor ours; None where the module has no line of its own, such as a bare Sequential."""
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if file.endswith("onnxproof/reference/torch_session.py"):
-            return None  # we called the module here: whoever called us is not its author
-        if _is_user_file(file):
-            line = frame.f_lineno
-            return Source(file=file, line=line, text=linecache.getline(file, line).strip())
-        frame = frame.f_back
-    return None
-
-
-def _is_user_file(file: str) -> bool:
-    if file.startswith("<"):
-        return False
-    return not any(part in file for part in ("/torch/", "/onnxproof/", "/contextlib"))
-
-
-def _op_name(func: Any) -> str:
-    name: str = func._schema.name.split("::")[-1]
-    return name
-
-
-def _is_plain(value: Any) -> bool:
-    """Whether an argument is a number, a text or a list of such."""
-    if not isinstance(value, bool | int | float | str | list | tuple | type(None)):
-        return False
-    return not any(True for _ in _tensors(value))
-
-
 def _set_place(tensor: torch.Tensor, place: int) -> None:
+    """Let a tensor know its place among the traced values."""
     tensor._onnxproof_place = place  # type: ignore[attr-defined]
 
 

@@ -58,4 +58,5 @@ def caching_fetch(traced: Sequence[TracedValue], compute: Fetch) -> Fetch:
 
 
 def _size(value: Array | None) -> int:
+    """The bytes of a value."""
     return 0 if value is None else value.nbytes

@@ -72,7 +72,11 @@ def _locate_by_stage(scene: Scene, served: ServedModel) -> Located:
     return _locate_in_file(scene, evaluation)  # step 4
 
 
-def _is_right_in_float64(scene: Scene, evaluation: Evaluation, limit: float) -> bool:
+def _is_right_in_float64(
+    scene: Scene,
+    evaluation: Evaluation,
+    limit: float,
+) -> bool:
     """Whether the file is right in float64, on this case and by the bias that verification measured."""
     if evaluation.gap > limits.float64_limit(limit):
         return False
@@ -112,7 +116,11 @@ def _locate_exchange(scene: Scene, exchange: PortExchange) -> Located:
     if not places:
         places = [graph.producers[name] for name in exchange.names if name in graph.producers]
     names = dict.fromkeys(graph.name(place) for place in places)
-    location = Location(stage=Stage.SIGNATURE, nodes=tuple(names), evidence=exchange.what)
+    location = Location(
+        stage=Stage.SIGNATURE,
+        nodes=tuple(names),
+        evidence=exchange.what,
+    )
     return Located(location=location, exchanged=exchange)
 
 

@@ -44,7 +44,12 @@ class Comparison:
         """All wrong nodes, the origins first."""
         return [*self.origins, *self.downstream]
 
-    def note_value(self, node: int, name: str, sketch: Sketch) -> None:
+    def note_value(
+        self,
+        node: int,
+        name: str,
+        sketch: Sketch,
+    ) -> None:
         """Remember which value of a node is looked at."""
         self.sketches[node] = sketch
         self.wrong_values[node] = name
@@ -85,7 +90,10 @@ def compare(
 
 
 def _wrong_nodes(
-    graph: Graph, matches: Mapping[str, Match], right: set[str], result: Comparison
+    graph: Graph,
+    matches: Mapping[str, Match],
+    right: set[str],
+    result: Comparison,
 ) -> list[int]:
     """Compare every node that depends on the inputs, and note those with a wrong value."""
     region: list[int] = []
@@ -106,10 +114,17 @@ def _wrong_nodes(
 
 
 def _used_values(graph: Graph, names: Sequence[str]) -> list[str]:
+    """Those that a node reads, or that are outputs of the graph."""
     return [name for name in names if graph.consumers(name) or name in graph.outputs]
 
 
-def _note_wrong(result: Comparison, node: int, name: str, match: Match) -> None:
+def _note_wrong(
+    result: Comparison,
+    node: int,
+    name: str,
+    match: Match,
+) -> None:
+    """Remember a wrong value, and the traced value nearest to it."""
     result.gaps[node] = match.gap
     result.note_value(node, name, match.sketch)
     if match.traced is not None:
@@ -171,7 +186,11 @@ def _continues(consumer: Match | None, step: TracedValue) -> bool:
     return next_step.outer == step.outer or is_end
 
 
-def _before_moves(graph: Graph, node: int, value: str) -> tuple[int, str]:
+def _before_moves(
+    graph: Graph,
+    node: int,
+    value: str,
+) -> tuple[int, str]:
     """The producer before nodes that only move values: those leave nothing out."""
     while graph.nodes[node].op_type in _MOVING:
         source = graph.nodes[node].input[0]
@@ -204,7 +223,10 @@ def _right_values(
 
 
 def _add_excused(
-    graph: Graph, found: Mapping[str, Match], right: set[str], wrong: Collection[str]
+    graph: Graph,
+    found: Mapping[str, Match],
+    right: set[str],
+    wrong: Collection[str],
 ) -> None:
     """Add the values that informative right ones are computed from."""
     waiting = [name for name, m in found.items() if m.sketch.informative and m.same_layout]
@@ -220,7 +242,12 @@ def _add_excused(
                 waiting.append(name)
 
 
-def _selects_from_wrong(graph: Graph, node: int, value: str, right: set[str]) -> bool:
+def _selects_from_wrong(
+    graph: Graph,
+    node: int,
+    value: str,
+    right: set[str],
+) -> bool:
     """Whether a node takes a part of the value, and another part of it is not right: then neither is the whole."""
     if graph.nodes[node].op_type not in _SELECTING:
         return False
@@ -231,7 +258,10 @@ def _selects_from_wrong(graph: Graph, node: int, value: str, right: set[str]) ->
 
 
 def counterparts(
-    graph: Graph, node: int, comparison: Comparison, traced: Sequence[TracedValue]
+    graph: Graph,
+    node: int,
+    comparison: Comparison,
+    traced: Sequence[TracedValue],
 ) -> list[TracedValue]:
     """The traced values which this node should have computed, most likely first.
 
@@ -269,6 +299,7 @@ def _steps_from(inputs: Sequence[Sketch], traced: Sequence[TracedValue]) -> dict
 
 
 def _is_one_of(sketch: Sketch, inputs: Sequence[Sketch]) -> bool:
+    """Whether a traced value is one of the inputs."""
     return any(
         sketch.count == other.count and distance(other, sketch) <= limits.SAME_VALUE
         for other in inputs
@@ -276,6 +307,7 @@ def _is_one_of(sketch: Sketch, inputs: Sequence[Sketch]) -> bool:
 
 
 def _fits(option: Sketch, sketch: Sketch) -> bool:
+    """Whether a traced value could be meant: as many elements of one kind, in a similar shape."""
     if option.count != sketch.count or option.exact != sketch.exact:
         return False
     same_last_dim = option.shape[-1:] == sketch.shape[-1:]

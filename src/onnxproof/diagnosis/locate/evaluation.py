@@ -51,6 +51,7 @@ class ServedModel:
         give_back()
 
     def _measure_error(self, backend: str, signature: Signature) -> float:
+        """Open the session once, and run the case."""
         try:
             if backend not in self._sessions:
                 self._sessions[backend] = open_session(backend, self._scene.path)
@@ -62,7 +63,11 @@ class ServedModel:
             return float("inf")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Evaluation:
     """The file with every value on the way, in float64 as the standard defines it or as a runtime computes it."""
 
@@ -134,12 +139,17 @@ def model_inputs(scene: Scene) -> dict[str, Array]:
 
 
 def _as_port_dtype(port: InputInfo, array: Array) -> Array:
+    """The array in the dtype that the file declares, where it declares one."""
     if port.onnx_dtype in (None, "", "unknown", str(array.dtype)):
         return array
     return as_dtype(array, np.dtype(port.onnx_dtype))
 
 
-def outputs_error(scene: Scene, names: Sequence[str], outputs: Sequence[Any]) -> float:
+def outputs_error(
+    scene: Scene,
+    names: Sequence[str],
+    outputs: Sequence[Any],
+) -> float:
     """The error of outputs by these names."""
     by_name = dict(zip(names, outputs, strict=True))
     return scene.error([by_name.get(o.onnx_name or "") for o in scene.signature.outputs])
@@ -152,7 +162,11 @@ def plain_backend(scene: Scene) -> str:
     return scene.backend
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class InnerGaps:
     """The inner values of the runtime against the standard's, by name."""
 

@@ -60,7 +60,11 @@ def reshape_like(old: Array, new: Array) -> Array:
     return new.reshape(old.shape)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Experiment:
     """One case, the file's evaluator, and what the module computed."""
 
@@ -87,7 +91,10 @@ class Experiment:
         return worst
 
     def error_with(
-        self, option: TracedValue, name: str, replacements: Mapping[str, Array]
+        self,
+        option: TracedValue,
+        name: str,
+        replacements: Mapping[str, Array],
     ) -> float:
         """The same with a traced value in the place of the value `name`, too; infinite where it can't be had.
 
@@ -111,7 +118,11 @@ class Experiment:
         return counterparts(self.graph, node, comparison, self.traced)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Round:
     """One comparison in the search for several faults: those found before are replaced by true values."""
 
@@ -126,7 +137,11 @@ class Round:
     """For each node that was confirmed the traced value that belongs in its place; each confirmation adds one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Confirmation:
     """A node, and the traced value that was shown to belong in its place."""
 
@@ -138,7 +153,10 @@ class Confirmation:
 
 
 def first_fix(
-    experiment: Experiment, current: Round, nodes: Sequence[int], options: int
+    experiment: Experiment,
+    current: Round,
+    nodes: Sequence[int],
+    options: int,
 ) -> Confirmation | None:
     """The first node with a traced value that fixes the outputs in its place, among so many options for each."""
     comparison = current.comparison
@@ -148,5 +166,9 @@ def first_fix(
             error = experiment.error_with(option, name, current.replacements)
             if limits.fixes(error, current.error):
                 current.truths[node] = option
-                return Confirmation(node=node, true_value=option, error=error)
+                return Confirmation(
+                    node=node,
+                    true_value=option,
+                    error=error,
+                )
     return None

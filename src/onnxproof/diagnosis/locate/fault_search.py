@@ -70,6 +70,7 @@ class FaultSearch:
         return self.first.comparison
 
     def _compare(self, sketches: Mapping[str, Sketch]) -> Round:
+        """Evaluate with the replacements so far, and compare with the traced values."""
         experiment = self.experiment
         if self.replacements:
             sketches, _ = observe(experiment.session, experiment.feeds, self.replacements)
@@ -117,7 +118,10 @@ class FaultSearch:
         return behind
 
     def _earliest_producer(
-        self, upstream: Upstream, current: Round, fault: Confirmation | None
+        self,
+        upstream: Upstream,
+        current: Round,
+        fault: Confirmation | None,
     ) -> Confirmation | None:
         """For the confirmed node, or for each of the first origins, an earlier node to blame."""
         if fault is not None and fault.true_value is not None:

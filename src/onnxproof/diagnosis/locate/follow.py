@@ -70,13 +70,19 @@ def with_module_trace(located: Located, trace: ReferenceTrace) -> Located:
 
 
 def _not_followed(scene: Scene, why: OnnxproofError) -> Location:
+    """The stage alone, with the reason."""
     return Location(
         stage=scene.file_stage,
         evidence=f"the file differs from the reference, whose values could not be followed: {why.what}",
     )
 
 
-def _start_search(scene: Scene, evaluation: Evaluation, trace: ReferenceTrace) -> FaultSearch:
+def _start_search(
+    scene: Scene,
+    evaluation: Evaluation,
+    trace: ReferenceTrace,
+) -> FaultSearch:
+    """The search before its first round, with the tolerance that fits the error."""
     names = list(evaluation.session.output_names)
     outputs = [output.onnx_name for output in scene.signature.outputs]
     experiment = Experiment(
@@ -89,7 +95,11 @@ def _start_search(scene: Scene, evaluation: Evaluation, trace: ReferenceTrace) -
         fetch=_until(scene.deadline, trace.fetch),
         tolerance=limits.value_tolerance(evaluation.gap, evaluation.resolution),
     )
-    return FaultSearch(experiment=experiment, initial_error=evaluation.gap, error=evaluation.gap)
+    return FaultSearch(
+        experiment=experiment,
+        initial_error=evaluation.gap,
+        error=evaluation.gap,
+    )
 
 
 def _until(deadline: Deadline, fetch: Fetch) -> Fetch:
@@ -103,7 +113,11 @@ def _until(deadline: Deadline, fetch: Fetch) -> Fetch:
     return fetch_in_time
 
 
-def _rank(scene: Scene, search: FaultSearch, first: Comparison) -> list[int]:
+def _rank(
+    scene: Scene,
+    search: FaultSearch,
+    first: Comparison,
+) -> list[int]:
     """The guilty nodes, then the suspects; where every inner value looks right, the producers of the outputs."""
     ranked = list(dict.fromkeys([*search.guilty, *first.suspects]))[:_MOST_SUSPECTS]
     if ranked:
@@ -117,21 +131,29 @@ def _rank(scene: Scene, search: FaultSearch, first: Comparison) -> list[int]:
 
 
 def _named_counterparts(
-    search: FaultSearch, first: Comparison, ranked: Sequence[int]
+    search: FaultSearch,
+    first: Comparison,
+    ranked: Sequence[int],
 ) -> dict[str, TracedValue]:
+    """For the ranked nodes the traced value that each should have computed, as far as it is known."""
     known = {**first.nearest, **search.truths}
     graph = search.experiment.graph
     return {graph.name(node): known[node] for node in ranked if node in known}
 
 
 def _profile(scene: Scene, search: FaultSearch) -> Profile | None:
+    """The noise ratio along the graph, from the first comparison."""
     if search.first is None:
         return None
     against = profile.GRAPH if scene.oracle.tree is None else profile.MODULE
     nodes = profile.of_matches(
         search.experiment.graph, search.first.matches, search.first.comparison.gaps, scene.noise
     )
-    return Profile(case=scene.case.name, against=against, nodes=nodes)
+    return Profile(
+        case=scene.case.name,
+        against=against,
+        nodes=nodes,
+    )
 
 
 def _describe(
@@ -141,6 +163,7 @@ def _describe(
     first: Comparison,
     ranked: Sequence[int],
 ) -> Location:
+    """The location in words, with the suspects and with what was not compared."""
     graph = search.experiment.graph
     subgraphs = SubgraphSearch(search.experiment, search.initial_error)
     suspects = _make_suspects(scene, search, first, ranked, subgraphs)
@@ -192,6 +215,7 @@ def _make_suspects(
 
 
 def _inner_suspect(inner: InnerNode, noise: float) -> Suspect:
+    """A node inside another as a suspect."""
     return _name_suspect(
         inner.path,
         inner.node,
@@ -202,7 +226,12 @@ def _inner_suspect(inner: InnerNode, noise: float) -> Suspect:
 
 
 def _name_suspect(
-    name: str, node: onnx.NodeProto, traced: TracedValue | None, ratio: float, *, confirmed: bool
+    name: str,
+    node: onnx.NodeProto,
+    traced: TracedValue | None,
+    ratio: float,
+    *,
+    confirmed: bool,
 ) -> Suspect:
     """A suspect with its module and line: the exporter's first, then those of the reference's own operation."""
     module, source = source_of(node)

@@ -85,7 +85,11 @@ class _Search:
                 return Match(sketch, self.options[moved], float(gaps[moved]))
         if hits:  # step 2
             whole = [place for place in hits if self.options[place].outer is None]
-            chosen = min(whole, key=lambda place: gaps[place], default=best)
+            chosen = min(
+                whole,
+                key=lambda place: gaps[place],
+                default=best,
+            )
             return Match(sketch, self.options[chosen], float(gaps[best]))
         if not sketch.exact:
             transposed = self._find_reordered(sketch, gaps, same_shape=False)
@@ -94,10 +98,17 @@ class _Search:
         return Match(sketch, self.options[best], float(gaps[best]))  # step 4
 
     def _has_shape(self, places: Sequence[int], sketch: Sketch) -> bool:
+        """Whether one of these traced values has the shape of the sketch, dims of 1 left out."""
         shape = squeezed_shape(sketch)
         return any(squeezed_shape(self.options[place].sketch) == shape for place in places)
 
-    def _find_reordered(self, sketch: Sketch, gaps: Array, *, same_shape: bool) -> int | None:
+    def _find_reordered(
+        self,
+        sketch: Sketch,
+        gaps: Array,
+        *,
+        same_shape: bool,
+    ) -> int | None:
         """The last traced value with the same elements in another order.
 
         Sorting is expensive, and two tensors of the same elements have the same rms: only those are sorted.

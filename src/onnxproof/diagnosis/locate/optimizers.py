@@ -125,6 +125,7 @@ def locate(scene: Scene, limit: float) -> Location:
 
 
 def _unnamed(why: str) -> Location:
+    """The stage without the name of an optimizer."""
     return Location(
         stage=Stage.OPTIMIZER, evidence=f"right without optimisation, wrong with it; {why}"
     )
@@ -141,7 +142,11 @@ def _error(scene: Scene, disabled: Sequence[str]) -> float:
     return scene.error(answers)
 
 
-def _changed_nodes(scene: Scene, optimizer: str, graph: Graph) -> list[int]:
+def _changed_nodes(
+    scene: Scene,
+    optimizer: str,
+    graph: Graph,
+) -> list[int]:
     """Nodes of the file that are there without the optimizer and gone with it, or read other values; failing that, quantizers.
 
     What computes comes before what rounds, and that before what only scales.

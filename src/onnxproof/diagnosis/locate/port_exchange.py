@@ -14,7 +14,11 @@ _MOST_ALIKE = 6
 """Ports of one kind beyond which no order is tried."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class PortExchange:
     """A pairing that is right where the signature's is wrong."""
 
@@ -42,8 +46,12 @@ def find_exchange(
 
 
 def _describe(
-    kind: str, ports: tuple[Any, ...], exchanged: tuple[Any, ...], signature: Signature
+    kind: str,
+    ports: tuple[Any, ...],
+    exchanged: tuple[Any, ...],
+    signature: Signature,
 ) -> PortExchange:
+    """The exchange in words, and the names that moved."""
     moved = [
         (port.name, other.onnx_name or "")
         for port, other in zip(ports, exchanged, strict=True)
@@ -72,7 +80,12 @@ def _exchanges(ports: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
                 yield _permute(ports, places, order)
 
 
-def _permute(ports: tuple[Any, ...], places: list[int], order: tuple[int, ...]) -> tuple[Any, ...]:
+def _permute(
+    ports: tuple[Any, ...],
+    places: list[int],
+    order: tuple[int, ...],
+) -> tuple[Any, ...]:
+    """The ports with their ONNX names in another order."""
     permuted = list(ports)
     for place, source in zip(places, order, strict=True):
         permuted[place] = replace(ports[place], onnx_name=ports[source].onnx_name)

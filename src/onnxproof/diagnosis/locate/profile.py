@@ -18,7 +18,11 @@ GRAPH = "the file's values in float64 against the reference file's own"
 RUNTIME = "the runtime's values against the file evaluated in float64"
 
 
-def _node_gaps(graph: Graph, gaps: Mapping[int, float], noise: float) -> Iterator[NodeGap]:
+def _node_gaps(
+    graph: Graph,
+    gaps: Mapping[int, float],
+    noise: float,
+) -> Iterator[NodeGap]:
     """One item for each node that was compared, by its place in the graph."""
     for place in sorted(gaps):
         module, source = source_of(graph.nodes[place])
@@ -32,7 +36,10 @@ def _node_gaps(graph: Graph, gaps: Mapping[int, float], noise: float) -> Iterato
 
 
 def of_matches(
-    graph: Graph, matches: Mapping[str, Match], wrong: Mapping[int, float], noise: float
+    graph: Graph,
+    matches: Mapping[str, Match],
+    wrong: Mapping[int, float],
+    noise: float,
 ) -> tuple[NodeGap, ...]:
     """From the module's values that were found in the file; a step that the module never computed has none, and is left out."""
     value_gaps = {name: match.gap for name, match in matches.items()}
@@ -44,7 +51,11 @@ def of_matches(
     return tuple(_node_gaps(graph, {**gaps, **wrong}, noise))
 
 
-def of_values(graph: Graph, gaps: Mapping[str, float], noise: float) -> tuple[NodeGap, ...]:
+def of_values(
+    graph: Graph,
+    gaps: Mapping[str, float],
+    noise: float,
+) -> tuple[NodeGap, ...]:
     """From the gap of each value."""
     return tuple(_node_gaps(graph, _largest_gaps(graph, gaps), noise))
 
@@ -73,4 +84,8 @@ def measure(scene: Scene) -> Profile | None:
 def runtime_profile(scene: Scene, gaps: Mapping[str, float]) -> Profile:
     """The profile of the runtime's values, from the gap of each."""
     nodes = of_values(Graph.of(scene.file), gaps, scene.noise)
-    return Profile(case=scene.case.name, against=RUNTIME, nodes=nodes)
+    return Profile(
+        case=scene.case.name,
+        against=RUNTIME,
+        nodes=nodes,
+    )

@@ -34,7 +34,12 @@ def locate(scene: Scene, locate_by_truth: Callable[[Scene], Located]) -> Located
         answers = _simulate(scene)
         if answers is not None:
             dtypes = [answer.dtype for answer in answers]
-            simulated = replace(scene, truth=answers, dtypes=dtypes, gap=None)
+            simulated = replace(
+                scene,
+                truth=answers,
+                dtypes=dtypes,
+                gap=None,
+            )
             # what was traced there belongs to another truth than the causes work with
             return Located(location=locate_by_truth(simulated).location)
     return Located(location=_costly_roundings(scene))
@@ -87,7 +92,11 @@ def _study(scene: Scene, model: onnx.ModelProto) -> Study:
     return Study(model, [("witness", feeds)], [[truths[place] for place in sorted(truths)]])
 
 
-def _named_by_gain(study: Study, model: onnx.ModelProto, ranked: list[Pair]) -> list[Suspect]:
+def _named_by_gain(
+    study: Study,
+    model: onnx.ModelProto,
+    ranked: list[Pair],
+) -> list[Suspect]:
     """The roundings without which the answers gain most."""
     gains = [
         (gain(study.said, study.level(without_rounding(model, [pair.value]))), pair)
@@ -114,7 +123,12 @@ def _named_by_range(study: Study, model: onnx.ModelProto) -> list[Suspect]:
     return [_suspect(model, pair, 0.0, why.format(pair.value)) for pair in seen[:_MOST_SUSPECTS]]
 
 
-def _suspect(model: onnx.ModelProto, pair: Pair, ratio: float, why: str) -> Suspect:
+def _suspect(
+    model: onnx.ModelProto,
+    pair: Pair,
+    ratio: float,
+    why: str,
+) -> Suspect:
     """The QuantizeLinear of a pair, with the module and the line of what it rounds."""
     quantizers = {
         node.output[0]: node for node in model.graph.node if node.op_type == "QuantizeLinear"

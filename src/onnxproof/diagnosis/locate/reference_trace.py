@@ -18,7 +18,11 @@ Visit = Callable[[str, Array, onnx.NodeProto | None], None]
 """Called with the name of a value, the value and its node; None for an input."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class ReferenceTrace:
     """The reference's values on one case."""
 
@@ -36,7 +40,11 @@ def trace_reference(scene: Scene) -> ReferenceTrace:
 
     truth = scene.oracle.wide()  # type: ignore[attr-defined]
     values, fetch = trace.trace_with_fetch(truth, scene.case.inputs)
-    return ReferenceTrace(values=values, fetch=fetch, module_session=truth.session)
+    return ReferenceTrace(
+        values=values,
+        fetch=fetch,
+        module_session=truth.session,
+    )
 
 
 def _trace_graph(scene: Scene) -> ReferenceTrace:
@@ -47,7 +55,11 @@ def _trace_graph(scene: Scene) -> ReferenceTrace:
     traced: list[TracedValue] = []
     places: dict[str, int] = {}
 
-    def add(name: str, value: Array, node: onnx.NodeProto | None) -> None:
+    def add(
+        name: str,
+        value: Array,
+        node: onnx.NodeProto | None,
+    ) -> None:
         record = TracedValue(
             place=len(traced),
             op=f"input {name}",
@@ -70,12 +82,20 @@ def _trace_graph(scene: Scene) -> ReferenceTrace:
     return ReferenceTrace(values=traced, fetch=fetch)
 
 
-def _compute_value(session: Any, feeds: dict[str, Array], wanted: int) -> Array | None:
+def _compute_value(
+    session: Any,
+    feeds: dict[str, Array],
+    wanted: int,
+) -> Array | None:
     """The value at a place, by evaluating again."""
     kept: list[Array] = []
     visited = 0
 
-    def keep(name: str, value: Array, node: onnx.NodeProto | None) -> None:
+    def keep(
+        name: str,
+        value: Array,
+        node: onnx.NodeProto | None,
+    ) -> None:
         nonlocal visited
         if visited == wanted:
             kept.append(np.array(value))
@@ -85,7 +105,11 @@ def _compute_value(session: Any, feeds: dict[str, Array], wanted: int) -> Array 
     return next(iter(kept), None)
 
 
-def _visit_values(session: Any, feeds: dict[str, Array], visit: Visit) -> None:
+def _visit_values(
+    session: Any,
+    feeds: dict[str, Array],
+    visit: Visit,
+) -> None:
     """Visit the inputs and every value in the order of evaluation, inside subgraphs and functions too."""
 
     def observer(node: onnx.NodeProto, results: Any) -> Any:

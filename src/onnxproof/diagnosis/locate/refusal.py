@@ -59,7 +59,10 @@ def _compare_until_refused(scene: Scene) -> tuple[dict[str, Sketch], ReferenceTr
 
 
 def _earlier_faults(
-    graph: Graph, sketches: dict[str, Sketch], trace: ReferenceTrace, refusing: int
+    graph: Graph,
+    sketches: dict[str, Sketch],
+    trace: ReferenceTrace,
+    refusing: int,
 ) -> list[int]:
     """The nodes before the refusing one that go wrong first."""
     tolerance = limits.FLOAT64_RESOLUTION
@@ -83,6 +86,7 @@ def _evaluate_until_refused(scene: Scene) -> dict[str, Sketch]:
 
 
 def _ancestors(graph: Graph, node: int) -> set[int]:
+    """All nodes that a node depends on."""
     ancestors: set[int] = set()
     waiting = [node]
     while waiting:

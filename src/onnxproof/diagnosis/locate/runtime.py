@@ -19,7 +19,11 @@ from onnxproof.runtimes import reference as standard
 _MOST_SUSPECTS = 8
 
 
-def locate(scene: Scene, evaluation: Evaluation, limit: float) -> Located:
+def locate(
+    scene: Scene,
+    evaluation: Evaluation,
+    limit: float,
+) -> Located:
     """The nodes that are wrong while their inputs are right, in the order of the graph."""
     inner = measure_inner_gaps(scene, evaluation)
     if inner is None:
@@ -33,7 +37,12 @@ def locate(scene: Scene, evaluation: Evaluation, limit: float) -> Located:
     )
 
 
-def _suspects(scene: Scene, inner: InnerGaps, limit: float) -> list[Suspect]:
+def _suspects(
+    scene: Scene,
+    inner: InnerGaps,
+    limit: float,
+) -> list[Suspect]:
+    """The guilty nodes with their noise ratios."""
     graph = Graph.of(scene.file)
     nodes = range(len(graph.nodes))
     guilty = [node for node in nodes if _is_guilty(graph, node, inner, limit)]
@@ -44,11 +53,19 @@ def _suspects(scene: Scene, inner: InnerGaps, limit: float) -> list[Suspect]:
     return suspects
 
 
-def _runtime_or_precision(scene: Scene, limit: float, *, compared: int) -> Location:
+def _runtime_or_precision(
+    scene: Scene,
+    limit: float,
+    *,
+    compared: int,
+) -> Location:
+    """The stage, by whether the standard is wrong in the types of the graph, too."""
     right = "evaluated by the standard, the graph is right in float64 and"
     if _loses_digits(scene, limit):
         return Location(
-            stage=Stage.PRECISION, compared=compared, evidence=f"{right} wrong in its own types"
+            stage=Stage.PRECISION,
+            compared=compared,
+            evidence=f"{right} wrong in its own types",
         )
     return Location(
         stage=Stage.RUNTIME,
@@ -57,7 +74,12 @@ def _runtime_or_precision(scene: Scene, limit: float, *, compared: int) -> Locat
     )
 
 
-def _is_guilty(graph: Graph, place: int, inner: InnerGaps, limit: float) -> bool:
+def _is_guilty(
+    graph: Graph,
+    place: int,
+    inner: InnerGaps,
+    limit: float,
+) -> bool:
     """Wrong by far more than its inputs are and than its dtype explains; a Cast counts as soon as it loses anything."""
     node = graph.nodes[place]
     output_gap = max((inner.gaps[n] for n in node.output if n in inner.gaps), default=0.0)

@@ -47,7 +47,11 @@ class RuntimeProbe:
         self._deadline = scene.deadline
 
     def observed(
-        self, feeds: Mapping[str, Array], replacements: Mapping[str, Array], *, sketching: bool
+        self,
+        feeds: Mapping[str, Array],
+        replacements: Mapping[str, Array],
+        *,
+        sketching: bool,
     ) -> tuple[dict[str, Sketch], list[Array]]:
         """Sketches of every value that the runtime gives, and the outputs."""
         with temporary.Folder() as folder:
@@ -88,6 +92,7 @@ class RuntimeProbe:
         return onnx_file.save_changed(part, self._path, folder / "cut.onnx")
 
     def _with_port_dtypes(self, values: Mapping[str, Array]) -> dict[str, Array]:
+        """Values in the dtypes that the graph has at their places."""
         converted: dict[str, Array] = {}
         for name, array in values.items():
             elem_type = self._dtypes.get(name) or onnx.TensorProto.FLOAT

@@ -20,7 +20,11 @@ from onnxproof.system.deadline import Deadline
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Scene:
     """One case that shows the fault, and both models."""
 
@@ -74,6 +78,7 @@ class Scene:
     def _largest_error(
         self, answers: Sequence[Array | None] | None, truth: Sequence[Array]
     ) -> float:
+        """Against the truth, one way."""
         if answers is None or len(answers) != len(truth):
             return float("inf")
         pairs = self._counting_pairs(answers, truth)
@@ -82,12 +87,14 @@ class Scene:
     def _counting_pairs(
         self, answers: Sequence[Array | None], others: Sequence[Array]
     ) -> list[tuple[Array | None, Array]]:
+        """Answers beside what they are compared with, for the outputs that count."""
         counts = self.steady or (True,) * len(others)
         triples = zip(answers, others, counts, strict=True)
         return [(answer, other) for answer, other, counted in triples if counted]
 
 
 def _has_finite(answer: Array | None) -> bool:
+    """Whether an answer has any finite element."""
     if answer is None:
         return False
     return bool(np.isfinite(as_real(answer).astype(np.float64, copy=False)).any())
@@ -98,7 +105,11 @@ def _fetch_nothing(place: int) -> Array | None:
     return None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Located:
     """Where it went wrong, and what was learned on the way."""
 

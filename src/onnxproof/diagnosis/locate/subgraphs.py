@@ -28,7 +28,11 @@ _MOST_RUNS = 64
 """Runs of one subgraph that are looked at: a loop that goes wrong does so early. Not measured."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class InnerNode:
     """The guilty node inside another."""
 
@@ -83,9 +87,17 @@ class _Observer:
         return self._runs.get(path, [])
 
     def _observer_of(self, path: str, evaluator: Any) -> Any:
+        """The callback for one evaluator, which is given its path."""
         return lambda node, results: self._observe(path, evaluator, node, results)
 
-    def _observe(self, path: str, evaluator: Any, node: onnx.NodeProto, results: Any) -> Any:
+    def _observe(
+        self,
+        path: str,
+        evaluator: Any,
+        node: onnx.NodeProto,
+        results: Any,
+    ) -> Any:
+        """Sketch the results of one node, and put replacements in their place."""
         runs = self._runs.setdefault(path, [])
         if not runs or node.output[0] in runs[-1].seen:
             runs.append(_Run(path, len(runs), evaluator))
@@ -135,7 +147,12 @@ class SubgraphSearch:
         )
         return None
 
-    def _own_runs(self, node: int, evaluator: Any, runs: Sequence[_Run]) -> Sequence[_Run]:
+    def _own_runs(
+        self,
+        node: int,
+        evaluator: Any,
+        runs: Sequence[_Run],
+    ) -> Sequence[_Run]:
         """The runs that are this node's: a subgraph is its own, a function may be called by several nodes."""
         session = self._experiment.session
         callers = [
@@ -148,7 +165,10 @@ class SubgraphSearch:
         return runs
 
     def _search_runs(
-        self, outer: _Outer, observer: _Observer, runs: Sequence[_Run]
+        self,
+        outer: _Outer,
+        observer: _Observer,
+        runs: Sequence[_Run],
     ) -> InnerNode | None:
         """The guilty node of the first run with a wrong value, or one inside that node."""
         for run in runs[:_MOST_RUNS]:
@@ -171,6 +191,7 @@ class SubgraphSearch:
         return None
 
     def _compare(self, run: _Run) -> tuple[Graph, Comparison]:
+        """One run of a subgraph as a graph of its own."""
         evaluator = run.evaluator
         graph = Graph.of_nodes(
             evaluator.nodes_,
@@ -182,7 +203,11 @@ class SubgraphSearch:
         return graph, compare(graph, matches, self._experiment.tolerance)
 
     def _find_guilty(
-        self, outer: _Outer, run: _Run, graph: Graph, comparison: Comparison
+        self,
+        outer: _Outer,
+        run: _Run,
+        graph: Graph,
+        comparison: Comparison,
     ) -> tuple[int, TracedValue | None]:
         """The first origin that a true value fixes; failing that, the first suspect whose value is informative."""
         suspects = comparison.suspects
@@ -194,7 +219,12 @@ class SubgraphSearch:
         return next(informative, suspects[0]), None
 
     def _fixing_value(
-        self, outer: _Outer, run: _Run, graph: Graph, node: int, comparison: Comparison
+        self,
+        outer: _Outer,
+        run: _Run,
+        graph: Graph,
+        node: int,
+        comparison: Comparison,
     ) -> TracedValue | None:
         """The traced value that fixes the answers in place of the node's; in a loop, one that fixes its own run."""
         options = counterparts(graph, node, comparison, self._experiment.traced)
@@ -218,6 +248,7 @@ class SubgraphSearch:
 
 
 def _has_subgraph(node: onnx.NodeProto) -> bool:
+    """Whether a node is a branch or a loop."""
     return any(attribute.type == onnx.AttributeProto.GRAPH for attribute in node.attribute)
 
 

@@ -83,7 +83,11 @@ def confirm_origin(experiment: Experiment, current: Round) -> Confirmation | Non
     suspects = origins or [node for node in comparison.downstream if node not in current.guilty]
     if not suspects:
         return None
-    return Confirmation(node=suspects[0], true_value=None, error=current.error)
+    return Confirmation(
+        node=suspects[0],
+        true_value=None,
+        error=current.error,
+    )
 
 
 def confirm_downstream(experiment: Experiment, current: Round) -> Confirmation | None:
@@ -93,7 +97,11 @@ def confirm_downstream(experiment: Experiment, current: Round) -> Confirmation |
 
 
 def are_one_operation(
-    graph: Graph, comparison: Comparison, node: int, later: int, true_value: TracedValue
+    graph: Graph,
+    comparison: Comparison,
+    node: int,
+    later: int,
+    true_value: TracedValue,
 ) -> bool:
     """Whether an origin and the node that was confirmed behind it compute one operation of the module: then the origin is guilty."""
     mine = comparison.nearest.get(node)
@@ -116,10 +124,12 @@ class Upstream:
 
     @property
     def _graph(self) -> Graph:
+        """The main graph."""
         return self.experiment.graph
 
     @property
     def _matches(self) -> Mapping[str, Match]:
+        """The matches of this round."""
         return self.current.matches
 
     def earliest_fixing_producer(self, node: int) -> Confirmation | None:
@@ -150,7 +160,11 @@ class Upstream:
             if limits.fixes(error, self.current.error):
                 self.current.truths[node] = option
                 self.current.comparison.note_value(node, name, strict.sketches[node])
-                return Confirmation(node=node, true_value=option, error=error)
+                return Confirmation(
+                    node=node,
+                    true_value=option,
+                    error=error,
+                )
         return None
 
     def _before_layout(self, node: int) -> int:
@@ -195,11 +209,21 @@ class Upstream:
                 error = self.experiment.error_with(option, name, self.current.replacements)
                 if limits.fixes(error, self.current.error):
                     self.current.truths[producer] = option
-                    fix = Confirmation(node=producer, true_value=option, error=error)
+                    fix = Confirmation(
+                        node=producer,
+                        true_value=option,
+                        error=error,
+                    )
                     return self._earlier_unexcused(producer, name) or fix
         return None
 
-    def _alternatives(self, node: int, producer: int, name: str, match: Match) -> list[TracedValue]:
+    def _alternatives(
+        self,
+        node: int,
+        producer: int,
+        name: str,
+        match: Match,
+    ) -> list[TracedValue]:
         """The traced values that a producer may have had to compute instead.
 
         1. Anything of its shape, for a node that does nothing or depends on sizes alone.
@@ -242,6 +266,7 @@ class Upstream:
     def _among_read(
         self, true_value: TracedValue, options: Sequence[TracedValue]
     ) -> list[TracedValue]:
+        """The first options that the operation of the true value reads."""
         read = set(self._read_by(true_value))
         return [option for option in options if option.place in read][:_OPTIONS_READ]
 
@@ -270,7 +295,11 @@ class Upstream:
         earlier = [node for node in comparison.origins if node < producer]
         fix = first_fix(
             self.experiment,
-            replace(self.current, comparison=comparison, guilty=()),
+            replace(
+                self.current,
+                comparison=comparison,
+                guilty=(),
+            ),
             earlier[:_MOST_ORIGINS],
             _OPTIONS_OF_ORIGIN,
         )
@@ -287,6 +316,7 @@ class Upstream:
         return enough and self._passes_input_on(node, output)
 
     def _passes_input_on(self, node: int, output: Sketch) -> bool:
+        """Whether an output equals one of the inputs of its node."""
         names = list(consumed_names(self._graph.nodes[node]))
         feeds = self.experiment.feeds
         inputs = [self._matches[name].sketch for name in names if name in self._matches]

@@ -91,6 +91,7 @@ class Search:
             yield whole
 
     def _growing_regions(self, region: set[int]) -> Iterator[list[int]]:
+        """The region with its consumers, then with its producers, in turn."""
         for turn in range(_MOST_ROUNDS):
             yield sorted(region)
             if turn % 2 == 0:
@@ -111,10 +112,12 @@ class Search:
         return [place for place in places if self._graph.name(place) in names]
 
     def _consumers(self, region: set[int]) -> set[int]:
+        """The nodes that read what the region computes."""
         outputs = (name for place in region for name in self._graph.nodes[place].output if name)
         return {consumer for name in outputs for consumer in self._graph.consumers(name)}
 
     def _producers(self, region: set[int]) -> set[int]:
+        """The nodes that compute what the region reads, constants left out."""
         consumed = (name for p in region for name in consumed_names(self._graph.nodes[p]))
         producers = {self._graph.producers.get(name) for name in consumed}
         return {p for p in producers if p is not None and not self._values.is_constant(p)}
@@ -160,11 +163,13 @@ class Search:
         return self._check(lean)  # step 3
 
     def _most_wrong(self, errors: Mapping[str, float], truth: Mapping[str, Array]) -> list[str]:
+        """The outputs that show the fault, most wrong first."""
         wrong = [name for name in truth if self._is_shown(name, errors[name], truth[name])]
         wrong.sort(key=lambda name: -errors[name])
         return wrong[:_MOST_OUTPUTS]
 
     def _known_truth(self, submodel: SubModel) -> dict[str, Array]:
+        """The truth for the outputs of a sub-model, in dtypes of numpy."""
         truth: Mapping[str, Array] = self._truth.of(submodel)
         return {name: plain(true) for name, true in truth.items() if name in submodel.outputs}
 
@@ -182,7 +187,12 @@ class Search:
                 return None
         return replace(repro, answers=answers)
 
-    def _is_shown(self, name: str, error: float, truth: Array) -> bool:
+    def _is_shown(
+        self,
+        name: str,
+        error: float,
+        truth: Array,
+    ) -> bool:
         """Wrong beyond rounding, and about as wrong as in the whole model, where that is known."""
         limit = 0.0 if is_integer(truth) else self._limit
         if error <= limit:
@@ -229,6 +239,7 @@ class Search:
 
 
 def _alike(a: float, b: float) -> bool:
+    """Whether two errors are about the same."""
     if a == b:
         return True
     smaller = min(a, b)

@@ -34,7 +34,11 @@ _RANDOM = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class SubModel:
     """Nodes of the main graph as a model of its own."""
 
@@ -44,7 +48,11 @@ class SubModel:
     model: onnx.ModelProto
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Repro:
     """A sub-model that shows the fault."""
 
@@ -81,7 +89,13 @@ def is_integer(array: Array) -> bool:
 class InnerValues:
     """Inner values of the model on the witness, and sub-models of its nodes."""
 
-    def __init__(self, scene: Scene, graph: Graph, *, readable: bool = True) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        graph: Graph,
+        *,
+        readable: bool = True,
+    ) -> None:
         self._scene = scene
         self._graph = graph
         self._readable = readable
@@ -95,6 +109,7 @@ class InnerValues:
         return place in self._constant_nodes
 
     def _find_constant_nodes(self) -> Iterator[int]:
+        """The nodes that read weights and constants alone."""
         known = set(self._weights)
         for place, node in enumerate(self._graph.nodes):
             if node.op_type in _RANDOM:
@@ -112,6 +127,7 @@ class InnerValues:
         return {name: self._known[name] for name in names if name in self._known}
 
     def _compute(self, names: list[str]) -> dict[str, Array]:
+        """Run the part of the model that computes these values."""
         places = self.needed(range(len(self._graph.nodes)), names)
         model = self._assemble(places, self._feeds, names, {})
         inputs = {port.name: plain(self._feeds[port.name]) for port in model.graph.input}
@@ -218,6 +234,7 @@ class InnerValues:
         )
 
     def _load(self, name: str) -> onnx.TensorProto:
+        """A weight with its data, which may be in another file."""
         tensor = onnx.TensorProto()
         tensor.CopyFrom(self._weights[name])
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
@@ -251,7 +268,12 @@ def open_model(model: onnx.ModelProto, level: str) -> ort.OrtSession:
 def save(model: onnx.ModelProto, path: Path) -> None:
     """In one file, unless a protobuf can't hold it."""
     external = model.ByteSize() >= _PROTOBUF_BYTES
-    onnx.save(model, path, save_as_external_data=external, location="model.onnx.data")
+    onnx.save(
+        model,
+        path,
+        save_as_external_data=external,
+        location="model.onnx.data",
+    )
 
 
 def plain(array: Array) -> Array:
@@ -266,26 +288,34 @@ def plain(array: Array) -> Array:
 
 
 def _copy(node: onnx.NodeProto) -> onnx.NodeProto:
+    """A copy that may be renamed."""
     copied = onnx.NodeProto()
     copied.CopyFrom(node)
     return copied
 
 
 def _elem_type(array: Array) -> int:
+    """The ONNX type of an array, bfloat16 as float32."""
     return helper.np_dtype_to_tensor_dtype(plain(array).dtype)
 
 
 def _output_port(name: str, known: Array | None) -> onnx.ValueInfoProto:
+    """An output, with its type where it is known."""
     if known is None:
         return onnx.ValueInfoProto(name=name)
     return helper.make_tensor_value_info(name, _elem_type(known), [None] * known.ndim)
 
 
 def _bfloat16_names(arrays: Mapping[str, Array]) -> list[str]:
+    """The names of the arrays in bfloat16."""
     return [name for name, array in arrays.items() if array.dtype == ml_dtypes.bfloat16]
 
 
-def _add_casts(graph: onnx.GraphProto, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+def _add_casts(
+    graph: onnx.GraphProto,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+) -> None:
     """Casts at the border, so that bfloat16 values come in and go out as float32 under their own names."""
     for name in inputs:
         inner = f"{name}_bfloat16"
@@ -299,7 +329,14 @@ def _add_casts(graph: onnx.GraphProto, inputs: Sequence[str], outputs: Sequence[
         graph.node.append(helper.make_node("Cast", [inner], [name], to=onnx.TensorProto.FLOAT))
 
 
-def _rename_value(nodes: Iterable[onnx.NodeProto], old: str, new: str, *, outputs: bool) -> None:
+def _rename_value(
+    nodes: Iterable[onnx.NodeProto],
+    old: str,
+    new: str,
+    *,
+    outputs: bool,
+) -> None:
+    """Rename a value in nodes and their subgraphs."""
     for node in nodes:
         _rename_item(node.input, old, new)
         if outputs:
@@ -309,7 +346,12 @@ def _rename_value(nodes: Iterable[onnx.NodeProto], old: str, new: str, *, output
                 _rename_value(inner.node, old, new, outputs=outputs)
 
 
-def _rename_item(names: Any, old: str, new: str) -> None:
+def _rename_item(
+    names: Any,
+    old: str,
+    new: str,
+) -> None:
+    """Rename a value in one list of names."""
     for place, name in enumerate(names):
         if name == old:
             names[place] = new

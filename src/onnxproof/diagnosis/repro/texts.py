@@ -89,7 +89,11 @@ def script(repro: Repro) -> str:
     return _SCRIPT.replace("@LIMITS@", ascii(repro.limits)).replace("@LEVEL@", level)
 
 
-def report(proof: Proof, nodes: Sequence[onnx.NodeProto], repro: Repro) -> str:
+def report(
+    proof: Proof,
+    nodes: Sequence[onnx.NodeProto],
+    repro: Repro,
+) -> str:
     """A text to paste into a bug report."""
     where = proof.location
     assert where is not None
@@ -124,6 +128,7 @@ def report(proof: Proof, nodes: Sequence[onnx.NodeProto], repro: Repro) -> str:
 
 
 def _headline(where: Location, nodes: Sequence[onnx.NodeProto]) -> str:
+    """What is wrong, in a few words."""
     name = "model"
     if len(nodes) == 1:
         name = nodes[0].op_type
@@ -133,6 +138,7 @@ def _headline(where: Location, nodes: Sequence[onnx.NodeProto]) -> str:
 
 
 def _node_names(nodes: Sequence[onnx.NodeProto]) -> str:
+    """The first nodes with their operators."""
     names = ", ".join(
         f"{code(node.name or node.output[0])} ({markdown(node.op_type)})"
         for node in nodes[:_MOST_NODES]
@@ -143,6 +149,7 @@ def _node_names(nodes: Sequence[onnx.NodeProto]) -> str:
 
 
 def _facts(where: Location) -> Iterator[str]:
+    """What is known of the location."""
     if where.optimizer:
         yield from (f"Optimizer: {code(where.optimizer)}.", "")
     if where.source:
@@ -153,6 +160,7 @@ def _facts(where: Location) -> Iterator[str]:
 
 
 def _table(repro: Repro) -> Iterator[str]:
+    """One row for each wrong output."""
     yield "| output | relative error | counts as wrong beyond | should be | is |"
     yield "| --- | --- | --- | --- | --- |"
     for name, truth in repro.truth.items():
@@ -163,6 +171,7 @@ def _table(repro: Repro) -> Iterator[str]:
 
 
 def _first_cause(proof: Proof) -> Iterator[str]:
+    """The most likely cause, and its remedy."""
     for cause in proof.causes[:1]:
         certainty = "proven" if cause.proven else "likely"
         words = prose(f"{cause.code}: {cause.title}. {cause.evidence}")
@@ -172,6 +181,7 @@ def _first_cause(proof: Proof) -> Iterator[str]:
 
 
 def _first_elements(array: Array) -> str:
+    """Dtype, shape and first elements of an array."""
     elements = array.reshape(-1)[:_MOST_ELEMENTS]
     form = "{:.7g}" if array.dtype.kind == "f" else "{}"
     return f"{array.dtype}{list(array.shape)} " + " ".join(form.format(v) for v in elements)

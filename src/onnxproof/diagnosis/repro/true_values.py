@@ -21,7 +21,13 @@ class TrueValues:
     """The truth for the outputs of sub-models of one model."""
 
     def __init__(
-        self, scene: Scene, located: Located, graph: Graph, values: InnerValues, *, refused: bool
+        self,
+        scene: Scene,
+        located: Located,
+        graph: Graph,
+        values: InnerValues,
+        *,
+        refused: bool,
     ) -> None:
         self._scene = scene
         self._located = located
@@ -86,6 +92,7 @@ class TrueValues:
         return truths
 
     def _is_dtype_fault(self) -> bool:
+        """Whether the values are right, and only their dtype is wrong."""
         gap = self._scene.gap
         if gap is None or gap.status is not Status.DTYPE:
             return False
@@ -151,6 +158,7 @@ class TrueValues:
 
 
 def _with_shape(value: Array, shape: tuple[int, ...]) -> Array:
+    """The value in a shape, where it has as many elements."""
     if value.size != np.prod(shape, dtype=int):
         return value
     return value.reshape(shape)

@@ -21,7 +21,11 @@ from onnxproof.results.proof import Proof
 from onnxproof.system import writing
 
 
-def write_repro(proof: Proof, scene: Scene | None, folder: str | Path) -> Path:
+def write_repro(
+    proof: Proof,
+    scene: Scene | None,
+    folder: str | Path,
+) -> Path:
     """Write `model.onnx`, `inputs.safetensors`, `outputs.safetensors`, `repro.py` and `report.md`; gives the script's path."""
     scene = scene or proof.scene
     if scene is None:
@@ -53,4 +57,5 @@ def write_repro(proof: Proof, scene: Scene | None, folder: str | Path) -> Path:
 
 
 def _tensors(arrays: Mapping[str, Any]) -> bytes:
+    """The content of a safetensors file."""
     return save_tensors({name: np.array(array, order="C") for name, array in arrays.items()})
