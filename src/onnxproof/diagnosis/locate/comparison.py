@@ -211,25 +211,25 @@ def _right_values(
     excuse: bool,
 ) -> set[str]:
     """Values found among the traced ones, and what they were computed from: a right result does not come from wrong parts."""
-    found = {
+    matched_values = {
         name: match
         for name, match in matches.items()
         if match.is_right(tolerance) and name not in wrong
     }
-    right = {*found, *graph.inputs}
+    right = {*matched_values, *graph.inputs}
     if excuse:
-        _add_excused(graph, found, right, wrong)
+        _add_excused(graph, matched_values, right, wrong)
     return right
 
 
 def _add_excused(
     graph: Graph,
-    found: Mapping[str, Match],
+    matched_values: Mapping[str, Match],
     right: set[str],
     wrong: Collection[str],
 ) -> None:
     """Add the values that informative right ones are computed from."""
-    waiting = [name for name, m in found.items() if m.sketch.informative and m.same_layout]
+    waiting = [name for name, m in matched_values.items() if m.sketch.informative and m.same_layout]
     while waiting:
         producer = graph.producers.get(waiting.pop())
         if producer is None or graph.nodes[producer].op_type in _SHAPE_READERS:
