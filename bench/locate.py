@@ -163,8 +163,8 @@ def run_ours(what: str, path: Path, profile: bool) -> dict[str, Any]:
         proof = onnxproof.verify(model, path, inputs, dynamic_shapes=shapes)
     except _Enough as enough:
         return result | {
-            "nodes": list(enough.place.nodes),
-            "compared": enough.place.compared,
+            "nodes": list(enough.located.location.nodes),
+            "compared": enough.located.location.compared,
             "verdict": "not judged",
         }
     result["wall"] = time.perf_counter() - start
@@ -185,9 +185,9 @@ def run_ours(what: str, path: Path, profile: bool) -> dict[str, Any]:
 class _Enough(BaseException):
     """Carries the location out of a verification that need not go on."""
 
-    def __init__(self, place: Any) -> None:
+    def __init__(self, located: Any) -> None:
         super().__init__()
-        self.place = place
+        self.located = located
 
 
 def _large(case: Any) -> Any:

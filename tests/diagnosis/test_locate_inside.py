@@ -229,7 +229,9 @@ def test_between_two_files_the_inner_node_is_named_too(name: str, tmp_path: Path
 def test_where_the_evaluator_is_too_slow_the_runtimes_own_values_are_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onnxproof.diagnosis.locate.stages.slow_s", lambda scene: 1e-9)
+    monkeypatch.setattr(
+        "onnxproof.diagnosis.locate.evaluation.evaluation_limit_s", lambda scene: 1e-9
+    )
     where = located(Twice(), twice(1.7), tmp_path)
     assert where is not None and where.nodes[0] == "first", where
     assert (

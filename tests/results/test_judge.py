@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from onnxproof.errors import VerdictError
-from onnxproof.numerics.measure import RTOL_GRID, measure, noise_of
+from onnxproof.numerics.measure import GapLabel, measure, noise_of
 from onnxproof.options import Policy
 from onnxproof.results import (
     Domain,
@@ -23,6 +23,7 @@ from onnxproof.results import (
     Verdict,
     Void,
 )
+from onnxproof.results.gaps import RTOL_GRID
 from onnxproof.results.judging import beyond_noise, judge, judge_gap, severity, within_tolerance
 from onnxproof.results.proof import Proof
 
@@ -290,10 +291,7 @@ def test_another_tolerance_is_judged_from_the_stored_numbers(
     reference = (rng.standard_normal(30) * 10).astype(np.float32)
     candidate = (reference + size * rng.standard_normal(30)).astype(np.float32)
     found = measure(
-        case="c",
-        group="g",
-        backend="b",
-        output="y",
+        GapLabel(case="c", group="g", backend="b", output="y"),
         reference=reference,
         truth=None,
         candidate=candidate,
@@ -313,10 +311,7 @@ def test_between_two_rtol_of_the_grid_a_stored_proof_is_never_too_kind(
     reference = (rng.standard_normal(30) * 10).astype(np.float32)
     candidate = (reference * (1 + 0.05 * rng.standard_normal(30))).astype(np.float32)
     found = measure(
-        case="c",
-        group="g",
-        backend="b",
-        output="y",
+        GapLabel(case="c", group="g", backend="b", output="y"),
         reference=reference,
         truth=None,
         candidate=candidate,
@@ -336,10 +331,7 @@ def test_tolerances_a_user_measured_with_are_judged_with_them() -> None:
     reference = np.array([1, 2, 3], np.float32)
     candidate = reference + np.float32(0.05)
     found = measure(
-        case="c",
-        group="g",
-        backend="b",
-        output="y",
+        GapLabel(case="c", group="g", backend="b", output="y"),
         reference=reference,
         truth=None,
         candidate=candidate,
@@ -417,10 +409,7 @@ def test_an_undefined_ratio_is_never_faithful() -> None:
 def test_errors_whose_square_overflows_are_not_faithful(value: float) -> None:
     reference = np.array([value, 1.0])
     found = measure(
-        case="c",
-        group="g",
-        backend="b",
-        output="y",
+        GapLabel(case="c", group="g", backend="b", output="y"),
         reference=reference,
         truth=reference,
         candidate=np.array([-value, 1.0]),

@@ -11,10 +11,10 @@ from onnxproof.diagnosis import causes
 from onnxproof.diagnosis.causes import Verify, provider_fallback
 from onnxproof.diagnosis.counterfactuals.quantized_study import waterfall
 from onnxproof.diagnosis.counterfactuals.workbench import Workbench
-from onnxproof.diagnosis.locate import Scene, locate
-from onnxproof.diagnosis.locate.match import relative
+from onnxproof.diagnosis.locate import Located, Scene, locate
 from onnxproof.errors import OnnxproofError
 from onnxproof.numerics.measure import is_float
+from onnxproof.numerics.relative_error import relative_error
 from onnxproof.options import Policy
 from onnxproof.reference.subject import Subject
 from onnxproof.results import (
@@ -67,6 +67,8 @@ class Diagnosis:
     profile: Profile | None = None
     findings: tuple[Finding, ...] = ()
     scene: Scene | None = None
+    located: Located | None = None
+    """What was learned on the way to the location: the causes and a fix go on from it."""
 
     def added_to(self, proof: Proof) -> Proof:
         """The proof with this diagnosis."""
@@ -99,30 +101,31 @@ def diagnose(
         what = f"the budget of {budget_s:g} s ended before the node and the cause were looked for"
         return Diagnosis(findings=(_unexplained(what, "give more time with `--budget`"),))
     scene = _steadiest_scene(evidence, policy, case)
-    location = locate(scene)
-    if location is None:
-        return Diagnosis()
-    located = Diagnosis(location=location, scene=scene, profile=scene.profile)
-    return _explain(evidence, policy, located, reverify, means or Means())
+    located = locate(scene)
+    diagnosis = Diagnosis(
+        location=located.location, located=located, scene=scene, profile=located.profile
+    )
+    return _explain(evidence, policy, diagnosis, reverify, means or Means())
 
 
 def _explain(
-    evidence: Evidence, policy: Policy, located: Diagnosis, reverify: Verify, means: Means
+    evidence: Evidence, policy: Policy, diagnosis: Diagnosis, reverify: Verify, means: Means
 ) -> Diagnosis:
     """Try the causes at the place that was located."""
-    assert located.scene is not None and located.location is not None
+    scene, located = diagnosis.scene, diagnosis.located
+    assert scene is not None and located is not None
     try:
-        workbench = open_workbench(evidence, policy, located.scene, located.location, means=means)
+        workbench = open_workbench(evidence, policy, scene, located, means=means)
         report = causes.explain(workbench, located.location, reverify)
     except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
         what = f"the cause could not be tried: {type(why).__name__}: {why}"
-        return replace(located, findings=(_unexplained(what),))
+        return replace(diagnosis, findings=(_unexplained(what),))
     findings: tuple[Finding, ...] = ()
     if report.untried:
         what = f"{len(report.untried)} of {len(causes.codes())} causes were not tried"
         findings = (not_reached(what),)
     return replace(
-        located,
+        diagnosis,
         causes=report.causes,
         ruled_out=report.skipped,
         untried=report.untried,
@@ -147,7 +150,7 @@ def open_scene(evidence: Evidence, case: Case, backend: str, gap: Gap | None = N
         for answer, true, output in zip(answers, truth, outputs, strict=True)
     ]
     distances = [
-        relative(answer, true)
+        relative_error(answer, true)
         for answer, true, counts in zip(answers, truth, steady, strict=True)
         if counts
     ]
@@ -164,6 +167,7 @@ def open_scene(evidence: Evidence, case: Case, backend: str, gap: Gap | None = N
         dtypes=[answer.dtype for answer in answers],
         steady=tuple(steady),
         gap=gap,
+        policy=evidence.request.policy,
         deadline=evidence.budget.end,
     )
 
@@ -203,7 +207,7 @@ def open_workbench(
     evidence: Evidence,
     policy: Policy,
     scene: Scene,
-    location: Location,
+    located: Located,
     *,
     means: Means,
     deadline: Deadline | None = None,
@@ -220,7 +224,7 @@ def open_workbench(
             ordinary[gap.case] = usual and not gap.case.startswith("scale-")
     return Workbench(
         scene,
-        location,
+        located,
         bad_cases=differs,
         sizes=evidence.proof.sizes,
         telling=ordinary,

@@ -9,11 +9,11 @@ import onnx
 from onnxproof.diagnosis import causes
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.diagnosis.diagnose import Diagnosis, Means, diagnose, open_workbench
-from onnxproof.diagnosis.locate import Scene
+from onnxproof.diagnosis.locate import Located, Scene
 from onnxproof.diagnosis.reverify import within_budget_of
 from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel import onnx_file
-from onnxproof.results import Cause, Fix, Location, OutputInfo, Verdict
+from onnxproof.results import Cause, Fix, OutputInfo, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.system import temporary, writing
 from onnxproof.system.deadline import Deadline
@@ -144,32 +144,33 @@ class _Attempt:
 
     def fixes(self) -> Iterator[tuple[Cause, Tried]]:
         """The fix of the first cause that has one; failing that, of the first of several faults."""
-        location, scene = self._diagnosis.location, self._diagnosis.scene
-        if location is None or scene is None:
+        located, scene = self._diagnosis.located, self._diagnosis.scene
+        if located is None or scene is None:
             return
-        workbench = self._workbench(scene, location)
+        workbench = self._workbench(scene, located)
         for cause in self._diagnosis.causes:
             tried = _retry(workbench, cause) if cause.proven else None
             if tried is not None and (tried.model is not None or tried.options):
                 yield cause, tried
                 return
         if not any(cause.proven for cause in self._diagnosis.causes):
-            yield from self._at_first_suspects(scene, location)
+            yield from self._at_first_suspects(scene, located)
 
-    def _workbench(self, scene: Scene, location: Location) -> Workbench:
+    def _workbench(self, scene: Scene, located: Located) -> Workbench:
         policy = self._evidence.request.policy
         return open_workbench(
-            self._evidence, policy, scene, location, means=self._means, deadline=self._deadline
+            self._evidence, policy, scene, located, means=self._means, deadline=self._deadline
         )
 
-    def _at_first_suspects(self, scene: Scene, location: Location) -> Iterator[tuple[Cause, Tried]]:
+    def _at_first_suspects(self, scene: Scene, located: Located) -> Iterator[tuple[Cause, Tried]]:
         """Several faults at once: nothing mends the outputs alone, so the first nodes are tried on their own values, whose truth is known."""
+        location = located.location
         nodes = scene.file.model.graph.node
         order = {node.name or node.output[0]: place for place, node in enumerate(nodes)}
-        known = [s for s in location.suspects if s.node in order and s.node in scene.counterparts]
+        known = [s for s in location.suspects if s.node in order and s.node in located.counterparts]
         known.sort(key=lambda suspect: order[suspect.node])
         for suspect in known[:_MOST]:
-            true = scene.fetch(scene.counterparts[suspect.node].place)
+            true = located.fetch(located.counterparts[suspect.node].place)
             if true is None:
                 continue
             model = onnx.load(scene.path)
@@ -194,7 +195,7 @@ class _Attempt:
                 module=suspect.module,
                 source=suspect.source,
             )
-            fix = _first_fix(self._workbench(narrowed, alone))
+            fix = _first_fix(self._workbench(narrowed, replace(located, location=alone)))
             if fix is not None and fix[1].model is not None:
                 _set_outputs(fix[1].model, outputs)
                 yield fix

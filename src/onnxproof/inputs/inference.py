@@ -19,7 +19,7 @@ from onnxproof.inputs.space import (
     evaluate,
     is_float,
 )
-from onnxproof.onnxmodel.onnx_file import OnnxFile, constants, row_marks, walk
+from onnxproof.onnxmodel.onnx_file import OnnxFile, constants, row_hashes, walk
 from onnxproof.results import Case, DimInfo, Domain, InputInfo, Signature
 
 _PASSES = frozenset(
@@ -251,7 +251,7 @@ def _differing_rows(
             continue
         if weight.ndim != 2 or len(weight) != len(marks):
             continue
-        differing = np.flatnonzero(marks != row_marks(weight))[:_MOST_ROWS]
+        differing = np.flatnonzero(marks != row_hashes(weight))[:_MOST_ROWS]
         rows.update(dict.fromkeys(int(row) for row in differing))
     return tuple(rows)
 

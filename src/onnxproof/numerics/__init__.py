@@ -1,1 +1,1 @@
-"""Arrays: reading them from files, measuring how far they are apart, keeping a sketch of one."""
+"""Arrays: reading them from files, measuring their distance, and keeping a sketch of one."""

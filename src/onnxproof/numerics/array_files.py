@@ -20,6 +20,8 @@ SUFFIXES = (".npz", ".npy", ".safetensors")
 _HELP = "pickled arrays are not read; save plain ones"
 _MOST_HEADER = 100_000
 """Bytes of an .npy header: a shape and a dtype take a hundred."""
+_MOST_ARRAYS = 10_000
+"""Arrays of an .npz beyond which it is refused, since looking for repeated names is quadratic."""
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
@@ -40,11 +42,19 @@ def read_arrays(path: Path) -> dict[str, Array]:
         raise
     except Exception as why:  # damaged archives raise half a dozen classes
         raise InputError(
-            "bad-data", f"`{path.name}` can't be read: {why}", where=str(path), help=_HELP
+            "bad-data",
+            f"`{path.name}` can't be read: {why}",
+            where=str(path),
+            help=_HELP,
         ) from why
 
 
-def _read_npy(stream: IO[bytes], size: int, path: Path, name: str) -> Array:
+def _read_npy(
+    stream: IO[bytes],
+    size: int,
+    path: Path,
+    name: str,
+) -> Array:
     """One array, if it needs no more than the bytes that follow its header."""
     version = np.lib.format.read_magic(stream)
     read = {
@@ -63,52 +73,59 @@ def _read_npy(stream: IO[bytes], size: int, path: Path, name: str) -> Array:
         )
     if any(dim < 0 for dim in shape):
         raise ValueError(f"`{name}` has a negative dim: {shape}")
-    needed, there = math.prod(shape) * dtype.itemsize, size - stream.tell()
-    if needed > there:
+    needed = math.prod(shape) * dtype.itemsize
+    present = size - stream.tell()
+    if needed > present:
         raise InputError(
             "bad-data",
-            f"`{path.name}` is damaged: `{name}` says {dtype}{list(shape)}, which is {needed:,} bytes, and has {there:,}",
+            f"`{path.name}` is damaged: `{name}` says {dtype}{list(shape)}, which is {needed:,} bytes, and has {present:,}",
             where=str(path),
         )
     content = stream.read(needed)
     if len(content) != needed:
         raise ValueError(f"`{name}` ends after {len(content):,} of {needed:,} bytes")
-    flat = (
-        np.frombuffer(bytearray(content), dtype=dtype)
-        if needed
-        else np.empty(math.prod(shape), dtype)
-    )
-    return flat.reshape(shape[::-1]).transpose() if fortran else flat.reshape(shape)
+    if not needed:
+        return np.empty(shape, dtype)
+    flat = np.frombuffer(bytearray(content), dtype=dtype)
+    if fortran:
+        return flat.reshape(shape[::-1]).transpose()
+    return flat.reshape(shape)
 
 
 def _read_npz(path: Path) -> dict[str, Array]:
+    """All arrays of an archive, if they fit into memory."""
     with zipfile.ZipFile(path) as archive:
         entries = archive.infolist()
         names = [entry.filename.removesuffix(".npy") for entry in entries]
-        twice = (
-            next((name for name in names if names.count(name) > 1), None)
-            if len(names) < 10_000
-            else "..."
-        )
+        twice = _repeated_name(names)
         if twice is not None:
             raise InputError(
                 "bad-data", f"`{path.name}` has two arrays named `{twice}`", where=str(path)
             )
-        total, most = sum(entry.file_size for entry in entries), readable_bytes()
+        total = sum(entry.file_size for entry in entries)
+        most = readable_bytes()
         if total > most:
             raise InputError(
                 "data-too-large",
                 f"`{path.name}` unpacks to {total:,} bytes, and {most:,} fit into memory",
                 where=str(path),
             )
-        found = {}
+        arrays = {}
         for name, entry in zip(names, entries, strict=True):
             with archive.open(entry) as stream:
-                found[name] = _read_npy(stream, entry.file_size, path, name)
-        return found
+                arrays[name] = _read_npy(stream, entry.file_size, path, name)
+        return arrays
+
+
+def _repeated_name(names: list[str]) -> str | None:
+    """A name that two arrays have."""
+    if len(names) >= _MOST_ARRAYS:
+        return "..."
+    return next((name for name in names if names.count(name) > 1), None)
 
 
 def _read_safetensors(path: Path) -> dict[str, Array]:
+    """All tensors of a file, if they fit into memory."""
     from safetensors.numpy import load_file
 
     size = path.stat().st_size

@@ -1,4 +1,4 @@
-"""How large a graph becomes once its functions are inlined, told from the file before anything opens it.
+"""How large a graph becomes once its functions are inlined, computed from the file before anything opens it.
 
 A file of a few kilobytes can ask for more nodes than any machine holds: thirty functions that each call the one before twice are
 a billion. ONNX Runtime inlines them when it opens the file, and our own walks follow them.
@@ -26,26 +26,32 @@ def check(model: onnx.ModelProto, path: Path) -> None:
     sizes: dict[Key, int] = {}
     for key in _callees_first(functions, path):
         sizes[key] = _size(functions[key].node, sizes)
-    total, held = _size(model.graph.node, sizes), sum(1 for _ in _nodes(model))
-    if total > max(MOST_NODES, 2 * held):
+    total = _size(model.graph.node, sizes)
+    in_file = sum(1 for _ in _nodes(model))
+    if total > max(MOST_NODES, 2 * in_file):
         raise ModelError(
             "too-large-when-inlined",
             f"with its functions inlined this graph has {_count(total)} nodes",
             where=str(path),
-            notes=[f"the limit is {MOST_NODES:,} nodes; the file itself holds {held:,}"],
+            notes=[f"the limit is {MOST_NODES:,} nodes; the file itself holds {in_file:,}"],
             help="a function that calls another twice doubles it: export without functions, or share results instead of calls",
         )
 
 
 def _count(total: int) -> str:
-    return f"{total:,}" if total < 10**15 else f"more than 10**{len(str(total)) - 1}"
+    """A number for people."""
+    if total < 10**15:
+        return f"{total:,}"
+    return f"more than 10**{len(str(total)) - 1}"
 
 
 def _size(nodes: Iterable[onnx.NodeProto], sizes: Mapping[Key, int]) -> int:
+    """How many nodes these are with their functions inlined."""
     return sum(1 + sizes.get((node.domain, node.op_type), 0) for node in walk(nodes))
 
 
 def _nodes(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
+    """Every node that the file holds."""
     yield from walk(model.graph.node)
     for function in model.functions:
         yield from walk(function.node)
@@ -60,14 +66,16 @@ def walk(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
             waiting.pop()
             continue
         yield node
-        inner = [
-            iter(graph.node)
-            for attribute in node.attribute
-            for graph in (attribute.g, *attribute.graphs)
-            if graph.node
-        ]
-        if inner:
-            waiting += reversed(inner)
+        inner = [iter(graph.node) for graph in subgraphs(node)]
+        waiting += reversed(inner)
+
+
+def subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
+    """The subgraphs of a node that hold any nodes."""
+    for attribute in node.attribute:
+        for graph in (attribute.g, *attribute.graphs):
+            if graph.node:
+                yield graph
 
 
 def _callees_first(functions: Mapping[Key, onnx.FunctionProto], path: Path) -> Iterator[Key]:
@@ -75,9 +83,9 @@ def _callees_first(functions: Mapping[Key, onnx.FunctionProto], path: Path) -> I
     calls = {key: _calls(function.node, functions) for key, function in functions.items()}
     depth: dict[Key, int] = {}
     for start in functions:
-        stack: list[tuple[Key, Iterator[Key]]] = (
-            [] if start in depth else [(start, iter(calls[start]))]
-        )
+        if start in depth:
+            continue
+        stack = [(start, iter(calls[start]))]
         open_calls = {start}
         while stack:
             key, rest = stack[-1]
@@ -101,7 +109,12 @@ def _callees_first(functions: Mapping[Key, onnx.FunctionProto], path: Path) -> I
                 stack.append((callee, iter(calls[callee])))
 
 
-def _check_depth(key: Key, depth: int, path: Path) -> None:
+def _check_depth(
+    key: Key,
+    depth: int,
+    path: Path,
+) -> None:
+    """Refuse functions that nest too deep."""
     if depth > MOST_CALLS_DEEP:
         raise ModelError(
             "functions-too-deep",
@@ -115,8 +128,6 @@ def _check_depth(key: Key, depth: int, path: Path) -> None:
 def _calls(
     nodes: Iterable[onnx.NodeProto], functions: Mapping[Key, onnx.FunctionProto]
 ) -> Sequence[Key]:
-    return list(
-        dict.fromkeys(
-            key for node in walk(nodes) if (key := (node.domain, node.op_type)) in functions
-        )
-    )
+    """The functions that these nodes call, each once."""
+    keys = dict.fromkeys((node.domain, node.op_type) for node in walk(nodes))
+    return [key for key in keys if key in functions]

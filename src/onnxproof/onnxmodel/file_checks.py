@@ -12,6 +12,8 @@ import onnx
 from onnx import AttributeProto, TensorProto
 
 from onnxproof.errors import ModelError
+from onnxproof.onnxmodel.expansion import subgraphs
+from onnxproof.onnxmodel.text_checks import EXPORT_AGAIN, check_text, not_utf8, shorten
 
 _PACKED_BITS = {
     "INT4": 4,
@@ -26,8 +28,7 @@ _PACKED_BITS = {
 _MOST_DIMS = 32
 """What numpy 1 can hold; no model known to us has more than 8."""
 _LARGEST_DIM = 1 << 48
-_SHOWN = 80
-_AGAIN = "export it again, or fetch it whole"
+"""Elements that no machine can address."""
 
 
 def check(model: onnx.ModelProto, path: Path) -> None:
@@ -35,10 +36,10 @@ def check(model: onnx.ModelProto, path: Path) -> None:
 
     It costs 0.1 s for 10,000 nodes and 360 MB of weights, a seventh of what parsing them takes.
     """
-    _check_text(model, path)
+    check_text(model, path)
     for port in (*model.graph.input, *model.graph.output):
         if port.type.HasField("tensor_type") and not _known(port.type.tensor_type.elem_type):
-            raise _unknown_type(f"`{_shown(port.name)}`", port.type.tensor_type.elem_type, path)
+            raise _unknown_type(f"`{shorten(port.name)}`", port.type.tensor_type.elem_type, path)
     _check_nodes(model, path)
     folder = _Folder(path)
     for tensor in tensors(model):
@@ -78,6 +79,7 @@ def tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:
 
 
 def _of_graph(graph: onnx.GraphProto) -> Iterator[TensorProto]:
+    """The tensors of a graph."""
     yield from graph.initializer
     for sparse in graph.sparse_initializer:
         yield from (sparse.values, sparse.indices)
@@ -85,12 +87,14 @@ def _of_graph(graph: onnx.GraphProto) -> Iterator[TensorProto]:
 
 
 def _of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[TensorProto]:
+    """The tensors in the attributes of nodes."""
     for node in nodes:
         for attribute in node.attribute:
             yield from _of_attribute(attribute)
 
 
 def _of_attribute(attribute: AttributeProto) -> Iterator[TensorProto]:
+    """The tensors in one attribute, subgraphs included."""
     if _holds_tensor(attribute):
         yield attribute.t
     yield from attribute.tensors
@@ -106,26 +110,22 @@ def _of_attribute(attribute: AttributeProto) -> Iterator[TensorProto]:
 
 
 def _check_nodes(model: onnx.ModelProto, path: Path) -> None:
-    """Refuse a node that makes nothing: values are found by the nodes that make them, and nodes without a name are called by their outputs."""
+    """Refuse a node without output: values are found by the nodes that compute them, and nodes without a name are called by their outputs."""
     waiting = [model.graph.node, *(function.node for function in model.functions)]
     while waiting:
         for node in waiting.pop():
             if not node.output:
                 raise ModelError(
                     "node-without-output",
-                    f"the node `{_shown(node.name)}` ({_shown(node.op_type)}) has no output",
+                    f"the node `{shorten(node.name)}` ({shorten(node.op_type)}) has no output",
                     where=str(path),
-                    help=f"the file is damaged: {_AGAIN}",
+                    help=f"the file is damaged: {EXPORT_AGAIN}",
                 )
-            waiting += [
-                graph.node
-                for attribute in node.attribute
-                for graph in (attribute.g, *attribute.graphs)
-                if graph.node
-            ]
+            waiting += [graph.node for graph in subgraphs(node)]
 
 
 def _check_tensor(tensor: TensorProto, folder: "_Folder") -> None:
+    """Refuse a tensor whose data is not what its dims and type need."""
     elements = _elements(tensor, folder.path)
     if tensor.HasField("segment"):
         raise _bad(
@@ -138,20 +138,21 @@ def _check_tensor(tensor: TensorProto, folder: "_Folder") -> None:
         _check_strings(tensor, elements, folder.path)
         return
     if tensor.HasField("raw_data"):
-        wanted, found, unit = byte_size(tensor.data_type, elements), len(tensor.raw_data), "bytes"
+        wanted = byte_size(tensor.data_type, elements)
+        present = len(tensor.raw_data)
+        unit = "bytes"
     else:
-        wanted, found, unit = (
-            _entries(tensor, elements),
-            len(getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type))),
-            "numbers",
-        )
-    if found != wanted:
+        wanted = _entries(tensor, elements)
+        present = len(getattr(tensor, onnx.helper.tensor_dtype_to_field(tensor.data_type)))
+        unit = "numbers"
+    if present != wanted:
         raise _bad(
-            tensor, folder.path, f"holds {found:,} {unit}, and its dims and type need {wanted:,}"
+            tensor, folder.path, f"holds {present:,} {unit}, and its dims and type need {wanted:,}"
         )
 
 
 def _elements(tensor: TensorProto, path: Path) -> int:
+    """The number of elements; refuses types and dims that can not be."""
     if not _known(tensor.data_type) or tensor.data_type == TensorProto.UNDEFINED:
         raise _unknown_type(_named(tensor), tensor.data_type, path)
     if len(tensor.dims) > _MOST_DIMS or any(not 0 <= dim < _LARGEST_DIM for dim in tensor.dims):
@@ -160,10 +161,16 @@ def _elements(tensor: TensorProto, path: Path) -> int:
 
 
 def _known(data_type: int) -> bool:
+    """Whether onnx knows an element type."""
     return data_type in TensorProto.DataType.values()
 
 
-def _unknown_type(what: str, data_type: int, path: Path) -> ModelError:
+def _unknown_type(
+    what: str,
+    data_type: int,
+    path: Path,
+) -> ModelError:
+    """The error for an element type that onnx does not know."""
     return ModelError(
         "unknown-type",
         f"{what} has the element type {data_type}, which onnx {onnx.__version__} doesn't know",
@@ -185,10 +192,17 @@ def _entries(tensor: TensorProto, elements: int) -> int:
     name = TensorProto.DataType.Name(tensor.data_type)
     if _PACKED_BITS.get(name) in (2, 4):
         return byte_size(tensor.data_type, elements)
-    return elements * 2 if name.startswith("COMPLEX") else elements
+    if name.startswith("COMPLEX"):
+        return 2 * elements
+    return elements
 
 
-def _check_strings(tensor: TensorProto, elements: int, path: Path) -> None:
+def _check_strings(
+    tensor: TensorProto,
+    elements: int,
+    path: Path,
+) -> None:
+    """Refuse a tensor of strings that are too few, or not UTF-8."""
     if len(tensor.string_data) != elements:
         raise _bad(
             tensor,
@@ -199,7 +213,7 @@ def _check_strings(tensor: TensorProto, elements: int, path: Path) -> None:
         try:
             text.decode("utf-8")
         except UnicodeDecodeError as why:
-            raise _not_utf8(f"a string of {_named(tensor)}", text, path) from why
+            raise not_utf8(f"a string of {_named(tensor)}", text, path) from why
 
 
 class _Folder:
@@ -215,34 +229,42 @@ class _Folder:
         if not entries.get("location"):
             raise self._bad_entry(tensor, "names no file for its data")
         size = self._size(entries["location"])
-        offset, length = (self._number(tensor, entries, key) for key in ("offset", "length"))
+        offset = self._number(tensor, entries, "offset") or 0
+        length = self._number(tensor, entries, "length")
         if length is not None and length != wanted:
             raise _bad(
                 tensor,
                 self.path,
                 f"has {length:,} bytes of external data, and its dims and type need {wanted:,}",
             )
-        if (offset or 0) + wanted > size:
+        if offset + wanted > size:
             raise ModelError(
                 "external-data-too-short",
-                f"`{_shown(entries['location'])}` is too short for the weights of this model",
+                f"`{shorten(entries['location'])}` is too short for the weights of this model",
                 where=str(self.path),
                 notes=[
-                    f"it has {size:,} bytes; {_named(tensor)} is said to end at {(offset or 0) + wanted:,}"
+                    f"it has {size:,} bytes; {_named(tensor)} is said to end at {offset + wanted:,}"
                 ],
                 help="fetch the whole file, or export again: the two files don't belong together",
             )
 
-    def _number(self, tensor: TensorProto, entries: dict[str, str], key: str) -> int | None:
+    def _number(
+        self,
+        tensor: TensorProto,
+        entries: dict[str, str],
+        key: str,
+    ) -> int | None:
+        """An entry that is a number of bytes; None where it is missing."""
         if key not in entries:
             return None
         if not entries[key].isdecimal() or len(entries[key]) > 19:
             raise self._bad_entry(
-                tensor, f"has the {key} `{_shown(entries[key])}`, which is no number of bytes"
+                tensor, f"has the {key} `{shorten(entries[key])}`, which is no number of bytes"
             )
         return int(entries[key])
 
     def _size(self, location: str) -> int:
+        """The size of a file in bytes, looked up once."""
         if location not in self._sizes:
             self._sizes[location] = self._inside(location).stat().st_size
         return self._sizes[location]
@@ -253,22 +275,23 @@ class _Folder:
         if relative.is_absolute() or ".." in relative.parts:
             raise ModelError(
                 "external-data-outside",
-                f"this model wants to read its weights from `{_shown(location)}`, outside of its folder",
+                f"this model wants to read its weights from `{shorten(location)}`, outside of its folder",
                 where=str(self.path),
                 help="keep the .data file beside the .onnx file, and name it without a folder",
             )
-        found = self.path.parent / relative
-        if not is_file(found):
+        file = self.path.parent / relative
+        if not is_file(file):
             raise ModelError(
                 "external-data-missing",
-                f"the weights of this model are kept in `{_shown(location)}`, which isn't there",
+                f"the weights of this model are kept in `{shorten(location)}`, which isn't there",
                 where=str(self.path),
                 notes=[f"it was looked for in {self.path.parent}"],
                 help="copy the .data file beside the .onnx file, under its old name",
             )
-        return found
+        return file
 
     def _bad_entry(self, tensor: TensorProto, what: str) -> ModelError:
+        """The error for an entry of external data."""
         return ModelError(
             "bad-external-data",
             f"{_named(tensor)} {what}",
@@ -277,94 +300,28 @@ class _Folder:
         )
 
 
-def _check_text(model: onnx.ModelProto, path: Path) -> None:
-    for where, text in _texts(model):
-        if not isinstance(text, str):  # protobuf hands out bytes where they are no UTF-8
-            raise _not_utf8(where, text, path)
-
-
-def _texts(model: onnx.ModelProto) -> Iterator[tuple[str, object]]:
-    """Every text that is read here, with what it is."""
-    for entry in (*model.metadata_props, *model.graph.metadata_props):
-        yield from (("a key of the metadata", entry.key), ("a value of the metadata", entry.value))
-    yield from (
-        ("the producer's name", text) for text in (model.producer_name, model.producer_version)
-    )
-    yield from (("the name of an operator set", entry.domain) for entry in model.opset_import)
-    yield from _texts_of_graph(model.graph)
-    for function in model.functions:
-        yield from (
-            ("the name of a function", text)
-            for text in (function.name, function.domain, *function.input, *function.output)
-        )
-        yield from _texts_of_nodes(function.node)
-
-
-def _texts_of_graph(graph: onnx.GraphProto) -> Iterator[tuple[str, object]]:
-    yield "the name of a graph", graph.name
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        yield "the name of a value", value.name
-        yield from (
-            ("the name of a dim", dim.dim_param) for dim in value.type.tensor_type.shape.dim
-        )
-    for tensor in graph.initializer:
-        yield "the name of a weight", tensor.name
-        yield from (
-            ("an entry of external data", text)
-            for entry in tensor.external_data
-            for text in (entry.key, entry.value)
-        )
-    yield from _texts_of_nodes(graph.node)
-
-
-def _texts_of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[str, object]]:
-    for node in nodes:
-        yield from (
-            ("the name of a node", node.name),
-            ("an operator", node.op_type),
-            ("an operator set", node.domain),
-            ("a node's description", node.doc_string),
-        )
-        yield from (("the name of a value", text) for text in (*node.input, *node.output))
-        for entry in node.metadata_props:
-            yield from (("a node's metadata", text) for text in (entry.key, entry.value))
-        for attribute in node.attribute:
-            yield "the name of an attribute", attribute.name
-            for graph in (
-                (attribute.g, *attribute.graphs)
-                if attribute.HasField("g") or attribute.graphs
-                else ()
-            ):
-                yield from _texts_of_graph(graph)
-
-
-def _bad(tensor: TensorProto, path: Path, what: str) -> ModelError:
+def _bad(
+    tensor: TensorProto,
+    path: Path,
+    what: str,
+) -> ModelError:
+    """The error for a weight."""
     return ModelError(
         "bad-weight",
         f"{_named(tensor)} {what}",
         where=str(path),
-        notes=[f"its type is {_type_name(tensor)}, its dims are {_shown(str(list(tensor.dims)))}"],
-        help=f"the file is damaged: {_AGAIN}",
-    )
-
-
-def _not_utf8(what: str, text: object, path: Path) -> ModelError:
-    return ModelError(
-        "not-utf8",
-        f"{what} is not UTF-8",
-        where=str(path),
-        notes=[f"it is {_shown(ascii(text))}"],
-        help=f"the file is damaged: {_AGAIN}",
+        notes=[f"its type is {_type_name(tensor)}, its dims are {shorten(str(list(tensor.dims)))}"],
+        help=f"the file is damaged: {EXPORT_AGAIN}",
     )
 
 
 def _type_name(tensor: TensorProto) -> str:
+    """The element type in words."""
     return str(TensorProto.DataType.Name(tensor.data_type)).lower()
 
 
 def _named(tensor: TensorProto) -> str:
-    return f"the weight `{_shown(tensor.name)}`" if tensor.name else "a constant"
-
-
-def _shown(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    """A tensor in words."""
+    if not tensor.name:
+        return "a constant"
+    return f"the weight `{shorten(tensor.name)}`"

@@ -18,17 +18,24 @@ from onnxproof.system.user_files import readable_bytes, require_regular
 
 _NUMPY: dict[int, str] = {onnx.TensorProto.BFLOAT16: "bfloat16"}
 _HALF: dict[int, str] = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
-_SMALL = 1024
-_SLIM_FROM = 1 << 22
-_INLINE_MOST = 1 << 30
+_FLOATS = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, *_HALF})
+_SMALL_WEIGHT = 1024
+"""Elements of a weight up to which its data stays in memory. Not measured."""
+_MANY_BYTES = 1 << 22
+"""Bytes of weights from which on large ones are left out. Not measured."""
+_MOST_INLINE = 1 << 30
 """A protobuf holds 2 GB at most, and copies are made of it."""
 _QUANTIZED = re.compile(r"Q[A-Z].*|.*([Qq]uantize|Integer|NBits|Bnb4|FpQ4|BFP|Float8).*")
 """Names of operators that quantize or take quantized weights: QLinearConv, QAttention, DynamicQuantizeMatMul, GatherBlockQuantized, ..."""
-_NAMED_SO = frozenset({"", "ai.onnx", "com.microsoft", "com.ms.internal.nhwc"})
+_KNOWN_DOMAINS = frozenset({"", "ai.onnx", "com.microsoft", "com.ms.internal.nhwc"})
 """Domains whose names are known to mean that: a local function `QKProduct` is no quantizer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Port:
     """An input or output of the graph."""
 
@@ -38,7 +45,11 @@ class Port:
     """None where the file leaves the rank open; a dim is a size, a name, or None for a nameless open one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class OnnxFile:
     """A loaded graph whose large weights stay on disk."""
 
@@ -48,7 +59,7 @@ class OnnxFile:
     outputs: tuple[Port, ...]
     opset: int
     tables: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """For every table that a Gather looks up: a mark of each row, so that one stale row of thousands can be told."""
+    """For every table that a Gather reads rows of: a hash of each row, so that one stale row of thousands is found."""
 
     @property
     def op_types(self) -> frozenset[str]:
@@ -58,52 +69,44 @@ class OnnxFile:
     @property
     def half(self) -> str | None:
         """`float16` or `bfloat16` when most of the weights are kept in it: the file was made for that precision."""
+        constants = [file_checks.constant(node) for node in walk(self.model)]
         sizes: dict[int, int] = {}
-        for tensor in (
-            *self.model.graph.initializer,
-            *filter(None, map(file_checks.constant, walk(self.model))),
-        ):
-            if tensor.data_type in (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, *_HALF):
-                sizes[tensor.data_type] = sizes.get(tensor.data_type, 0) + int(np.prod(tensor.dims))
-        largest = max(sizes, key=lambda kind: sizes[kind], default=0)
+        for tensor in (*self.model.graph.initializer, *constants):
+            if tensor is not None and tensor.data_type in _FLOATS:
+                size = int(np.prod(tensor.dims))
+                sizes[tensor.data_type] = sizes.get(tensor.data_type, 0) + size
+        largest = max(
+            sizes,
+            key=lambda data_type: sizes[data_type],
+            default=0,
+        )
         return _HALF.get(largest)
 
     @property
     def quantized(self) -> bool:
         """True when the graph quantizes anything."""
         return any(
-            node.domain in _NAMED_SO and _QUANTIZED.fullmatch(node.op_type)
+            node.domain in _KNOWN_DOMAINS and _QUANTIZED.fullmatch(node.op_type)
             for node in walk(self.model)
         )
 
     def metadata(self, key: str) -> str:
         """A metadata value of the model or its graph, or an empty string."""
-        found = [
-            p.value
-            for p in (*self.model.metadata_props, *self.model.graph.metadata_props)
-            if p.key == key
-        ]
-        return found[0] if found else ""
+        entries = (*self.model.metadata_props, *self.model.graph.metadata_props)
+        return next((entry.value for entry in entries if entry.key == key), "")
 
 
 def read(path: str | Path) -> OnnxFile:
     """Read the graph; its external weights are checked for but not loaded."""
     path = Path(path)
     require_regular(
-        path, ModelError, most=readable_bytes(), help="check the path; the model is an .onnx file"
+        path,
+        ModelError,
+        most=readable_bytes(),
+        help="check the path; the model is an .onnx file",
     )
     try:
-        whole = onnx.load(path, load_external_data=False)
-        expansion.check(whole, path)
-        file_checks.check(whole, path)
-        tables = {
-            tensor.name: row_marks(numpy_helper.to_array(tensor)) for tensor in _looked_up(whole)
-        }
-        model = _slim(whole)
-        ports = (
-            [_port(value) for value in model.graph.input],
-            [_port(value) for value in model.graph.output],
-        )
+        return _read_graph(path)
     except ModelError:
         raise
     except Exception as why:  # protobuf raises several classes, by version
@@ -114,6 +117,15 @@ def read(path: str | Path) -> OnnxFile:
             notes=[f"{path.stat().st_size} bytes; {type(why).__name__}: {why}"],
             help="export it again, or fetch it whole (Git LFS?)",
         ) from why
+
+
+def _read_graph(path: Path) -> OnnxFile:
+    """Load and check the file; what is no graph is refused."""
+    whole = onnx.load(path, load_external_data=False)
+    expansion.check(whole, path)
+    file_checks.check(whole, path)
+    tables = {tensor.name: row_hashes(numpy_helper.to_array(tensor)) for tensor in _tables(whole)}
+    model = _without_large_weights(whole)
     if not model.graph.node and not model.graph.output:
         raise ModelError(
             "not-onnx",
@@ -123,15 +135,14 @@ def read(path: str | Path) -> OnnxFile:
             help="export it again, or fetch it whole (Git LFS?)",
         )
     weights = {tensor.name for tensor in model.graph.initializer}
-    opset = next(
-        (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0
-    )
+    inputs = [_port(value) for value in model.graph.input]
+    opsets = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]
     return OnnxFile(
         path=path,
         model=model,
-        inputs=tuple(p for p in ports[0] if p.name not in weights),
-        outputs=tuple(ports[1]),
-        opset=opset,
+        inputs=tuple(port for port in inputs if port.name not in weights),
+        outputs=tuple(_port(value) for value in model.graph.output),
+        opset=next(iter(opsets), 0),
         tables=tables,
     )
 
@@ -170,7 +181,12 @@ def require_tensors(file: OnnxFile) -> None:
         )
 
 
-def _require_tensor(file: OnnxFile, side: str, port: Port) -> None:
+def _require_tensor(
+    file: OnnxFile,
+    side: str,
+    port: Port,
+) -> None:
+    """Refuse one input or output that can not be compared."""
     where = str(file.path)
     if port.dtype in _KINDS:
         raise ModelError(
@@ -197,32 +213,28 @@ def _require_tensor(file: OnnxFile, side: str, port: Port) -> None:
         )
 
 
-def _looked_up(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+def _tables(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     """The two-dimensional weights inside the file that a Gather reads rows of."""
     names = {node.input[0] for node in model.graph.node if node.op_type == "Gather" and node.input}
-    return (
-        t
-        for t in model.graph.initializer
-        if t.name in names and len(t.dims) == 2 and t.data_location != onnx.TensorProto.EXTERNAL
-    )
+    for tensor in model.graph.initializer:
+        is_inside = tensor.data_location != onnx.TensorProto.EXTERNAL
+        if tensor.name in names and len(tensor.dims) == 2 and is_inside:
+            yield tensor
 
 
-def row_marks(table: np.ndarray) -> np.ndarray:
+def row_hashes(table: np.ndarray) -> np.ndarray:
     """One number a row: two rows with the same bits have the same, and others almost never do."""
+    if not len(table):
+        return np.zeros(0, np.uint64)
     bits = np.ascontiguousarray(table).view(np.uint8).reshape(len(table), -1).astype(np.uint64)
     factors = np.random.default_rng(3).integers(1, 1 << 62, bits.shape[1], dtype=np.uint64) | 1
-    return (
-        np.asarray((bits * factors).sum(axis=1, dtype=np.uint64))
-        if len(table)
-        else np.zeros(0, np.uint64)
-    )
+    return np.asarray((bits * factors).sum(axis=1, dtype=np.uint64))
 
 
-def _slim(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The same graph with the data of large weights left out: names, types and dims are all that is asked of them here."""
-    if sum(tensor.ByteSize() for tensor in model.graph.initializer) < _SLIM_FROM:
+def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The same graph with the data of large weights left out: only their names, types and dims are read here."""
+    if sum(tensor.ByteSize() for tensor in model.graph.initializer) < _MANY_BYTES:
         return model
-    weights = list(model.graph.initializer)
     slim = onnx.ModelProto(
         ir_version=model.ir_version,
         producer_name=model.producer_name,
@@ -234,15 +246,15 @@ def _slim(model: onnx.ModelProto) -> onnx.ModelProto:
     slim.graph.name = model.graph.name
     for part in ("node", "input", "output", "value_info", "metadata_props"):
         getattr(slim.graph, part).extend(getattr(model.graph, part))
-    for tensor in weights:
-        small = (
-            tensor.data_location == onnx.TensorProto.EXTERNAL or int(np.prod(tensor.dims)) <= _SMALL
-        )
-        slim.graph.initializer.append(
-            tensor
-            if small
-            else onnx.TensorProto(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
-        )
+    for tensor in model.graph.initializer:
+        is_external = tensor.data_location == onnx.TensorProto.EXTERNAL
+        if not is_external and int(np.prod(tensor.dims)) > _SMALL_WEIGHT:
+            tensor = onnx.TensorProto(
+                name=tensor.name,
+                dims=tensor.dims,
+                data_type=tensor.data_type,
+            )
+        slim.graph.initializer.append(tensor)
     return slim
 
 
@@ -250,7 +262,7 @@ def fingerprint(path: Path) -> str:
     """SHA-256 of the file and of its external data, read in pieces."""
     digest = hashlib.sha256()
     model = onnx.load(path, load_external_data=False)
-    for file in [path, *(path.parent / name for name in sorted(set(_external(model))))]:
+    for file in [path, *(path.parent / name for name in external_files(model))]:
         with file.open("rb") as stream:
             while piece := stream.read(1 << 20):
                 digest.update(piece)
@@ -266,19 +278,17 @@ def walk(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
 
 def constants(file: OnnxFile, *, largest: int = 64) -> dict[str, np.ndarray]:
     """Initializers and Constant nodes of at most `largest` elements, by value name."""
-    found: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
     for tensor in file.model.graph.initializer:
-        if (
-            int(np.prod(tensor.dims)) <= min(largest, _SMALL)
-            and tensor.data_location != onnx.TensorProto.EXTERNAL
-        ):
-            found[tensor.name] = numpy_helper.to_array(tensor)
+        is_small = int(np.prod(tensor.dims)) <= min(largest, _SMALL_WEIGHT)
+        if is_small and tensor.data_location != onnx.TensorProto.EXTERNAL:
+            values[tensor.name] = numpy_helper.to_array(tensor)
     for node in walk(file.model):
         if node.op_type == "Constant" and node.attribute and node.output:
             array = _constant(node.attribute[0])
             if array.size <= largest and array.dtype.kind in "fiub":
-                found[node.output[0]] = array
-    return found
+                values[node.output[0]] = array
+    return values
 
 
 def _constant(attribute: onnx.AttributeProto) -> np.ndarray:
@@ -288,9 +298,9 @@ def _constant(attribute: onnx.AttributeProto) -> np.ndarray:
     value = onnx.helper.get_attribute_value(attribute)
     if isinstance(value, onnx.SparseTensorProto | onnx.GraphProto | onnx.TypeProto):
         return np.zeros(0)
-    return (
-        numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else np.asarray(value)
-    )
+    if isinstance(value, onnx.TensorProto):
+        return numpy_helper.to_array(value)
+    return np.asarray(value)
 
 
 def dtype_name(elem_type: int) -> str:
@@ -299,42 +309,53 @@ def dtype_name(elem_type: int) -> str:
 
 
 def _port(value: onnx.ValueInfoProto) -> Port:
+    """An input or output as the file declares it."""
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type"):
-        return Port(name=value.name, dtype=value.type.WhichOneof("value") or "unknown", dims=None)
+        return Port(
+            name=value.name,
+            dtype=value.type.WhichOneof("value") or "unknown",
+            dims=None,
+        )
     dims = None
     if tensor.HasField("shape"):
-        dims = tuple(
-            d.dim_value if d.HasField("dim_value") else (d.dim_param or None)
-            for d in tensor.shape.dim
-        )
+        dims = tuple(_dim(dim) for dim in tensor.shape.dim)
+    dtype = "unknown"
+    if tensor.elem_type:
+        dtype = dtype_name(tensor.elem_type)
     return Port(
         name=value.name,
-        dtype=dtype_name(tensor.elem_type) if tensor.elem_type else "unknown",
+        dtype=dtype,
         dims=dims,
     )
 
 
-def save_changed(model: onnx.ModelProto, origin: Path, target: Path) -> Path:
+def _dim(dim: onnx.TensorShapeProto.Dimension) -> str | int | None:
+    """A size, a name, or None for a nameless open dim."""
+    if dim.HasField("dim_value"):
+        return int(dim.dim_value)
+    return dim.dim_param or None
+
+
+def save_changed(
+    model: onnx.ModelProto,
+    origin: Path,
+    target: Path,
+) -> Path:
     """Write a changed graph elsewhere: its external data goes into the file, or where that would be too large, is linked or copied beside it."""
-    if (
-        sum(
-            int(entry.value)
-            for tensor in model.graph.initializer
-            for entry in tensor.external_data
-            if entry.key == "length"
-        )
-        < _INLINE_MOST
-    ):
+    entries = (entry for tensor in model.graph.initializer for entry in tensor.external_data)
+    external_bytes = sum(int(entry.value) for entry in entries if entry.key == "length")
+    if external_bytes < _MOST_INLINE:
         onnx.load_external_data_for_model(model, str(origin.parent))
     for name in external_files(model):
-        beside = target.parent / name
-        beside.parent.mkdir(parents=True, exist_ok=True)
-        if not beside.exists():
-            try:
-                os.link(origin.parent / name, beside)
-            except OSError:  # another file system; a symbolic link is no way out, since runtimes refuse those that leave the model's folder
-                shutil.copyfile(origin.parent / name, beside)
+        copy = target.parent / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if copy.exists():
+            continue
+        try:
+            os.link(origin.parent / name, copy)
+        except OSError:  # another file system; a symbolic link won't do, since runtimes refuse those that leave the model's folder
+            shutil.copyfile(origin.parent / name, copy)
     onnx.save(model, target)
     return target
 
@@ -350,6 +371,7 @@ def external_names(path: Path) -> list[str]:
 
 
 def _external(model: onnx.ModelProto) -> Iterator[str]:
+    """The file of each external weight."""
     for tensor in model.graph.initializer:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             yield from (entry.value for entry in tensor.external_data if entry.key == "location")

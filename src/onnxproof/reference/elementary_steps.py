@@ -1,4 +1,4 @@
-"""The steps of operations that torch calls elementary and exporters take apart: a product before its bias, a norm before its weights.
+"""The steps of operations that torch calls elementary and exporters decompose: a product before its bias, a norm before its weights.
 
 A file's value inside such an operation is then one of the module's, and a fault there is named where it is instead of
 where the operation ends. Each function computes what the operation computes; only the values on the way matter.
@@ -15,30 +15,63 @@ aten = torch.ops.aten
 
 
 def _addmm(
-    bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1
+    bias: Tensor,
+    left: Tensor,
+    right: Tensor,
+    *,
+    beta: float = 1,
+    alpha: float = 1,
 ) -> Tensor:
     return (left @ right) * alpha + bias * beta
 
 
 def _convolution(x: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
-    made: Tensor = aten.convolution.default(x, weight, None, *rest)
-    return made if bias is None else made + bias.reshape(-1, *[1] * (made.dim() - 2))
+    result: Tensor = aten.convolution.default(x, weight, None, *rest)
+    if bias is None:
+        return result
+    return result + bias.reshape(-1, *[1] * (result.dim() - 2))
 
 
-def _normalised(x: Tensor, dims: list[int], eps: float) -> Tensor:
-    """Mean, distance from it, variance, deviation, quotient: each is a value of somebody's decomposition."""
-    apart = x - x.mean(dims, keepdim=True)
-    variance = (apart * apart).mean(dims, keepdim=True)
+def _normalize(
+    x: Tensor,
+    dims: list[int],
+    eps: float,
+) -> Tensor:
+    """Mean, distance from it, variance, deviation, quotient: each is a value of some decomposition."""
+    centred = x - x.mean(dims, keepdim=True)
+    variance = (centred * centred).mean(dims, keepdim=True)
     deviation = (variance + eps).sqrt()
-    return apart / deviation
+    return centred / deviation
+
+
+def _scale_and_shift(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+) -> Tensor:
+    if weight is not None:
+        x = x * weight
+    if bias is not None:
+        x = x + bias
+    return x
+
+
+def _as_channels(parameter: Tensor | None, dims: int) -> Tensor | None:
+    """One number a channel, in a shape that broadcasts over a batch with so many dims."""
+    if parameter is None:
+        return None
+    return parameter.reshape(1, -1, *[1] * (dims - 2))
 
 
 def _layer_norm(
-    x: Tensor, shape: list[int], weight: Tensor | None, bias: Tensor | None, eps: float
+    x: Tensor,
+    shape: list[int],
+    weight: Tensor | None,
+    bias: Tensor | None,
+    eps: float,
 ) -> Tensor:
-    made = _normalised(x, list(range(x.dim() - len(shape), x.dim())), eps)
-    made = made if weight is None else made * weight
-    return made if bias is None else made + bias
+    dims = list(range(x.dim() - len(shape), x.dim()))
+    return _scale_and_shift(_normalize(x, dims, eps), weight, bias)
 
 
 def _group_norm(
@@ -51,10 +84,10 @@ def _group_norm(
     groups: int,
     eps: float,
 ) -> Tensor:
-    made = _normalised(x.reshape(batch, groups, -1), [2], eps).reshape(x.shape)
-    shape = [1, channels, *[1] * (x.dim() - 2)]
-    made = made if weight is None else made * weight.reshape(shape)
-    return made if bias is None else made + bias.reshape(shape)
+    normalized = _normalize(x.reshape(batch, groups, -1), [2], eps).reshape(x.shape)
+    weight = _as_channels(weight, x.dim())
+    bias = _as_channels(bias, x.dim())
+    return _scale_and_shift(normalized, weight, bias)
 
 
 def _batch_norm(
@@ -67,10 +100,11 @@ def _batch_norm(
     eps: float,
 ) -> Tensor:
     shape = [1, -1, *[1] * (x.dim() - 2)]
-    apart = x - mean.reshape(shape)
-    made = apart / (var + eps).sqrt().reshape(shape)
-    made = made if weight is None else made * weight.reshape(shape)
-    return made if bias is None else made + bias.reshape(shape)
+    centred = x - mean.reshape(shape)
+    normalized = centred / (var + eps).sqrt().reshape(shape)
+    weight = _as_channels(weight, x.dim())
+    bias = _as_channels(bias, x.dim())
+    return _scale_and_shift(normalized, weight, bias)
 
 
 def _gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
@@ -78,8 +112,8 @@ def _gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
         cubed = x * x * x
         inner = (x + 0.044715 * cubed) * math.sqrt(2 / math.pi)
         return 0.5 * x * (1 + inner.tanh())
-    grown = (x / math.sqrt(2)).erf() + 1
-    return x * grown * 0.5
+    shifted = (x / math.sqrt(2)).erf() + 1
+    return x * shifted * 0.5
 
 
 def _silu(x: Tensor) -> Tensor:
@@ -94,16 +128,22 @@ def _hardswish(x: Tensor) -> Tensor:
     return x * ((x + 3).clamp(0, 6) / 6)
 
 
-def _softplus(x: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    made: Tensor = aten.softplus.default(x * beta, 1, threshold) / beta
-    return made
+def _softplus(
+    x: Tensor,
+    beta: float = 1,
+    threshold: float = 20,
+) -> Tensor:
+    result: Tensor = aten.softplus.default(x * beta, 1, threshold) / beta
+    return result
 
 
 def _distance(left: Tensor, right: Tensor, p: float, *_: Any) -> Tensor:
-    apart = (left.unsqueeze(-2) - right.unsqueeze(-3)).abs()
+    differences = (left.unsqueeze(-2) - right.unsqueeze(-3)).abs()
     if math.isinf(p):
-        return apart.amax(-1)
-    return (apart**p).sum(-1) ** (1 / p) if p else (apart != 0).sum(-1)
+        return differences.amax(-1)
+    if not p:
+        return (differences != 0).sum(-1)
+    return (differences**p).sum(-1) ** (1 / p)
 
 
 def _variance(
@@ -113,11 +153,13 @@ def _variance(
     correction: float | None = None,
     keepdim: bool = False,
 ) -> Tensor:
-    dims = list(range(x.dim())) if dim is None else list(dim)
-    apart = x - x.mean(dims, keepdim=True)
+    dims = list(range(x.dim()) if dim is None else dim)
+    if correction is None:
+        correction = 1
+    centred = x - x.mean(dims, keepdim=True)
     count = math.prod(x.shape[d] for d in dims)
-    mean = (apart * apart).mean(dims, keepdim=keepdim)
-    return (mean * count) / (count - (1 if correction is None else correction))
+    mean = (centred * centred).mean(dims, keepdim=keepdim)
+    return (mean * count) / (count - correction)
 
 
 STEPS: dict[Any, Callable[..., Any]] = {

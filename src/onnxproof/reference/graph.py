@@ -15,7 +15,7 @@ from onnxproof.onnxmodel import onnx_file
 from onnxproof.reference import graph_trace
 from onnxproof.reference.leaf import Leaf, drop_missing, leaves_of
 from onnxproof.reference.perturbation import move_by_ulp
-from onnxproof.reference.traced_value import Entry, Fetch
+from onnxproof.reference.traced_value import Fetch, TracedValue
 from onnxproof.results import NoiseKind
 from onnxproof.runtimes import Session, ort, reference
 from onnxproof.runtimes.session.execution import Clock
@@ -109,7 +109,7 @@ class GraphReference:
             self._truth = None
             return None
 
-    def trace(self, inputs: Mapping[str, Array]) -> tuple[list[Entry], Fetch]:
+    def trace(self, inputs: Mapping[str, Array]) -> tuple[list[TracedValue], Fetch]:
         """Every value of the graph in float64."""
         return graph_trace.trace(self._path, inputs)
 

@@ -7,30 +7,30 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxproof.numerics.sketch import Shelf, sketch
-from onnxproof.onnxmodel.graph import captured, source_of
-from onnxproof.reference.traced_value import Entry, Fetch, remembering
+from onnxproof.numerics.sketch import KeptArrays, sketch
+from onnxproof.onnxmodel.graph import consumed_names, source_of
+from onnxproof.reference.traced_value import Fetch, TracedValue, caching_fetch
 from onnxproof.runtimes import reference as standard
 
 Array = np.ndarray[Any, Any]
 
 
-def trace(path: Path, inputs: Mapping[str, Array]) -> tuple[list[Entry], Fetch]:
+def trace(path: Path, inputs: Mapping[str, Array]) -> tuple[list[TracedValue], Fetch]:
     """Every value of the graph for these inputs, and a function that fetches one of them again."""
     session = standard.open(path, "float64")
     feeds = {name: np.asarray(array) for name, array in inputs.items()}
     recorder = _Recorder()
     _visit_values(session, feeds, recorder.add)
-    entries = recorder.entries
-    return entries, remembering(entries, lambda place: _value_at(session, feeds, place))
+    values = recorder.values
+    return values, caching_fetch(values, lambda place: _value_at(session, feeds, place))
 
 
 class _Recorder:
-    """Makes an entry of every value, linked to those of the values that its node reads."""
+    """Records every value, linked to those of the values that its node reads."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self._shelf = Shelf()
+        self.values: list[TracedValue] = []
+        self._kept_arrays = KeptArrays()
         self._places: dict[str, int] = {}
 
     def add(
@@ -46,12 +46,12 @@ class _Recorder:
         if node is not None:
             op, inputs = node.op_type, self._inputs(node)
             module, source = source_of(node)
-        self._places[name] = len(self.entries)
-        self.entries.append(
-            Entry(
-                place=len(self.entries),
+        self._places[name] = len(self.values)
+        self.values.append(
+            TracedValue(
+                place=len(self.values),
                 op=op,
-                sketch=sketch(value, self._shelf),
+                sketch=sketch(value, self._kept_arrays),
                 dtype=str(value.dtype),
                 inputs=inputs,
                 module=module or "",
@@ -60,7 +60,7 @@ class _Recorder:
         )
 
     def _inputs(self, node: onnx.NodeProto) -> tuple[int, ...]:
-        return tuple(self._places[name] for name in captured(node) if name in self._places)
+        return tuple(self._places[name] for name in consumed_names(node) if name in self._places)
 
 
 def _value_at(session: Any, feeds: dict[str, Array], wanted: int) -> Array | None:

@@ -12,7 +12,7 @@ from onnxproof.reference.perturbation import move_by_ulp
 from onnxproof.reference.subject import Subject
 from onnxproof.reference.ties import BreakTies
 from onnxproof.reference.torch_session import TorchSession, bind, to_numpy
-from onnxproof.reference.traced_value import Entry, Fetch
+from onnxproof.reference.traced_value import Fetch, TracedValue
 from onnxproof.results import NoiseKind
 from onnxproof.runtimes.session.execution import Clock
 from onnxproof.system import guard
@@ -88,11 +88,11 @@ class ModuleReference:
         self._worked = True
         return outputs
 
-    def trace(self, inputs: Mapping[str, Array]) -> tuple[list[Entry], Fetch]:
+    def trace(self, inputs: Mapping[str, Array]) -> tuple[list[TracedValue], Fetch]:
         """Every value that the module computes in float64."""
         from onnxproof.reference import trace
 
-        return trace.followed(self.float64_session(), inputs)
+        return trace.trace_with_fetch(self.float64_session(), inputs)
 
     def rerun(
         self,

@@ -7,7 +7,7 @@ import numpy as np
 
 from onnxproof.reference.leaf import Leaf
 from onnxproof.reference.subject import Subject
-from onnxproof.reference.traced_value import Entry, Fetch
+from onnxproof.reference.traced_value import Fetch, TracedValue
 from onnxproof.results import NoiseKind
 from onnxproof.runtimes.session.execution import Clock
 
@@ -48,7 +48,7 @@ class Reference(Protocol):
     def truth(self, inputs: Mapping[str, Array]) -> list[Array] | None:
         """The outputs in float64, or None where they can't be computed."""
 
-    def trace(self, inputs: Mapping[str, Array]) -> tuple[list[Entry], Fetch]:
+    def trace(self, inputs: Mapping[str, Array]) -> tuple[list[TracedValue], Fetch]:
         """Every value on the way to the outputs, in float64, and a function that fetches one of them again."""
 
     def rerun(

@@ -1,192 +1,232 @@
-"""What really happens in the module: every aten operation in float64, with its line of Python and its module."""
+"""What the module computes: the result of every aten operation in float64, with its line of Python and its module."""
 
-import functools
-import sys
 import traceback
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from onnxproof.numerics.sketch import Shelf, Sketch, sketch
+from onnxproof.numerics.sketch import KeptArrays, Sketch, sketch
 from onnxproof.reference import striped_convolution
 from onnxproof.reference.dispatch import Mode, named_arguments
-from onnxproof.reference.elementary_steps import STEPS, WHOLE
 from onnxproof.reference.float64 import TruthSession
+from onnxproof.reference.operations import (
+    decomposition,
+    is_plain,
+    is_view,
+    op_name,
+    tensors_in,
+    user_line,
+)
 from onnxproof.reference.rounding import Promote
 from onnxproof.reference.torch_session import TorchSession, from_numpy, to_numpy
-from onnxproof.reference.traced_value import Entry, Fetch, remembering
+from onnxproof.reference.traced_value import Fetch, TracedValue, caching_fetch
 from onnxproof.results import Source
 from onnxproof.system.allocator import release_free_memory
 
 Array = np.ndarray[Any, Any]
 _BLANK = sketch(np.zeros(0))
 _LARGE = 64 << 20
-"""Operations on more bytes are not taken apart: their steps would need several times the memory of the model."""
+"""Bytes of an argument beyond which an operation is not decomposed: its steps would need several times the memory of the model. Not measured."""
 
 
-class _Enough(BaseException):
+class _Complete(BaseException):
     """Every value that was asked for is there: the rest of the forward pass need not be run."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Write:
+    """The last operation that wrote into a storage."""
+
+    place: int
+    """The number of traced values before it."""
+    op: str
+    source: Source | None
+    call: int
+
+
 class Recorder(Mode):
-    """Sketches the result of every operation and of the steps it can be taken apart into."""
+    """Sketches the result of every operation and of the steps that it can be decomposed into."""
 
     def __init__(self, names: Mapping[int, str], wanted: Collection[int] = ()) -> None:
         super().__init__()
-        self.entries: list[Entry] = []
+        self.traced: list[TracedValue] = []
         self.kept: dict[int, Array] = {}
         self._wanted = frozenset(wanted)
-        self._sketching = not wanted
-        self._written: dict[int, tuple[int, str, Source | None, int]] = {}
-        self._names, self._stack = names, [""]
+        self._writes: dict[int, _Write] = {}
+        self._names = names
+        self._module_stack = [""]
         self._depth = 0
         self._calls = -1
-        self._shelf = Shelf()
+        self._kept_arrays = KeptArrays()
 
     def begin(self, inputs: Mapping[str, Array]) -> dict[str, torch.Tensor]:
-        """The inputs in float64, each with its entry."""
-        tensors = _widened(inputs)
+        """The inputs in float64, each with its traced value."""
+        tensors = _as_float64(inputs)
         for name, tensor in tensors.items():
-            self.entries.append(
-                Entry(
-                    place=len(self.entries),
-                    op=f"input {name}",
-                    sketch=self._sketch(tensor),
-                    dtype=str(inputs[name].dtype),
-                    inputs=(),
-                    module="",
-                    source=None,
-                )
+            value = TracedValue(
+                place=len(self.traced),
+                op=f"input {name}",
+                sketch=self._sketch(tensor),
+                dtype=str(inputs[name].dtype),
+                inputs=(),
+                module="",
+                source=None,
             )
-            tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
+            self.traced.append(value)
+            _set_place(tensor, value.place)
         return tensors
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run, record, and record the steps inside."""
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
+        """Run an operation and record its result, after the results of its steps.
+
+        1. Run its steps under this mode, so that they are recorded.
+        2. Note what it reads, then run it.
+        3. Record its results; a view of a weight is no step of the computation.
+        4. Let the steps refer to the whole operation.
+        """
         kwargs = kwargs or {}
-        begin = len(self.entries)
-        self._calls += self._depth == 0
-        if (
-            self._depth == 0
-            and (parts := _parts(func)) is not None
-            and all(t.nbytes <= _LARGE for t in _tensors((args, kwargs)))
-        ):
-            self._take_apart(parts, args, kwargs)
-        end = len(self.entries)
-        inputs = tuple(e for a in _tensors((args, kwargs)) if (e := self._entry(a)) is not None)
+        begin = len(self.traced)
+        if self._depth == 0:
+            self._calls += 1
+            self._run_steps(func, args, kwargs)  # step 1
+        end = len(self.traced)
+        inputs = self._places((args, kwargs))  # step 2
         result = striped_convolution.run(func, args, kwargs)
         if func._schema.is_mutable:
             self._note_write(func, args)
-        for tensor in (
-            _tensors(result) if inputs or not _is_view(func) else ()
-        ):  # a view of a weight is no step of the computation
-            self._record(func, tensor, inputs, named_arguments(func, args, kwargs))
-        for entry in self.entries[begin:end]:
-            entry.outer = entry.outer if entry.outer is not None else end
+        if inputs or not is_view(func):  # step 3
+            for tensor in tensors_in(result):
+                self._record(func, tensor, inputs, named_arguments(func, args, kwargs))
+        for step in self.traced[begin:end]:  # step 4
+            if step.outer is None:
+                step.outer = end
         return result
 
-    def _note_write(self, func: Any, args: Any) -> None:
-        """Remember that a storage was written to: whoever reads it through another view reads something new."""
-        if args and isinstance(args[0], torch.Tensor):
-            self._written[args[0].untyped_storage().data_ptr()] = (
-                len(self.entries),
-                func._schema.name.split("::")[-1],
-                _user_line(),
-                self._calls,
-            )
-
-    def _entry(self, tensor: torch.Tensor) -> int | None:
-        """The entry of a tensor; a new one where it was written to since."""
-        known: int | None = getattr(tensor, "_onnxproof_entry", None)
-        write = (
-            self._written.get(tensor.untyped_storage().data_ptr())
-            if known is not None and self._written
-            else None
-        )
-        if write is None or known is None or known >= write[0]:
-            return known
-        self.entries.append(
-            Entry(
-                place=len(self.entries),
-                op=write[1],
-                sketch=self._sketch(tensor),
-                dtype=str(tensor.dtype).removeprefix("torch."),
-                inputs=(known,),
-                module=self._stack[-1],
-                source=write[2],
-                call=write[3],
-            )
-        )
-        self._keep(tensor)
-        tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
-        return len(self.entries) - 1
-
-    def _sketch(self, tensor: torch.Tensor) -> Sketch:
-        return sketch(to_numpy(tensor), self._shelf) if self._sketching else _BLANK
-
-    def _keep(self, tensor: torch.Tensor) -> None:
-        """Keep the value of the entry just made, if it was asked for."""
-        if len(self.entries) - 1 in self._wanted:
-            last = len(self.kept) + 1 == len(self._wanted)
-            self.kept[len(self.entries) - 1] = (
-                to_numpy(tensor) if last else np.array(to_numpy(tensor))
-            )  # nobody writes into the last one any more
-            if last:
-                raise _Enough
-
-    def _take_apart(self, parts: Any, args: Any, kwargs: Any) -> None:
+    def _run_steps(
+        self,
+        func: Any,
+        args: Any,
+        kwargs: Any,
+    ) -> None:
+        """Run the decomposition of an operation, unless it has none or its tensors are large."""
+        steps = decomposition(func)
+        if steps is None or any(t.nbytes > _LARGE for t in tensors_in((args, kwargs))):
+            return
         self._depth += 1
         try:
             with self, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                parts(*args, **kwargs)
+                steps(*args, **kwargs)
         except Exception:  # noqa: S110 - a decomposition that does not fit only leaves fewer inner values to match
             pass
         finally:
             self._depth -= 1
 
+    def _places(self, arguments: Any) -> tuple[int, ...]:
+        """The traced values among the arguments of a call."""
+        places = [self._place(tensor) for tensor in tensors_in(arguments)]
+        return tuple(place for place in places if place is not None)
+
+    def _note_write(self, func: Any, args: Any) -> None:
+        """Remember that a storage was written to: whoever reads it through another view reads something new."""
+        if args and isinstance(args[0], torch.Tensor):
+            self._writes[args[0].untyped_storage().data_ptr()] = _Write(
+                len(self.traced), op_name(func), user_line(), self._calls
+            )
+
+    def _place(self, tensor: torch.Tensor) -> int | None:
+        """The place of a tensor among the traced values; a new one where it was written to since."""
+        known: int | None = getattr(tensor, "_onnxproof_place", None)
+        if known is None or not self._writes:
+            return known
+        write = self._writes.get(tensor.untyped_storage().data_ptr())
+        if write is None or known >= write.place:
+            return known
+        value = TracedValue(
+            place=len(self.traced),
+            op=write.op,
+            sketch=self._sketch(tensor),
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            inputs=(known,),
+            module=self._module_stack[-1],
+            source=write.source,
+            call=write.call,
+        )
+        self._append(value, tensor)
+        return value.place
+
+    def _sketch(self, tensor: torch.Tensor) -> Sketch:
+        """A sketch; in a pass for some values only, none is needed."""
+        if self._wanted:
+            return _BLANK
+        return sketch(to_numpy(tensor), self._kept_arrays)
+
+    def _append(self, value: TracedValue, tensor: torch.Tensor) -> None:
+        """Add a traced value, and keep its tensor if it was asked for."""
+        self.traced.append(value)
+        if value.place in self._wanted:
+            self._keep(value.place, tensor)
+        _set_place(tensor, value.place)
+
+    def _keep(self, place: int, tensor: torch.Tensor) -> None:
+        """Keep a value that was asked for, and end the pass after the last one."""
+        array = to_numpy(tensor)
+        if len(self.kept) + 1 < len(self._wanted):
+            self.kept[place] = np.array(array)
+            return
+        self.kept[place] = array  # nobody writes into the last one any more
+        raise _Complete
+
     def _record(
-        self, func: Any, tensor: torch.Tensor, inputs: tuple[int, ...], arguments: dict[str, Any]
+        self,
+        func: Any,
+        tensor: torch.Tensor,
+        inputs: tuple[int, ...],
+        arguments: dict[str, Any],
     ) -> None:
-        plain = {
-            n: v
-            for n, v in arguments.items()
-            if isinstance(v, bool | int | float | str | list | tuple | type(None))
-            and not list(_tensors(v))
-        }
+        """Add the result of an operation; one that can not be sketched is left out."""
         try:
-            made = self._sketch(tensor)
+            sketched = self._sketch(tensor)
         except (RuntimeError, TypeError):
             return
-        self.entries.append(
-            Entry(
-                place=len(self.entries),
-                op=func._schema.name.split("::")[-1],
-                sketch=made,
-                dtype=str(tensor.dtype).removeprefix("torch."),
-                inputs=inputs,
-                module=self._stack[-1],
-                source=_user_line(),
-                arguments=plain,
-                call=self._calls,
-            )
+        value = TracedValue(
+            place=len(self.traced),
+            op=op_name(func),
+            sketch=sketched,
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            inputs=inputs,
+            module=self._module_stack[-1],
+            source=user_line(),
+            arguments={name: v for name, v in arguments.items() if is_plain(v)},
+            call=self._calls,
         )
-        self._keep(tensor)
-        tensor._onnxproof_entry = len(self.entries) - 1  # type: ignore[attr-defined]
+        self._append(value, tensor)
 
     @contextmanager
     def modules(self) -> Iterator[None]:
         """Follow which module is running."""
 
         def enter(module: Any, _: Any) -> None:
-            self._stack.append(self._names.get(id(module), self._stack[-1]))
+            stack = self._module_stack
+            stack.append(self._names.get(id(module), stack[-1]))
 
-        def leave(module: Any, _: Any, __: Any) -> None:
-            self._stack.pop()
+        def leave(
+            module: Any,
+            _: Any,
+            __: Any,
+        ) -> None:
+            self._module_stack.pop()
 
         hooks = [
             torch.nn.modules.module.register_module_forward_pre_hook(enter),
@@ -199,37 +239,45 @@ class Recorder(Mode):
                 hook.remove()
 
 
-def followed(truth: TruthSession, inputs: Mapping[str, Array]) -> tuple[list[Entry], Fetch]:
-    """The module's values on these inputs, and a way to have one of them again."""
-    entries = trace(truth, inputs)
-    return entries, remembering(entries, lambda place: values(truth, inputs, {place}).get(place))
+def trace_with_fetch(
+    truth: TruthSession, inputs: Mapping[str, Array]
+) -> tuple[list[TracedValue], Fetch]:
+    """The module's values on these inputs, and a way to compute one of them again."""
+    traced = trace(truth, inputs)
+    return traced, caching_fetch(traced, lambda place: values(truth, inputs, {place}).get(place))
 
 
-def trace(truth: TruthSession, inputs: Mapping[str, Array]) -> list[Entry]:
-    """All entries of one forward pass in float64, the inputs' own first."""
-    return _traced(truth, inputs, ()).entries
+def trace(truth: TruthSession, inputs: Mapping[str, Array]) -> list[TracedValue]:
+    """All values of one forward pass in float64, the inputs first."""
+    return _record_pass(truth, inputs, ()).traced
 
 
 def values(
-    truth: TruthSession, inputs: Mapping[str, Array], places: Collection[int]
+    truth: TruthSession,
+    inputs: Mapping[str, Array],
+    places: Collection[int],
 ) -> dict[int, Array]:
-    """The values of these entries, had by running again: a forward pass is deterministic, and sketches are all that is kept."""
-    return _traced(truth, inputs, places).kept
+    """The values at these places, by running again: a forward pass is deterministic, and only sketches were kept."""
+    return _record_pass(truth, inputs, places).kept
 
 
-def run_under(session: TorchSession, inputs: Mapping[str, Array], mode: Mode) -> list[Array]:
+def run_under(
+    session: TorchSession,
+    inputs: Mapping[str, Array],
+    mode: Mode,
+) -> list[Array]:
     """One forward pass in float64 whose every call goes through `mode`; attention by its plain formula, as the standard has it."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    tensors = _widened(inputs)
+    tensors = _as_float64(inputs)
     with sdpa_kernel(SDPBackend.MATH), session.restore_by_content(), Promote(), mode:
         outputs = session.call(tensors)
     return [to_numpy(tensor) for _, tensor in outputs]
 
 
 @contextmanager
-def _widening(truth: TruthSession) -> Iterator[None]:
-    """Every operation in float64; where the module is known to ask for no narrower type, watching it would only cost."""
+def _in_float64(truth: TruthSession) -> Iterator[None]:
+    """Every operation in float64; where the module is known to ask for no narrower type, promoting each call would only cost time."""
     if not truth.plain:
         with Promote():
             yield
@@ -242,91 +290,45 @@ def _widening(truth: TruthSession) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _widened(inputs: Mapping[str, Array]) -> dict[str, torch.Tensor]:
-    tensors = {name: from_numpy(array) for name, array in inputs.items()}
-    return {n: t.double() if t.is_floating_point() else t for n, t in tensors.items()}
+def _as_float64(inputs: Mapping[str, Array]) -> dict[str, torch.Tensor]:
+    """The inputs as tensors, floats in float64."""
+    tensors: dict[str, torch.Tensor] = {}
+    for name, array in inputs.items():
+        tensor = from_numpy(array)
+        if tensor.is_floating_point():
+            tensor = tensor.double()
+        tensors[name] = tensor
+    return tensors
 
 
-def _traced(truth: TruthSession, inputs: Mapping[str, Array], wanted: Collection[int]) -> Recorder:
-    session = truth.session
-    recorder = Recorder(
-        {id(m): name for name, m in session.module.named_modules()}
-        if hasattr(session.module, "named_modules")
-        else {},
-        wanted,
-    )
-    tensors = recorder.begin(inputs)
+def _record_pass(
+    truth: TruthSession,
+    inputs: Mapping[str, Array],
+    wanted: Collection[int],
+) -> Recorder:
+    """One forward pass under a recorder, which ends it as soon as it has all the values that are wanted."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
+    session = truth.session
+    names: dict[int, str] = {}
+    if hasattr(session.module, "named_modules"):
+        names = {id(module): name for name, module in session.module.named_modules()}
+    recorder = Recorder(names, wanted)
+    tensors = recorder.begin(inputs)
     try:
-        with sdpa_kernel(SDPBackend.MATH), recorder.modules(), _widening(truth), recorder:
+        with sdpa_kernel(SDPBackend.MATH), recorder.modules(), _in_float64(truth), recorder:
             session.call(tensors)
-    except _Enough as enough:
-        traceback.clear_frames(enough.__traceback__)  # they hold the tensors on the way
+    except _Complete as complete:
+        traceback.clear_frames(complete.__traceback__)  # they hold the tensors on the way
     finally:
         tensors.clear()
         release_free_memory()
     return recorder
 
 
-@functools.cache
-def _parts(func: Any) -> Any:
-    """The function that does in several steps what `func` does in one; None where there is none, or where nothing new is computed."""
-    return (
-        None
-        if func._schema.is_mutable or func.overloadpacket in WHOLE or _is_view(func)
-        else STEPS.get(func) or _decompositions().get(func)
-    )
+def _set_place(tensor: torch.Tensor, place: int) -> None:
+    """Let a tensor know its place among the traced values."""
+    tensor._onnxproof_place = place  # type: ignore[attr-defined]
 
 
-@functools.cache
-def _is_view(func: Any) -> bool:
-    """True for an operation that only looks at its input's memory in another way."""
-    return not func._schema.is_mutable and any(
-        result.alias_info is not None for result in func._schema.returns
-    )
-
-
-@functools.cache
-def _decompositions() -> dict[Any, Any]:
-    from torch._decomp import core_aten_decompositions
-
-    return dict(core_aten_decompositions())
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _tensors(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _tensors(item)
-
-
-def _user_line() -> Source | None:
-    """The innermost line that is neither torch's nor ours; None where the module has no line of its own, such as a bare Sequential."""
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if file.endswith(
-            "onnxproof/reference/torch_session.py"
-        ):  # we called the module here: whoever called us is not its author
-            return None
-        if (
-            "/torch/" not in file
-            and "/onnxproof/" not in file
-            and not file.startswith("<")
-            and "/contextlib" not in file
-        ):
-            import linecache
-
-            return Source(
-                file=file, line=frame.f_lineno, text=linecache.getline(file, frame.f_lineno).strip()
-            )
-        frame = frame.f_back
-    return None
-
-
-__all__ = ["Entry", "Recorder", "followed", "run_under", "trace", "values"]
+__all__ = ["Recorder", "run_under", "trace", "trace_with_fetch", "values"]

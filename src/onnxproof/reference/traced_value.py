@@ -1,4 +1,4 @@
-"""A value that the reference made on the way to its answer, whether the reference is a module or a graph."""
+"""A value that the reference computed on the way to its answer, whether the reference is a module or a graph."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,43 +11,52 @@ from onnxproof.results import Source
 
 Array = np.ndarray[Any, Any]
 Fetch = Callable[[int], Array | None]
-"""The value of the entry at a place."""
-_KEPT_BYTES = 64 << 20
+"""Gives the value at a place in the list of traced values."""
+_CACHE_BYTES = 64 << 20
+"""Fetched values that are kept: a few of the size of usual activations. Not measured."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Entry:
+class TracedValue:
     """One result of one operation."""
 
     place: int
+    """Its index in the list of traced values."""
     op: str
     sketch: Sketch
     dtype: str
     inputs: tuple[int, ...]
+    """The places of the values that the operation read."""
     module: str
     source: Source | None
     arguments: dict[str, Any] = field(default_factory=dict)
     outer: int | None = None
-    """Where it stems from taking an operation apart: the entry of that whole operation."""
+    """For a step of a decomposed operation: the place of the whole operation's result."""
     call: int = -1
-    """Which call of the forward pass made it, counted from 0: the same in every pass that takes the same way."""
+    """Which call of the forward pass computed it, counted from 0: the same in every pass that takes the same way."""
 
 
-def remembering(entries: Sequence[Entry], again: Fetch) -> Fetch:
-    """A way to have values: what still lies on the shelf first, else by running `again`; a few are kept, large ones are not."""
-    kept: dict[int, Array | None] = {}
+def caching_fetch(traced: Sequence[TracedValue], compute: Fetch) -> Fetch:
+    """A fetch that takes values still held by their sketches, then from a cache, and else calls `compute`."""
+    cache: dict[int, Array | None] = {}
 
     def fetch(place: int) -> Array | None:
-        if place < len(entries) and (held := entries[place].sketch.held) is not None:
+        held = traced[place].sketch.kept if place < len(traced) else None
+        if held is not None:
             return held
-        if place in kept:
-            return kept[place]
-        value = again(place)
-        size = value.nbytes if value is not None else 0
-        if size + sum(other.nbytes for other in kept.values() if other is not None) > _KEPT_BYTES:
-            kept.clear()
-        if size <= _KEPT_BYTES:
-            kept[place] = value
+        if place in cache:
+            return cache[place]
+        value = compute(place)
+        size = _size(value)
+        if size + sum(_size(other) for other in cache.values()) > _CACHE_BYTES:
+            cache.clear()
+        if size <= _CACHE_BYTES:
+            cache[place] = value
         return value
 
     return fetch
+
+
+def _size(value: Array | None) -> int:
+    """The bytes of a value."""
+    return 0 if value is None else value.nbytes

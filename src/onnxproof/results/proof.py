@@ -89,6 +89,8 @@ class Proof:
     """The case that shows the fault best; kept in memory for locating, not written to JSON."""
     scene: Any = field(default=None, repr=False, compare=False)
     """What locating worked on; kept in memory for a repro, not written to JSON."""
+    located: Any = field(default=None, repr=False, compare=False)
+    """What locating learned; kept in memory for a repro and for mending, not written to JSON."""
 
     def __bool__(self) -> bool:
         raise TypeError(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.numerics.measure import Noise, is_float, largest, noise_of, pool, steadied
+from onnxproof.numerics.measure import Noise, is_float, largest, noise_of, noise_of_reruns, pool
 from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, NoiseKind
 from onnxproof.verification.quantized import Simulated
@@ -124,7 +124,7 @@ class CaseReference:
             for place in without_truth:
                 answers[place].append(outputs[place])
         for place in without_truth:
-            steady = steadied(self._noises[place], answers[place], self.reference[place])
+            steady = noise_of_reruns(self._noises[place], answers[place], self.reference[place])
             if steady != self._noises[place]:
                 self._other_path.add(place)
             self._noises[place] = steady

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.numerics.measure import Noise, measure
+from onnxproof.numerics.measure import GapLabel, Noise, measure
 from onnxproof.options import Policy
 from onnxproof.results import Case, Gap, NoiseKind, Signature, Status
 from onnxproof.results.judging import beyond_noise
@@ -106,10 +106,7 @@ class GapMeasurer:
         if comparison.reference.kind not in _ROUGH_KINDS:
             floor_scale *= _FAR_BELOW
         return measure(
-            case=comparison.case.name,
-            group=comparison.case.group,
-            backend=comparison.backend,
-            output=output,
+            _label(comparison, output),
             reference=answer,
             truth=truth,
             candidate=comparison.output,
@@ -136,10 +133,7 @@ class GapMeasurer:
             simulated_output = output
         noise = self._fidelity.noise(name, simulated_output, truth, ordinary=case.ordinary)
         gap = measure(
-            case=case.name,
-            group=case.group,
-            backend=comparison.backend,
-            output=name,
+            _label(comparison, name),
             reference=reference,
             truth=simulated_output,
             candidate=output,
@@ -163,3 +157,8 @@ class GapMeasurer:
     def learn_scale(self, gap: Gap) -> None:
         """Remember the size of an output on an ordinary case."""
         self._scales.add(gap)
+
+
+def _label(comparison: Comparison, output: str) -> GapLabel:
+    case = comparison.case
+    return GapLabel(case=case.name, group=case.group, backend=comparison.backend, output=output)

@@ -27,7 +27,7 @@ from onnxproof.results import Fix
 
 if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.trace import Entry
+    from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "a node's attribute differs from the module's"
 PRICE = 30
@@ -182,7 +182,7 @@ def test(bench: Workbench) -> Tried | str:
     return bench.whatif(partial(_variants, bench), cure=lambda: _mended(bench))
 
 
-def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
+def _variants(bench: Workbench, entry: "TracedValue") -> "Iterator[Variant]":
     """Every argument of a call with each value that the file, or another convention, has for it."""
     import torch
 
@@ -392,7 +392,7 @@ def _factor(bench: Workbench) -> Tried | None:
     node = bench.guilty
     entry = bench.counterpart(node) if node is not None else None
     true, found = (
-        (bench.scene.fetch(entry.place), bench.value(node.output[0]))
+        (bench.located.fetch(entry.place), bench.value(node.output[0]))
         if node is not None and entry is not None
         else (None, None)
     )
@@ -417,7 +417,7 @@ def _factor(bench: Workbench) -> Tried | None:
         return None  # what is small differs, and no factor does that
     counts = {
         n for array in bench.scene.case.inputs.values() for n in (*array.shape, array.size)
-    } | {int(n) for e in bench.scene.entries for n in e.sketch.shape}
+    } | {int(n) for e in bench.located.traced_values for n in e.sketch.shape}
     divisor = next(
         (
             n
@@ -453,8 +453,10 @@ def _numbers(bench: Workbench, node: onnx.NodeProto) -> list[float]:
     """Numbers that the module's own operation was called with, and those of the operations around it."""
     entry = bench.counterpart(node)
     near = [
-        e for e in bench.scene.entries if entry is not None and abs(e.place - entry.place) <= 6
-    ] or bench.scene.entries[:200]
+        e
+        for e in bench.located.traced_values
+        if entry is not None and abs(e.place - entry.place) <= 6
+    ] or bench.located.traced_values[:200]
     found: list[float] = []
     for e in near:
         for value in e.arguments.values():

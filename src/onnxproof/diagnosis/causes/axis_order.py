@@ -28,12 +28,12 @@ from onnxproof.diagnosis.counterfactuals.workbench import (
     attribute,
     set_attribute,
 )
-from onnxproof.diagnosis.locate.match import relative
+from onnxproof.numerics.relative_error import relative_error
 from onnxproof.results import Fix
 
 if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.trace import Entry
+    from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "axes or operands stand in another order"
 PRICE = 16
@@ -46,7 +46,7 @@ def test(bench: Workbench) -> Tried | str:
     return bench.whatif(partial(_variants, bench), views=True, cure=lambda: _turned_back(bench))
 
 
-def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
+def _variants(bench: Workbench, entry: "TracedValue") -> "Iterator[Variant]":
     import torch
 
     from onnxproof.diagnosis.counterfactuals.changed_reference import (
@@ -173,7 +173,7 @@ def _in_place(bench: Workbench) -> Tried | None:
         if any(value.dtype.kind == "f" and value.size > 1 for _, _, value in bench.constants(node)):
             continue  # it is the weights that stand in another order
         entry, found = bench.counterpart(node), values.get(node.output[0])
-        true = bench.scene.fetch(entry.place) if entry is not None else None
+        true = bench.located.fetch(entry.place) if entry is not None else None
         put_back = (
             _put_back(found, true, node.output[0])
             if found is not None and true is not None and found.dtype.kind == "f"
@@ -206,7 +206,7 @@ def _put_back(
         else ()
     ):
         turned = found.transpose(order)
-        if turned.shape == true.shape and relative(turned, true) < _SAME:
+        if turned.shape == true.shape and relative_error(turned, true) < _SAME:
             return partial(
                 _append,
                 output=output,

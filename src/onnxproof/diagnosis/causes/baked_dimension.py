@@ -84,7 +84,7 @@ def _refused(bench: Workbench) -> Tried | str:
 
 def _takes_another_way(bench: Workbench) -> bool:
     """True when the module calls other operations for the witness than for its example."""
-    if bench.scene.wide is None:
+    if bench.located.module_session is None:
         return False
     from onnxproof.diagnosis.counterfactuals import changed_reference
 

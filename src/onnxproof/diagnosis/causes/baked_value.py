@@ -27,7 +27,7 @@ def test(bench: Workbench) -> Tried | str:
 
 def _of_example(bench: Workbench) -> Tried | None:
     """The module with the numbers of its example at some calls: does it then say what the candidate says?"""
-    if bench.scene.wide is None:
+    if bench.located.module_session is None:
         return None
     from onnxproof.diagnosis.counterfactuals import changed_reference
 
@@ -48,7 +48,7 @@ def _of_example(bench: Workbench) -> Tried | None:
                 if group[0][1] == "_local_scalar_dense"
                 else "baked-dimension"
             )
-            entry = next((e for e in bench.scene.entries if e.call == group[0][0]), None)
+            entry = next((e for e in bench.located.traced_values if e.call == group[0][0]), None)
             where = (
                 f" at {entry.source.file}:{entry.source.line}: `{entry.source.text}`"
                 if entry is not None and entry.source
@@ -66,13 +66,13 @@ def _of_example(bench: Workbench) -> Tried | None:
 
 def _of_witness(bench: Workbench) -> Tried | str:
     """Put the module's own number for the witness in the place of the constant."""
-    scalars = [e for e in bench.scene.entries if e.sketch.count == 1]
+    scalars = [e for e in bench.located.traced_values if e.sketch.count == 1]
     for node in bench.nodes[:2]:
         for place, name, value in bench.constants(node):
             if value.size != 1 or bench.scene.reference.parameter(name) is not None:
                 continue
             for entry in scalars[:40]:
-                true = bench.scene.fetch(entry.place)
+                true = bench.located.fetch(entry.place)
                 if true is None or float(np.asarray(true).reshape(-1)[0]) == float(
                     value.reshape(-1)[0]
                 ):

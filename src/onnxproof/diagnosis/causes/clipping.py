@@ -25,7 +25,7 @@ from onnxproof.results import Fix
 
 if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.trace import Entry
+    from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "a bound was dropped or moved"
 PRICE = 18
@@ -69,7 +69,7 @@ def _clipped(bench: Workbench) -> Tried | str:
     return "no bound of the module mends a named node"
 
 
-def _variants(entry: "Entry") -> "Iterator[Variant]":
+def _variants(entry: "TracedValue") -> "Iterator[Variant]":
     from onnxproof.diagnosis.counterfactuals.changed_reference import (
         Variant,
         skipped,
@@ -88,7 +88,7 @@ def _variants(entry: "Entry") -> "Iterator[Variant]":
 
 def _bounds(bench: Workbench) -> list[tuple[float | None, float | None]]:
     found: list[tuple[float | None, float | None]] = []
-    for entry in bench.scene.entries:
+    for entry in bench.located.traced_values:
         if entry.op in _CLAMPS:
             a = entry.arguments
             low, high = a.get("min", a.get("min_val")), a.get("max", a.get("max_val"))

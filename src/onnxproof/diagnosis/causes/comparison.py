@@ -19,7 +19,7 @@ from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 
 if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.trace import Entry
+    from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "a comparison has its boundary on the other side"
 PRICE = 14
@@ -36,7 +36,7 @@ def test(bench: Workbench) -> Tried | str:
     )
 
 
-def _variants(entry: "Entry") -> "Iterator[Variant]":
+def _variants(entry: "TracedValue") -> "Iterator[Variant]":
     import torch
 
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, instead

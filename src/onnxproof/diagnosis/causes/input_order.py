@@ -20,7 +20,7 @@ PRICE = 3
 
 def test(bench: Workbench) -> Tried | str:
     """Locating tried the other pairings; one of them is right."""
-    found = bench.scene.exchanged
+    found = bench.located.exchanged
     if found is None:
         return "no exchange of inputs or outputs of one shape comes right"
     return Tried(proven=True, evidence=found.what, after=0.0, code=f"{found.kind}-order")

@@ -20,7 +20,7 @@ from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 
 if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.changed_reference import Change, Variant
-    from onnxproof.reference.trace import Entry
+    from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "integers pass through a type that does not hold them"
 PRICE = 17
@@ -31,7 +31,7 @@ def test(bench: Workbench) -> Tried | str:
     return bench.whatif(_variants)
 
 
-def _variants(entry: "Entry") -> "Iterator[Variant]":
+def _variants(entry: "TracedValue") -> "Iterator[Variant]":
     import torch
 
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant

@@ -24,7 +24,7 @@ from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 
 if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.trace import Entry
+    from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "a mask is not applied as the module applies it"
 PRICE = 7
@@ -36,7 +36,7 @@ def test(bench: Workbench) -> Tried | str:
     return by_input if isinstance(by_input, Tried) else bench.whatif(partial(_variants, bench))
 
 
-def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
+def _variants(bench: Workbench, entry: "TracedValue") -> "Iterator[Variant]":
     import torch
 
     from onnxproof.diagnosis.counterfactuals.changed_reference import (
@@ -46,7 +46,7 @@ def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
         with_arguments,
     )
 
-    entries = bench.scene.entries
+    entries = bench.located.traced_values
     code = (
         "nan-handling"
         if any(entries[i].op in ("isnan", "isinf", "isfinite") for i in entry.inputs)
@@ -130,14 +130,14 @@ def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
                 yield Variant(what="without its mask", change=skipped(place))
 
 
-def _after_softmax(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
+def _after_softmax(bench: Workbench, entry: "TracedValue") -> "Iterator[Variant]":
     """The mask put on the weights after the softmax instead of on the scores before it: rows no longer add up to one."""
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
 
     softmax = next(
         (
             e
-            for e in bench.scene.entries[entry.place :]
+            for e in bench.located.traced_values[entry.place :]
             if "softmax" in e.op and e.outer is None and e.call > entry.call
         ),
         None,
@@ -158,7 +158,7 @@ def _after_softmax(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
 
 
 def _is_flag(bench: Workbench, place: int) -> bool:
-    value = bench.scene.fetch(place)
+    value = bench.located.fetch(place)
     return value is not None and value.size > 1 and bool(np.isin(value, (0, 1)).all())
 
 
@@ -177,7 +177,7 @@ def _hiding(bench: Workbench) -> list[float]:
 
 
 def _by_input(bench: Workbench) -> Tried | str:
-    case, reference = bench.scene.case, bench.scene.reference
+    case, oracle = bench.scene.case, bench.scene.reference
     masks = [n for n, a in case.inputs.items() if a.ndim and _is_mask(n, a)]
     if not masks:
         return "no input looks like a mask"
@@ -190,8 +190,8 @@ def _by_input(bench: Workbench) -> Tried | str:
             else [("ignored", _full(mask, case.inputs))]
         ):
             if answers is not None and not np.array_equal(other, mask):
-                found = _run(reference, {**case.inputs, name: other})
-                if found is not None and bench.scene.apart(answers, found) <= bench.limit:
+                found = _run(oracle, {**case.inputs, name: other})
+                if found is not None and bench.scene.error(answers, found) <= bench.limit:
                     return Tried(
                         proven=True,
                         after=0.0,
@@ -200,7 +200,7 @@ def _by_input(bench: Workbench) -> Tried | str:
         filled = _fill_empty_rows(mask)
         if not np.array_equal(filled, mask):
             inputs = {**case.inputs, name: filled}
-            truth = _run(reference, inputs)
+            truth = _run(oracle, inputs)
             after = (
                 bench.distance(None, inputs=inputs, truth=truth)
                 if truth is not None
@@ -214,7 +214,7 @@ def _by_input(bench: Workbench) -> Tried | str:
                 )
         if case.group == "masks":
             inputs = {**case.inputs, name: _keep(mask)}
-            truth = _run(reference, inputs)
+            truth = _run(oracle, inputs)
             after = (
                 bench.distance(None, inputs=inputs, truth=truth)
                 if truth is not None
@@ -229,9 +229,9 @@ def _by_input(bench: Workbench) -> Tried | str:
     return "opening, ignoring or inverting the mask does not explain it"
 
 
-def _run(reference: Any, inputs: Any) -> Any:
+def _run(oracle: Any, inputs: Any) -> Any:
     try:
-        return reference.truth(inputs) or reference.run(inputs)
+        return oracle.truth(inputs) or oracle.run(inputs)
     except Exception:  # the module may refuse an odd mask: then this trial says nothing
         return None
 

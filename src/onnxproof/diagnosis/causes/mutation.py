@@ -20,7 +20,7 @@ from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 
 if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.trace import Entry
+    from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "what the module writes in place is lost in the file"
 PRICE = 40
@@ -51,11 +51,13 @@ def _unwritten(bench: Workbench) -> Tried | None:
     from onnxproof.diagnosis.counterfactuals import changed_reference
 
     writes = [
-        e for e in bench.scene.entries if e.call >= 0 and (e.op in _WRITES or e.op.endswith("_"))
+        e
+        for e in bench.located.traced_values
+        if e.call >= 0 and (e.op in _WRITES or e.op.endswith("_"))
     ]
     for line in (
         [None, *dict.fromkeys(e.source for e in writes)]
-        if writes and bench.scene.wide is not None
+        if writes and bench.located.module_session is not None
         else ()
     ):
         group = [e for e in writes if line is None or e.source == line]
@@ -72,7 +74,7 @@ def _unwritten(bench: Workbench) -> Tried | None:
     return None
 
 
-def _variants(entry: "Entry") -> "Iterator[Variant]":
+def _variants(entry: "TracedValue") -> "Iterator[Variant]":
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, skipped
 
     code = "mutation" if entry.op in _WRITES or entry.op.endswith("_") else "missing-op"

@@ -13,8 +13,8 @@ Example: a variational decoder whose `randn_like` became a `RandomNormalLike`.
 """
 
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
-from onnxproof.diagnosis.locate.match import relative
 from onnxproof.errors import OnnxproofError
+from onnxproof.numerics.relative_error import relative_error
 from onnxproof.runtimes.session.execution import Candidate, Clock
 
 TITLE = "the file answers otherwise each time"
@@ -41,7 +41,8 @@ def test(bench: Workbench) -> Tried | str:
     except OnnxproofError:
         return "the candidate can't be asked a second time"
     apart = max(
-        (relative(b, a) for a, b in zip(first, again, strict=True) if a is not None), default=0.0
+        (relative_error(b, a) for a, b in zip(first, again, strict=True) if a is not None),
+        default=0.0,
     )
     if not apart > bench.limit:
         return "two runs give the same"

@@ -16,7 +16,7 @@ as `nan-handling` otherwise.
 import numpy as np
 
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
-from onnxproof.diagnosis.locate.match import relative
+from onnxproof.numerics.relative_error import relative_error
 
 TITLE = "a formula leaves the range of its type"
 PRICE = 21
@@ -50,7 +50,7 @@ def test(bench: Workbench) -> Tried | str:
     ):
         return "the answers have other shapes"
     left = max(
-        relative(np.where(np.isfinite(f.astype(np.float64)), f, t), t)
+        relative_error(np.where(np.isfinite(f.astype(np.float64)), f, t), t)
         for f, t in zip(found, truth, strict=True)
         if f is not None
     )

@@ -204,7 +204,7 @@ def _computed(
     """The factor and the shift of each channel that make the first layer's values the module's; empty where that can't be computed."""
     given = base.apply(np.asarray(bench.scene.case.inputs[port.name]))
     answer, nothing = first(given), first(np.zeros_like(given))
-    if answer is None or nothing is None or not bench.scene.entries:
+    if answer is None or nothing is None or not bench.located.traced_values:
         return ""
     parts = [
         first(_only(array, port, channel))

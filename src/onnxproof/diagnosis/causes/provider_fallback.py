@@ -62,7 +62,7 @@ def _far(bench: Workbench, backend: str) -> float:
         candidate.close()
     except OnnxproofError:
         return float("inf")
-    return bench.scene.apart(found)
+    return bench.scene.error(found)
 
 
 def refused(findings: Iterable[Finding]) -> Iterator[Cause]:

@@ -23,7 +23,7 @@ from onnxproof.results import Fix
 
 if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.trace import Entry
+    from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "writes to the same place are combined otherwise"
 PRICE = 19
@@ -57,7 +57,7 @@ def _reduced(bench: Workbench) -> Tried | str:
     return "no other reduction of a named node mends it"
 
 
-def _variants(entry: "Entry") -> "Iterator[Variant]":
+def _variants(entry: "TracedValue") -> "Iterator[Variant]":
     import torch
 
     from onnxproof.diagnosis.counterfactuals.changed_reference import (

@@ -72,7 +72,7 @@ def _distance(
     found: list[Array | None] | None,
 ) -> float:
     try:
-        return bench.scene.apart(found, said(session, copy.deepcopy(moment.module), inputs))
+        return bench.scene.error(found, said(session, copy.deepcopy(moment.module), inputs))
     except (
         Exception
     ):  # the user's own code with a state that it may never have: then it is not what happened

@@ -24,7 +24,7 @@ from onnxproof.results import Fix
 
 if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.trace import Entry
+    from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "the file was made in training mode"
 PRICE = 10
@@ -36,7 +36,7 @@ def test(bench: Workbench) -> Tried | str:
     return whole if isinstance(whole, Tried) else bench.whatif(_variants)
 
 
-def _variants(entry: "Entry") -> "Iterator[Variant]":
+def _variants(entry: "TracedValue") -> "Iterator[Variant]":
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, with_arguments
 
     if "batch_norm" in entry.op and "training" in entry.arguments:
@@ -60,7 +60,7 @@ def _whole(bench: Workbench) -> Tried | str:
     for layer in training.modules():
         layer.train(isinstance(layer, torch.nn.modules.batchnorm._NormBase))
     try:
-        after = bench.scene.apart(bench.found, said(session, training, bench.scene.case.inputs))
+        after = bench.scene.error(bench.found, said(session, training, bench.scene.case.inputs))
     except (RuntimeError, ValueError) as why:
         return f"the module does not run in training mode on the witness: {why}"
     mended = bench.edited(_in_inference)

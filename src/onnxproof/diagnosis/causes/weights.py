@@ -29,7 +29,7 @@ from onnxproof.results import Fix
 
 if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.trace import Entry
+    from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "the weights in the file are not the module's"
 PRICE = 20
@@ -162,7 +162,7 @@ def _permute_gates(
             )
 
 
-def _variants(bench: Workbench, entry: "Entry") -> "Iterator[Variant]":
+def _variants(bench: Workbench, entry: "TracedValue") -> "Iterator[Variant]":
     """The module's own call with the constants of each located node in the place of its parameters."""
     import torch
 

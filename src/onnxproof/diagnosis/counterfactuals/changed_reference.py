@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from torch.utils._python_dispatch import _disable_current_modes
 
 from onnxproof.reference.dispatch import Mode, named_arguments
-from onnxproof.reference.trace import Entry, run_under
+from onnxproof.reference.trace import run_under
+from onnxproof.reference.traced_value import TracedValue
 
 if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.workbench import Workbench
@@ -85,41 +86,41 @@ class _Changed(Mode):
 def distance(bench: "Workbench", changes: Mapping[int, Change]) -> float:
     """How far the changed module is from the candidate's answers; infinite where it does not run."""
     scene = bench.scene
-    if scene.wide is None or bench.found is None:
+    if bench.located.module_session is None or bench.found is None:
         return float("inf")
     try:
-        outputs = run_under(scene.wide, scene.case.inputs, _Changed(changes))
+        outputs = run_under(bench.located.module_session, scene.case.inputs, _Changed(changes))
     except Exception:  # a changed operation may not fit what follows: then it is not what happened
         return float("inf")
-    return scene.apart(bench.found, outputs)
+    return scene.error(bench.found, outputs)
 
 
 def holds(bench: "Workbench", changes: Mapping[int, Change]) -> bool:
     """True unless another case that differs tells against it: with a length one short of all, ignoring a mask and counting one too many are the same."""
     witness = _Changed({})
-    run_under(bench.scene.wide, bench.scene.case.inputs, witness)
+    run_under(bench.located.module_session, bench.scene.case.inputs, witness)
     for case in bench.others[:_OTHERS]:
         found, plain = bench.answers(inputs=case.inputs), _Changed({})
         try:
-            before = run_under(bench.scene.wide, case.inputs, plain)
-            after = run_under(bench.scene.wide, case.inputs, _Changed(changes))
+            before = run_under(bench.located.module_session, case.inputs, plain)
+            after = run_under(bench.located.module_session, case.inputs, _Changed(changes))
         except (
             Exception
         ):  # other sizes may take another way through the module: then it says nothing
             continue
         if found is None or plain.calls != witness.calls:
             continue
-        was, now = (bench.scene.apart(found, outputs) for outputs in (before, after))
+        was, now = (bench.scene.error(found, outputs) for outputs in (before, after))
         if now > max(was / _EXPLAINED, bench.limit):
             return False
     return True
 
 
-def suspects(bench: "Workbench", *, views: bool = False) -> list[Entry]:
+def suspects(bench: "Workbench", *, views: bool = False) -> list[TracedValue]:
     """The module's calls at which the file may go astray: the located nodes' own, then those whose inputs are in the file and whose result is not."""
-    entries = bench.scene.entries
+    entries = bench.located.traced_values
     known = {
-        e.place for e in entries if e.place in bench.scene.matched or e.op.startswith("input ")
+        e.place for e in entries if e.place in bench.located.matched or e.op.startswith("input ")
     }
     for e in entries:
         if e.op in VIEWS and e.inputs and all(i in known for i in e.inputs):
@@ -138,7 +139,7 @@ def suspects(bench: "Workbench", *, views: bool = False) -> list[Entry]:
     found = [*own, *feeding, *nearest]
     if views:
         found = [*own, *(e for start in found for e in _behind(entries, start)), *beside]
-    chosen: dict[int, Entry] = {}
+    chosen: dict[int, TracedValue] = {}
     for e in found:
         whole = e if e.outer is None else entries[e.outer]
         if whole.call >= 0:
@@ -146,7 +147,7 @@ def suspects(bench: "Workbench", *, views: bool = False) -> list[Entry]:
     return list(chosen.values())[:_MOST_CALLS]
 
 
-def _feeding(entries: list[Entry], start: Entry) -> Iterator[int]:
+def _feeding(entries: list[TracedValue], start: TracedValue) -> Iterator[int]:
     """What a call reads, seen through views: a step that the file leaves out is one of these."""
     waiting = list(start.inputs)
     while waiting:
@@ -157,7 +158,7 @@ def _feeding(entries: list[Entry], start: Entry) -> Iterator[int]:
             yield place
 
 
-def _behind(entries: list[Entry], start: Entry) -> Iterator[Entry]:
+def _behind(entries: list[TracedValue], start: TracedValue) -> Iterator[TracedValue]:
     """The views through which a call reads what it reads."""
     waiting = [start.place]
     while waiting:
@@ -168,18 +169,18 @@ def _behind(entries: list[Entry], start: Entry) -> Iterator[Entry]:
             waiting += entry.inputs
 
 
-def alike(bench: "Workbench", entry: Entry) -> list[Entry]:
+def alike(bench: "Workbench", entry: TracedValue) -> list[TracedValue]:
     """Every call of the same operator from the same line: a loop or a stack of blocks has the fault in each."""
     return [
         e
-        for e in bench.scene.entries
+        for e in bench.located.traced_values
         if e.outer is None and e.op == entry.op and e.source == entry.source and e.call >= 0
     ]
 
 
 def search(
-    bench: "Workbench", variants: Callable[[Entry], Iterable[Variant]], *, views: bool = False
-) -> "tuple[Entry, Variant, float] | None":
+    bench: "Workbench", variants: Callable[[TracedValue], Iterable[Variant]], *, views: bool = False
+) -> "tuple[TracedValue, Variant, float] | None":
     """The first variant of a suspected call with which the module says what the candidate says."""
     trials, deadline = 0, bench.deadline.within(bench.deadline.left * _SHARE)
     for entry in suspects(bench, views=views):
@@ -195,7 +196,7 @@ def search(
     return None
 
 
-def _scopes(bench: "Workbench", entry: Entry) -> Iterator[list[int]]:
+def _scopes(bench: "Workbench", entry: TracedValue) -> Iterator[list[int]]:
     yield [entry.call]
     every = sorted({e.call for e in alike(bench, entry)})
     if len(every) > 1:
@@ -234,8 +235,8 @@ def ways_differ(bench: "Workbench") -> bool:
     """True when the witness and the example make the module call other operations."""
     here, there = _Numbers(), _Numbers()
     try:
-        run_under(bench.scene.wide, bench.scene.case.inputs, here)
-        run_under(bench.scene.wide, bench.scene.reference.example(), there)
+        run_under(bench.located.module_session, bench.scene.case.inputs, here)
+        run_under(bench.located.module_session, bench.scene.reference.example(), there)
     except Exception:  # the module may refuse its own example in float64: then nothing can be said
         return False
     return [op for op, _, _ in here.calls] != [op for op, _, _ in there.calls]
@@ -246,8 +247,8 @@ def numbers_of_example(bench: "Workbench") -> Iterator[tuple[int, str, Any, Chan
     scene = bench.scene
     here, there = _Numbers(), _Numbers()
     try:
-        run_under(scene.wide, scene.case.inputs, here)
-        run_under(scene.wide, scene.reference.example(), there)
+        run_under(bench.located.module_session, scene.case.inputs, here)
+        run_under(bench.located.module_session, scene.reference.example(), there)
     except Exception:  # the module may refuse its own example in float64: then nothing can be said
         return
     for call, ((op, given, got), (other_op, other, number)) in enumerate(
@@ -315,7 +316,7 @@ def skipped(place: int = 0) -> Change:
     return lambda func, args, kwargs: args[place].detach()
 
 
-def told(entry: Entry) -> str:
+def told(entry: TracedValue) -> str:
     """A call in words, with its line."""
     return f"`{entry.op}`" + (
         f" ({entry.source.file}:{entry.source.line}: `{entry.source.text}`)" if entry.source else ""

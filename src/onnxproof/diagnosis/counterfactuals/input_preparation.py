@@ -10,7 +10,7 @@ import onnx
 
 from onnxproof.diagnosis.counterfactuals.workbench import Array, Workbench
 from onnxproof.errors import OnnxproofError
-from onnxproof.onnxmodel.graph import captured
+from onnxproof.onnxmodel.graph import consumed_names
 from onnxproof.preprocessing.affine import applied
 from onnxproof.results import Case
 from onnxproof.runtimes import ort, parse
@@ -205,7 +205,7 @@ class Asked:
             found = self._candidate.run(fed)
         except (OnnxproofError, ValueError, IndexError):
             return float("inf")
-        return self._bench.scene.apart(found, truth)
+        return self._bench.scene.error(found, truth)
 
     def mends(self, preparation: Preparation) -> float | None:
         """What is left of the error where it is gone, on the witness and on other cases that differ."""
@@ -267,7 +267,7 @@ class FirstLayer:
         del model.graph.node[:], model.graph.output[:]
         for node in reversed(nodes):
             if not needed.isdisjoint(node.output):
-                needed |= set(captured(node))
+                needed |= set(consumed_names(node))
                 model.graph.node.insert(0, node)
         model.graph.output.append(onnx.helper.make_empty_tensor_value_info(self._value))
         self._feeds = {name: array for name, array in self._feeds.items() if name in needed}
@@ -295,10 +295,10 @@ class FirstLayer:
         calls = self._CALLS if self._port.kind != "text" else ("embedding", "index", "gather")
         alike = [
             e
-            for e in self._bench.scene.entries
+            for e in self._bench.located.traced_values
             if e.sketch.count == size and any(word in e.op for word in calls)
         ]
         for entry in alike[:3]:
-            value = self._bench.scene.fetch(entry.place)
+            value = self._bench.located.fetch(entry.place)
             if value is not None:
                 yield np.asarray(value, np.float64)

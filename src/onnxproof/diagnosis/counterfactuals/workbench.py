@@ -9,9 +9,9 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from onnxproof.diagnosis.locate import Scene
-from onnxproof.diagnosis.locate.match import relative
+from onnxproof.diagnosis.locate import Located, Scene
 from onnxproof.errors import OnnxproofError
+from onnxproof.numerics.relative_error import relative_error
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Case, Finding, Fix, Location
 from onnxproof.runtimes import ort, parse
@@ -20,7 +20,7 @@ from onnxproof.system.deadline import Deadline
 
 if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.trace import Entry
+    from onnxproof.reference.traced_value import TracedValue
 
 Array = np.ndarray[Any, Any]
 _LARGEST = 1 << 31
@@ -53,7 +53,7 @@ class Workbench:
     def __init__(
         self,
         scene: Scene,
-        where: Location,
+        located: Located,
         *,
         bad_cases: Mapping[str, bool],
         sizes: Mapping[str, Mapping[str, int]],
@@ -65,7 +65,8 @@ class Workbench:
         findings: Sequence[Finding] = (),
         deadline: Deadline | None = None,
     ) -> None:
-        self.scene, self.where = scene, where
+        self.scene, self.located = scene, located
+        self.where: Location = located.location
         self.subject, self.calibration = subject, calibration
         self.export_float = export_float
         """What is proven, with the user's data, and the data that a quantized candidate was calibrated on, where it is known."""
@@ -100,7 +101,7 @@ class Workbench:
     @cached_property
     def before(self) -> float:
         """The relative error of the candidate as it is."""
-        return self.scene.apart(self.found)
+        return self.scene.error(self.found)
 
     @cached_property
     def found(self) -> list[Array | None] | None:
@@ -214,11 +215,11 @@ class Workbench:
 
     def counterpart(self, node: onnx.NodeProto) -> Any:
         """The module's own operation that the node should have been, where it is known."""
-        return self.scene.counterparts.get(node.name or node.output[0])
+        return self.located.counterparts.get(node.name or node.output[0])
 
     def whatif(
         self,
-        variants: "Callable[[Entry], Iterable[Variant]]",
+        variants: "Callable[[TracedValue], Iterable[Variant]]",
         *,
         views: bool = False,
         cure: "Callable[[], Tried | str] | None" = None,
@@ -231,7 +232,7 @@ class Workbench:
 
         found = (
             changed_reference.search(self, variants, views=views)
-            if self.scene.wide is not None
+            if self.located.module_session is not None
             else None
         )
         mended = (
@@ -267,7 +268,7 @@ class Workbench:
     ) -> float:
         """The relative error of a graph (the candidate itself for None) against the truth of the witness."""
         outputs = self.answers(model, inputs=inputs, disabled=disabled) if not self.late else None
-        return self.scene.apart(outputs, truth)
+        return self.scene.error(outputs, truth)
 
     def answers(
         self,
@@ -334,7 +335,7 @@ def _apart(a: Array, b: Array | None) -> float:
     """The relative distance; of integers whether they differ at all, since beyond 2**53 a float does not tell."""
     if b is not None and a.dtype.kind in "iub" and a.shape == b.shape:
         return float(not np.array_equal(a, b))
-    return relative(b, a)
+    return relative_error(b, a)
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:

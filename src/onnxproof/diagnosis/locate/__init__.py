@@ -6,136 +6,134 @@ without optimisation: `runtime`, or `precision` where the graph itself narrows. 
 `optimizer`, found by bisection over the runtime's own list.
 """
 
-from onnxproof.diagnosis.locate import optimizers, refusal, runtime
-from onnxproof.diagnosis.locate.scene import Scene
-from onnxproof.diagnosis.locate.stages import Ideal, Served, ideal, probed
-from onnxproof.errors import OnnxproofError
-from onnxproof.onnxmodel.graph import Graph, suspect
-from onnxproof.options import Policy
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.locate import follow, optimizers, port_exchange, refusal, runtime
+from onnxproof.diagnosis.locate.evaluation import (
+    Evaluation,
+    ServedModel,
+    evaluate_by_runtime,
+    evaluate_in_float64,
+    plain_backend,
+)
+from onnxproof.diagnosis.locate.port_exchange import PortExchange
+from onnxproof.diagnosis.locate.scene import Located, Scene, name_suspects
+from onnxproof.onnxmodel.graph import Graph, make_suspect
 from onnxproof.results import Domain, Gap, Location, NoiseKind, Stage, Status
 from onnxproof.runtimes import parse
 from onnxproof.system.allocator import release_free_memory
 
+_ORDERING = ("TopK", "ArgMax", "ArgMin", "Unique", "NonMaxSuppression")
 
-def locate(scene: Scene) -> Location | None:
+
+def locate(scene: Scene) -> Located:
     """Name the stage first, then the node by the means that fit the stage."""
-    if scene.gap is not None and scene.gap.status is Status.REFUSED:
-        return refusal.locate(scene, scene.gap.detail)
-    if scene.gap is not None and scene.gap.domain is Domain.TIES:
-        return _ordering(scene)
-    if scene.gap is not None and scene.gap.noise_kind in (NoiseKind.SIMULATED, NoiseKind.TWIN):
+    gap = scene.gap
+    if gap is not None and gap.status is Status.REFUSED:
+        return refusal.locate(scene, gap.detail)
+    if gap is not None and gap.domain is Domain.TIES:
+        return Located(location=_locate_ordering(scene))
+    if gap is not None and gap.noise_kind in (NoiseKind.SIMULATED, NoiseKind.TWIN):
         from onnxproof.diagnosis.locate import quantized
 
         return quantized.locate(scene, locate)
     release_free_memory()
-    served = Served(scene)
+    served = ServedModel(scene)
     try:
-        return _by_stage(scene, served)
+        return _locate_by_stage(scene, served)
     finally:
         served.close()
 
 
-def _by_stage(scene: Scene, served: Served) -> Location | None:
-    """The first pair of neighbours on the way from the file to the served answer that disagrees."""
-    limit = max(20 * scene.noise, 1e-6)
-    swapped = _signature_fault(scene, served, limit)
-    if swapped is not None:
-        return swapped
-    if (
-        scene.gap is not None
-        and scene.gap.status is Status.DTYPE
-        and served.gap(scene.backend) <= limit
-    ):
-        return _dtype_fault(scene, scene.gap)
-    in_ort = parse(scene.backend)[0] == "ort"
-    plain = served.gap("ort:disabled" if in_ort else scene.backend)
-    if in_ort and plain <= limit < served.gap(scene.backend):
-        return optimizers.locate(scene, limit)
+def _locate_by_stage(scene: Scene, served: ServedModel) -> Located:
+    """The first step on the way to the served answer that goes wrong, the cheapest questions first.
+
+    1. Exchanged inputs or outputs, or an output of another dtype: the values themselves are right.
+    2. Right without optimisation: an optimizer.
+    3. Right in float64: the runtime, or the precision of the graph.
+    4. Otherwise the file itself.
+    """
+    limit = limits.error_limit(scene.noise)
+    served_error = served.error(scene.backend)
+    if served_error > limit:
+        exchange = port_exchange.find_exchange(  # step 1
+            scene.signature, lambda signature: served.error(scene.backend, signature) <= limit
+        )
+        if exchange is not None:
+            return _locate_exchange(scene, exchange)
+    elif scene.gap is not None and scene.gap.status is Status.DTYPE:
+        return Located(location=_locate_dtype(scene, scene.gap))
+    plain_error = served.error(plain_backend(scene))
+    if parse(scene.backend)[0] == "ort" and plain_error <= limit < served_error:  # step 2
+        return Located(location=optimizers.locate(scene, limit))
     served.close()
-    told = ideal(scene)
-    biased = (
-        scene.gap is not None
-        and scene.gap.bias is not None
-        and scene.gap.bias > Policy().bias_limit
-    )  # then the graph in float64 was found wrong
-    if told is not None and told.gap <= max(limit / 4, 1e-6) and not biased:
-        return runtime.locate(scene, told, limit)
-    return _file(scene, told, plain)
+    evaluation = evaluate_in_float64(scene)
+    if evaluation is not None and _is_right_in_float64(scene, evaluation, limit):  # step 3
+        return runtime.locate(scene, evaluation, limit)
+    return _locate_in_file(scene, evaluation)  # step 4
 
 
-def _ordering(scene: Scene) -> Location:
+def _is_right_in_float64(
+    scene: Scene,
+    evaluation: Evaluation,
+    limit: float,
+) -> bool:
+    """Whether the file is right in float64, on this case and by the bias that verification measured."""
+    if evaluation.gap > limits.float64_limit(limit):
+        return False
+    bias = scene.gap.bias if scene.gap is not None else None
+    return bias is None or bias <= scene.policy.bias_limit
+
+
+def _locate_ordering(scene: Scene) -> Location:
     """Equal values in another order: the nodes that order."""
     graph = Graph.of(scene.file)
-    places = [
-        p
-        for p, node in enumerate(graph.nodes)
-        if node.op_type in ("TopK", "ArgMax", "ArgMin", "Unique", "NonMaxSuppression")
+    why = "it chooses among equal values"
+    suspects = [
+        make_suspect(graph, place, 0.0, why)
+        for place, node in enumerate(graph.nodes)
+        if node.op_type in _ORDERING
     ]
-    suspects = [suspect(graph, p, 0.0, "it chooses among equal values") for p in places]
-    stage = Stage.EXPORT if scene.reference.tree is not None else Stage.GRAPH
-    return Location(
-        stage=stage,
-        nodes=tuple(s.node for s in suspects),
-        suspects=tuple(suspects),
-        module=suspects[0].module if suspects else None,
-        source=suspects[0].source if suspects else None,
-        evidence="with ties broken by one rule the two agree",
+    location = Location(
+        stage=scene.file_stage, evidence="with ties broken by one rule the two agree"
     )
+    return name_suspects(location, suspects)
 
 
-def _dtype_fault(scene: Scene, gap: Gap) -> Location:
-    """Right values in another dtype: the node that makes the output."""
+def _locate_dtype(scene: Scene, gap: Gap) -> Location:
+    """Right values in another dtype: the node that computes the output."""
     graph = Graph.of(scene.file)
-    name = next((o.onnx_name for o in scene.signature.outputs if o.name == gap.output), None)
-    place = graph.makers.get(name or "")
-    suspects = [suspect(graph, place, 0.0, gap.detail)] if place is not None else []
-    return Location(
-        stage=Stage.EXPORT,
-        nodes=tuple(s.node for s in suspects),
-        suspects=tuple(suspects),
-        evidence=f"another dtype: {gap.detail}",
-        module=suspects[0].module if suspects else None,
-        source=suspects[0].source if suspects else None,
-    )
+    names = [o.onnx_name for o in scene.signature.outputs if o.name == gap.output and o.onnx_name]
+    producers = [graph.producers[name] for name in names[:1] if name in graph.producers]
+    suspects = [make_suspect(graph, place, 0.0, gap.detail) for place in producers]
+    location = Location(stage=Stage.EXPORT, evidence=f"another dtype: {gap.detail}")
+    return name_suspects(location, suspects)
 
 
-def _signature_fault(scene: Scene, served: Served, limit: float) -> Location | None:
-    """Inputs or outputs of one kind exchanged: does another pairing come right?"""
-    from onnxproof.diagnosis.locate import exchanged
-
-    if served.gap(scene.backend) <= limit:
-        return None
-    found = exchanged.find(
-        scene.signature, lambda signature: served.gap(scene.backend, signature) <= limit
-    )
-    if found is None:
-        return None
-    scene.exchanged = found
+def _locate_exchange(scene: Scene, exchange: PortExchange) -> Located:
+    """Inputs or outputs of one kind are exchanged: the nodes that read the inputs, or produce the outputs."""
     graph = Graph.of(scene.file)
-    nodes = [graph.name(p) for name in found.names for p in graph.consumers(name)] or [
-        graph.name(graph.makers[n]) for n in found.names if n in graph.makers
-    ]
-    return Location(stage=Stage.SIGNATURE, nodes=tuple(dict.fromkeys(nodes)), evidence=found.what)
+    places = [place for name in exchange.names for place in graph.consumers(name)]
+    if not places:
+        places = [graph.producers[name] for name in exchange.names if name in graph.producers]
+    names = dict.fromkeys(graph.name(place) for place in places)
+    location = Location(
+        stage=Stage.SIGNATURE,
+        nodes=tuple(names),
+        evidence=exchange.what,
+    )
+    return Located(location=location, exchanged=exchange)
 
 
-def _file(scene: Scene, told: Ideal | None, plain: float) -> Location:
+def _locate_in_file(scene: Scene, evaluation: Evaluation | None) -> Located:
     """The file itself is wrong: find the node in it."""
-    stage = Stage.EXPORT if scene.reference.tree is not None else Stage.GRAPH
-    told = told or probed(scene)
-    if told is None:
-        return Location(
-            stage=stage,
+    evaluation = evaluation or evaluate_by_runtime(scene)
+    if evaluation is None:
+        location = Location(
+            stage=scene.file_stage,
             evidence="the file differs from the reference; its values could not be followed",
         )
-    from onnxproof.diagnosis.locate import follow
-
-    try:
-        return follow.follow(scene, told, stage)
-    except OnnxproofError as why:  # the evaluator takes the candidate and refuses the reference
-        return Location(
-            stage=stage,
-            evidence=f"the file differs from the reference, whose values could not be followed: {why.what}",
-        )
+        return Located(location=location)
+    return follow.follow(scene, evaluation)
 
 
-__all__ = ["Scene", "locate"]
+__all__ = ["Located", "Scene", "locate"]

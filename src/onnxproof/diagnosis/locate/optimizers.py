@@ -1,14 +1,15 @@
 """An optimizer of ONNX Runtime changes the answers: which one, and which nodes it took."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import onnx
 import onnxruntime
 
+from onnxproof.diagnosis.locate.scene import Scene, name_suspects
 from onnxproof.errors import OnnxproofError
-from onnxproof.onnxmodel.graph import Graph, source_of
-from onnxproof.results import Location, Stage, Suspect
+from onnxproof.onnxmodel.graph import Graph, make_suspect
+from onnxproof.results import Location, Stage
 from onnxproof.runtimes import ort, parse
 from onnxproof.runtimes.session.execution import Candidate, Clock
 from onnxproof.system import temporary
@@ -87,90 +88,82 @@ KNOWN = (
     "Level2_RuleBasedTransformer",
     "Level1_RuleBasedTransformer",
 )
+"""The graph transformers of ONNX Runtime, as `disabled_optimizers` takes them."""
+_RANK = {"QuantizeLinear": 1, "DequantizeLinear": 2}
 
 
-def locate(scene: Any, limit: float) -> Location:
-    """Bisect the list of optimizers: one whose absence mends the answers is the one."""
-    graph = Graph.of(scene.file)
-    if _gap(scene, KNOWN) > limit:  # the culprit has a name that this list lacks
-        return Location(
-            stage=Stage.OPTIMIZER,
-            evidence="right without optimisation, wrong with it; no single optimizer could be named",
-        )
-    culprits = list(KNOWN)
-    while len(culprits) > 1:
+def locate(scene: Scene, limit: float) -> Location:
+    """Bisect the list of optimizers: one whose absence fixes the answers is the one.
+
+    1. Disable all: if the answers are still wrong, the guilty one has a name that the list lacks.
+    2. Halve the list while disabling what is left of it is enough.
+    3. Name the nodes that the one that is left changed.
+    """
+    if _error(scene, KNOWN) > limit:  # step 1
+        return _unnamed("no single optimizer could be named")
+    remaining = list(KNOWN)
+    while len(remaining) > 1:  # step 2
         if scene.deadline.passed:
-            return Location(
-                stage=Stage.OPTIMIZER,
-                evidence="right without optimisation, wrong with it; no time was left to name the optimizer",
-            )
-        half = culprits[: len(culprits) // 2]
-        culprits = half if _gap(scene, half) <= limit else culprits[len(culprits) // 2 :]
-        if _gap(scene, culprits) > limit:
-            return Location(
-                stage=Stage.OPTIMIZER,
-                evidence="right without optimisation, wrong with it; several optimizers work together",
-            )
-    name = culprits[0]
-    taken = _taken(scene, name, graph)
-    suspects = [
-        Suspect(
-            node=graph.name(p),
-            op_type=graph.nodes[p].op_type,
-            ratio=0.0,
-            why=f"changed by {name}",
-            module=source_of(graph.nodes[p])[0],
-            source=source_of(graph.nodes[p])[1],
-        )
-        for p in taken
-    ]
-    head = suspects[0] if suspects else None
-    return Location(
+            return _unnamed("no time was left to name the optimizer")
+        middle = len(remaining) // 2
+        if _error(scene, remaining[:middle]) <= limit:
+            remaining = remaining[:middle]
+        else:
+            remaining = remaining[middle:]
+        if _error(scene, remaining) > limit:
+            return _unnamed("several optimizers work together")
+    name = remaining[0]
+    location = Location(
         stage=Stage.OPTIMIZER,
-        nodes=tuple(s.node for s in suspects),
-        suspects=tuple(suspects),
         optimizer=name,
-        module=head.module if head else None,
-        source=head.source if head else None,
         evidence=f"the answers are right when the optimizer {name} is disabled, and wrong when only it is at work",
+    )
+    graph = Graph.of(scene.file)
+    changed = _changed_nodes(scene, name, graph)  # step 3
+    why = f"changed by {name}"
+    return name_suspects(location, [make_suspect(graph, place, 0.0, why) for place in changed])
+
+
+def _unnamed(why: str) -> Location:
+    """The stage without the name of an optimizer."""
+    return Location(
+        stage=Stage.OPTIMIZER, evidence=f"right without optimisation, wrong with it; {why}"
     )
 
 
-def _gap(scene: Any, disabled: Any) -> float:
+def _error(scene: Scene, disabled: Sequence[str]) -> float:
+    """The error of the answers without these optimizers."""
     try:
         session = ort.open(scene.path, parse(scene.backend)[1], disabled_optimizers=list(disabled))
-        found = Candidate(scene.backend, scene.path, scene.signature, Clock(), session=session).run(
-            scene.case.inputs
-        )
+        candidate = Candidate(scene.backend, scene.path, scene.signature, Clock(), session=session)
+        answers = candidate.run(scene.case.inputs)
     except OnnxproofError:
         return float("inf")
-    return float(scene.apart(found))
+    return scene.error(answers)
 
 
-def _taken(scene: Any, name: str, graph: Graph) -> list[int]:
-    """Nodes of the file that are there without the optimizer and gone with it, or read other values; failing that, quantizers."""
-    kept = {flag: _optimised(scene.path, [name] if flag else []) for flag in (True, False)}
-    gone = {key for key, read in kept[True].items() if key not in kept[False]} or {
-        key for key, read in kept[True].items() if kept[False][key] != read
-    }
-    places = [
-        p
-        for p, node in enumerate(graph.nodes)
-        if any(o in gone for o in node.output) or node.name in gone
-    ]
-    rank = {"QuantizeLinear": 1, "DequantizeLinear": 2}
-    places.sort(
-        key=lambda p: rank.get(graph.nodes[p].op_type, 0)
-    )  # what computes and what rounds before what only scales
-    return places or [
-        p
-        for p, node in enumerate(graph.nodes)
-        if node.op_type in ("QuantizeLinear", "DequantizeLinear")
-    ]
+def _changed_nodes(
+    scene: Scene,
+    optimizer: str,
+    graph: Graph,
+) -> list[int]:
+    """Nodes of the file that are there without the optimizer and gone with it, or read other values; failing that, quantizers.
+
+    What computes comes before what rounds, and that before what only scales.
+    """
+    without = _optimised_graph(scene.path, [optimizer])
+    with_it = _optimised_graph(scene.path, [])
+    gone = {key for key in without if key not in with_it}
+    if not gone:
+        gone = {key for key, inputs in without.items() if with_it[key] != inputs}
+    nodes = enumerate(graph.nodes)
+    changed = [p for p, node in nodes if node.name in gone or gone.intersection(node.output)]
+    changed.sort(key=lambda place: _RANK.get(graph.nodes[place].op_type, 0))
+    return changed or [p for p, node in enumerate(graph.nodes) if node.op_type in _RANK]
 
 
-def _optimised(path: Path, disabled: list[str]) -> dict[str, tuple[str, ...]]:
-    """Nodes and values of the graph as the runtime keeps it, by name, each with what it is made from."""
+def _optimised_graph(path: Path, disabled: list[str]) -> dict[str, tuple[str, ...]]:
+    """Nodes and values of the graph as the runtime keeps it, by name, each with what it is computed from."""
     with temporary.Folder() as folder:
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4
@@ -181,9 +174,9 @@ def _optimised(path: Path, disabled: list[str]) -> dict[str, tuple[str, ...]]:
         except Exception:  # a graph that can't be written tells nothing, and the location says so by naming no node
             return {}
         model = onnx.load(options.optimized_model_filepath, load_external_data=False)
-    return {
-        key: tuple(node.input)
-        for node in model.graph.node
-        for key in (node.name, *node.output)
-        if key
-    }
+    inputs: dict[str, tuple[str, ...]] = {}
+    for node in model.graph.node:
+        for key in (node.name, *node.output):
+            if key:
+                inputs[key] = tuple(node.input)
+    return inputs

@@ -1,16 +1,16 @@
-"""A quantized candidate: is it the runtime that leaves the graph, or the graph that leaves the reference? And which rounding costs most?"""
+"""A quantized candidate: does the runtime leave the graph, or the graph the reference? And which rounding costs most?"""
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import onnx
 
+from onnxproof.diagnosis.locate.scene import Located, Scene, name_suspects
 from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel.graph import source_of
-from onnxproof.options import Policy
 from onnxproof.quantization.attribution import Study, gain
 from onnxproof.quantization.qdq import Pair, without_rounding
 from onnxproof.results import Location, Stage, Suspect
@@ -18,121 +18,151 @@ from onnxproof.runtimes import ort
 from onnxproof.runtimes import reference as standard
 from onnxproof.runtimes.session.execution import feed
 
-if TYPE_CHECKING:
-    from onnxproof.diagnosis.locate.scene import Scene
+Array = np.ndarray[Any, Any]
+_MOST_TRIALS = 12
+"""Roundings that are taken out, one at a time: each is a run of the model. Not measured."""
+_MOST_SUSPECTS = 4
+_LEAST_GAIN_DB = 0.5
+"""A rounding is named if the answers gain more than this without it. Not measured."""
+_TINY = 1e-30
 
-_ASKED = 12
-_MOST = 4
-_WORTH_DB = 0.5
 
-
-def locate(scene: "Scene", by_truth: Callable[["Scene"], Location | None]) -> Location | None:
+def locate(scene: Scene, locate_by_truth: Callable[[Scene], Located]) -> Located:
     """Beyond what quantization explains it is the runtime: then the simulated graph is the truth. Else the values whose rounding costs most."""
     assert scene.gap is not None
-    if scene.gap.noise_ratio > Policy().runtime_limit:
-        said = _simulated(scene)
-        if said is not None:
-            return by_truth(
-                replace(scene, truth=said, dtypes=[answer.dtype for answer in said], gap=None)
+    if scene.gap.noise_ratio > scene.policy.runtime_limit:
+        answers = _simulate(scene)
+        if answers is not None:
+            dtypes = [answer.dtype for answer in answers]
+            simulated = replace(
+                scene,
+                truth=answers,
+                dtypes=dtypes,
+                gap=None,
             )
-    return _costly(scene)
+            # what was traced there belongs to another truth than the causes work with
+            return Located(location=locate_by_truth(simulated).location)
+    return Located(location=_costly_roundings(scene))
 
 
-def _simulated(scene: "Scene") -> list[np.ndarray] | None:
-    feeds = feed(scene.case.inputs, scene.signature)
-    for opened in (
+def _simulate(scene: Scene) -> list[Array] | None:
+    """The answers of the graph itself: by the standard in float64, or else without optimisation."""
+    openings: tuple[Callable[[], Any], ...] = (
         lambda: standard.open(scene.path, "float64"),
         lambda: ort.open(scene.path, "disabled"),
-    ):
+    )
+    feeds = feed(scene.case.inputs, scene.signature)
+    for open_session in openings:
         try:
-            session = opened()
-            found = dict(zip(session.output_names, session.run(feeds), strict=True))
-            answers = [found.get(output.onnx_name or "") for output in scene.signature.outputs]
-            return (
-                [answer for answer in answers if answer is not None]
-                if all(a is not None for a in answers)
-                else None
-            )
+            session = open_session()
+            outputs = dict(zip(session.output_names, session.run(feeds), strict=True))
         except OnnxproofError:
             continue
+        answers = [outputs.get(output.onnx_name or "") for output in scene.signature.outputs]
+        present = [answer for answer in answers if answer is not None]
+        if len(present) < len(answers):
+            return None
+        return present
     return None
 
 
-def _costly(scene: "Scene") -> Location:
-    """Take one rounding out after the other, and see what the answers gain."""
+def _costly_roundings(scene: Scene) -> Location:
+    """Take one rounding out after the other, and measure what the answers gain."""
     model = onnx.load(scene.path)
-    names = [output.onnx_name for output in scene.signature.outputs]
-    order = [
-        [value.name for value in model.graph.output].index(name)
-        for name in names
-        if name is not None
-    ]
-    wanted = dict(zip(order, scene.truth, strict=False))
-    study = Study(
-        model,
-        [("witness", feed(scene.case.inputs, scene.signature))],
-        [[wanted[place] for place in sorted(wanted)]],
+    study = _study(scene, model)
+    ranked = sorted(study.rounded, key=lambda pair: -_coarseness(study, pair))[:_MOST_TRIALS]
+    suspects = _named_by_gain(study, model, ranked) or _named_by_range(study, model)
+    location = Location(
+        stage=Stage.GRAPH,
+        compared=len(ranked),
+        evidence=f"{study.said:.1f} dB; no single rounding makes the difference",
     )
-    makers = {node.output[0]: node for node in model.graph.node if node.op_type == "QuantizeLinear"}
-    ranked = sorted(
-        study.rounded,
-        key=lambda pair: -_coarse(study, pair.value, float(pair.scale.reshape(-1)[0])),
-    )[:_ASKED]
+    if not suspects:
+        return location
+    return name_suspects(replace(location, evidence=suspects[0].why), suspects)
+
+
+def _study(scene: Scene, model: onnx.ModelProto) -> Study:
+    """The witness, and its truth in the order of the file's outputs."""
+    outputs = [value.name for value in model.graph.output]
+    names = [output.onnx_name for output in scene.signature.outputs]
+    places = [outputs.index(name) for name in names if name is not None]
+    truths = dict(zip(places, scene.truth, strict=False))
+    feeds = feed(scene.case.inputs, scene.signature)
+    return Study(model, [("witness", feeds)], [[truths[place] for place in sorted(truths)]])
+
+
+def _named_by_gain(
+    study: Study,
+    model: onnx.ModelProto,
+    ranked: list[Pair],
+) -> list[Suspect]:
+    """The roundings without which the answers gain most."""
     gains = [
         (gain(study.said, study.level(without_rounding(model, [pair.value]))), pair)
         for pair in ranked
     ]
-    found = sorted((g for g in gains if g[0] > _WORTH_DB), key=lambda g: -g[0])[:_MOST]
-    if not found:  # several are off at once: the one whose range fits the data least comes first
-        found = sorted(
-            ((0.0, pair) for pair in study.rounded if pair.value in study.seen),
-            key=lambda g: -_off(study, g[1]),
-        )[:_MOST]
-    suspects = []
-    for recovered, pair in found:
-        node = makers[pair.quantize]
-        module, source = source_of(
-            next((n for n in model.graph.node if pair.value in n.output), node)
+    worth = [(gained, pair) for gained, pair in gains if gained > _LEAST_GAIN_DB]
+    worth.sort(key=lambda item: -item[0])
+    return [
+        _suspect(
+            model,
+            pair,
+            gained,
+            f"without its rounding of `{pair.value}` the answers gain {gained:.1f} dB",
         )
-        suspects.append(
-            Suspect(
-                node=node.name or node.output[0],
-                op_type=node.op_type,
-                ratio=recovered,
-                module=module,
-                source=source,
-                why=f"without its rounding of `{pair.value}` the answers gain {recovered:.1f} dB"
-                if recovered
-                else f"no single rounding makes the difference; the range of `{pair.value}` fits the data least",
-            )
-        )
-    first = suspects[0] if suspects else None
-    return Location(
-        stage=Stage.GRAPH,
-        nodes=tuple(s.node for s in suspects),
-        suspects=tuple(suspects),
-        compared=len(ranked),
-        module=first.module if first else None,
-        source=first.source if first else None,
-        evidence=first.why
-        if first
-        else f"{study.said:.1f} dB; no single rounding makes the difference",
+        for gained, pair in worth[:_MOST_SUSPECTS]
+    ]
+
+
+def _named_by_range(study: Study, model: onnx.ModelProto) -> list[Suspect]:
+    """Several roundings are off at once: the ones whose range fits the data least."""
+    seen = [pair for pair in study.rounded if pair.value in study.seen]
+    seen.sort(key=lambda pair: -_range_error(study, pair))
+    why = "no single rounding makes the difference; the range of `{}` fits the data least"
+    return [_suspect(model, pair, 0.0, why.format(pair.value)) for pair in seen[:_MOST_SUSPECTS]]
+
+
+def _suspect(
+    model: onnx.ModelProto,
+    pair: Pair,
+    ratio: float,
+    why: str,
+) -> Suspect:
+    """The QuantizeLinear of a pair, with the module and the line of what it rounds."""
+    quantizers = {
+        node.output[0]: node for node in model.graph.node if node.op_type == "QuantizeLinear"
+    }
+    node = quantizers[pair.quantize]
+    producer = next((n for n in model.graph.node if pair.value in n.output), node)
+    module, source = source_of(producer)
+    return Suspect(
+        node=node.name or node.output[0],
+        op_type=node.op_type,
+        ratio=ratio,
+        module=module,
+        source=source,
+        why=why,
     )
 
 
-def _off(study: Study, pair: Pair) -> float:
+def _range_error(study: Study, pair: Pair) -> float:
     """How far a range is from what the data reaches, in octaves."""
     low, high = study.reach(pair)
-    here = max(abs(float(limit.reshape(-1)[0])) for limit in pair.limits)
-    return abs(math.log2(max(abs(low), abs(high), 1e-30) / max(here, 1e-30)))
+    limit = max(abs(float(limit.reshape(-1)[0])) for limit in pair.limits)
+    return abs(math.log2(max(abs(low), abs(high), _TINY) / max(limit, _TINY)))
 
 
-def _coarse(study: Study, value: str, step: float) -> float:
-    stats = study.seen.get(value)
+def _coarseness(study: Study, pair: Pair) -> float:
+    """The step of a rounding in units of its value: of the reach of its flattest channels, or of its rms."""
+    step = float(pair.scale.reshape(-1)[0])
+    stats = study.seen.get(pair.value)
     if stats is None:
         return 0.0
-    if stats.channel_low is not None and stats.channel_high is not None:
-        reach = stats.channel_high - stats.channel_low
-        alive = reach[reach > 0]
-        return float(step / np.percentile(alive, 10)) if alive.size else 0.0
-    return step / max(stats.rms, 1e-30)
+    if stats.channel_low is None or stats.channel_high is None:
+        return step / max(stats.rms, _TINY)
+    reach = stats.channel_high - stats.channel_low
+    varying = reach[reach > 0]
+    if not varying.size:
+        return 0.0
+    return float(step / np.percentile(varying, 10))

@@ -1,62 +1,83 @@
-"""A file that refuses an input which the reference takes: the runtime names the node that gave up, and the fault may lie before it.
+"""A file that refuses an input which the reference takes: the runtime names the node that refuses, and the fault may lie before it.
 
-A pooling window of the example's size makes another shape, and the reshape behind it is the one to complain. So what can be
+A pooling window of the example's size gives another shape, and the Reshape behind it is the one to complain. So what can be
 evaluated until then is compared with the reference's own values, and the first that is none of them comes first.
 """
 
 import re
+from dataclasses import replace
 
-from onnxproof.diagnosis.locate.follow import entries_of
-from onnxproof.diagnosis.locate.match import front, match, observe
-from onnxproof.diagnosis.locate.scene import Scene
-from onnxproof.diagnosis.locate.stages import given, slow_s
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.locate.comparison import compare
+from onnxproof.diagnosis.locate.evaluation import evaluation_limit_s, model_inputs
+from onnxproof.diagnosis.locate.experiment import observe
+from onnxproof.diagnosis.locate.follow import with_module_trace
+from onnxproof.diagnosis.locate.match import match
+from onnxproof.diagnosis.locate.reference_trace import ReferenceTrace, trace_reference
+from onnxproof.diagnosis.locate.scene import Located, Scene, name_suspects
 from onnxproof.errors import OnnxproofError
 from onnxproof.numerics.sketch import Sketch
-from onnxproof.onnxmodel.graph import Graph, captured, suspect
-from onnxproof.results import Location, Stage
+from onnxproof.onnxmodel.graph import Graph, consumed_names, make_suspect
+from onnxproof.results import Location
 from onnxproof.runtimes import reference as standard
 
-_TOLERANCE = 3e-7
+_MOST_EARLIER = 3
+"""Nodes before the refusing one that are named."""
+_MOST_WORDS = 200
+"""Characters of the runtime's message in the evidence."""
 
 
-def locate(scene: Scene, words: str) -> Location:
-    """The first node on the way to the refusal that makes what the reference has not, then the one that the runtime names."""
+def locate(scene: Scene, message: str) -> Located:
+    """The first nodes on the way to the refusal that compute what the reference does not, then the one that the runtime names."""
     graph = Graph.of(scene.file)
-    stage = Stage.EXPORT if scene.reference.tree is not None else Stage.GRAPH
-    named = [m for m in re.findall(r"Name:\s*'([^']*)'", words) if m]
-    places = [p for p in range(len(graph.nodes)) if graph.name(p) in named]
-    sooner = _sooner(scene, graph, places[0]) if places else []
-    suspects = [
-        suspect(graph, p, 0.0, "what it makes is none of the reference's values") for p in sooner
-    ] + [suspect(graph, p, 0.0, "the runtime gives up here") for p in places]
-    return Location(
-        stage=stage,
-        nodes=tuple(s.node for s in suspects),
-        suspects=tuple(suspects),
-        evidence=f"the reference answers and the file refuses: {words[:200]}",
-        module=suspects[0].module if suspects else None,
-        source=suspects[0].source if suspects else None,
+    names = re.findall(r"Name:\s*'([^']+)'", message)
+    refusing = [place for place in range(len(graph.nodes)) if graph.name(place) in names]
+    suspects = [make_suspect(graph, p, 0.0, "the runtime gives up here") for p in refusing]
+    located = Located(
+        location=Location(
+            stage=scene.file_stage,
+            evidence=f"the reference answers and the file refuses: {message[:_MOST_WORDS]}",
+        )
     )
+    if refusing:
+        sketches_and_trace = _compare_until_refused(scene)
+        if sketches_and_trace is not None:
+            sketches, trace = sketches_and_trace
+            earlier = _earlier_faults(graph, sketches, trace, refusing[0])
+            why = "what it makes is none of the reference's values"
+            suspects = [make_suspect(graph, p, 0.0, why) for p in earlier] + suspects
+            located = with_module_trace(located, trace)
+    return replace(located, location=name_suspects(located.location, suspects))
 
 
-def _sooner(scene: Scene, graph: Graph, refusing: int) -> list[int]:
-    """The nodes before the refusing one that go wrong first; none where the values can't be followed."""
+def _compare_until_refused(scene: Scene) -> tuple[dict[str, Sketch], ReferenceTrace] | None:
+    """The values of the file up to the refusal, and those of the reference; None where they can't be followed."""
     try:
-        seen, entries = _until_refused(scene), entries_of(scene)[0]
+        return _evaluate_until_refused(scene), trace_reference(scene)
     except (OnnxproofError, RuntimeError):
-        return []
-    found = front(graph, match(seen, entries, _TOLERANCE), _TOLERANCE)
+        return None
+
+
+def _earlier_faults(
+    graph: Graph,
+    sketches: dict[str, Sketch],
+    trace: ReferenceTrace,
+    refusing: int,
+) -> list[int]:
+    """The nodes before the refusing one that go wrong first."""
+    tolerance = limits.FLOAT64_RESOLUTION
+    comparison = compare(graph, match(sketches, trace.values, tolerance), tolerance)
     before = _ancestors(graph, refusing)
-    return [p for p in found.suspects[: found.fronts] if p in before][:3]
+    return [node for node in comparison.origins if node in before][:_MOST_EARLIER]
 
 
-def _until_refused(scene: Scene) -> dict[str, Sketch]:
-    """The file's values by the standard in float64, up to the node where it gives up too."""
+def _evaluate_until_refused(scene: Scene) -> dict[str, Sketch]:
+    """The file's values by the standard in float64, up to the node where it refuses too."""
     session = standard.open(scene.path, "float64")
-    session.limit_s = slow_s(scene)
+    session.limit_s = evaluation_limit_s(scene)
     seen: dict[str, Sketch] = {}
     try:
-        observe(session, given(scene), seen=seen)
+        observe(session, model_inputs(scene), seen=seen)
     except OnnxproofError:
         pass
     finally:
@@ -64,13 +85,14 @@ def _until_refused(scene: Scene) -> dict[str, Sketch]:
     return seen
 
 
-def _ancestors(graph: Graph, place: int) -> set[int]:
-    found: set[int] = set()
-    waiting = [place]
+def _ancestors(graph: Graph, node: int) -> set[int]:
+    """All nodes that a node depends on."""
+    ancestors: set[int] = set()
+    waiting = [node]
     while waiting:
-        for name in captured(graph.nodes[waiting.pop()]):
-            maker = graph.makers.get(name)
-            if maker is not None and maker not in found:
-                found.add(maker)
-                waiting.append(maker)
-    return found
+        for name in consumed_names(graph.nodes[waiting.pop()]):
+            producer = graph.producers.get(name)
+            if producer is not None and producer not in ancestors:
+                ancestors.add(producer)
+                waiting.append(producer)
+    return ancestors

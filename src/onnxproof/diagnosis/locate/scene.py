@@ -1,25 +1,32 @@
-"""What locating and explaining work on."""
+"""What locating and the causes work on, and what locating gives back."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from onnxproof.diagnosis.locate.match import relative
+from onnxproof.diagnosis.locate.port_exchange import PortExchange
 from onnxproof.numerics.measure import as_real
+from onnxproof.numerics.relative_error import relative_error
 from onnxproof.onnxmodel.onnx_file import OnnxFile
+from onnxproof.options import Policy
 from onnxproof.reference.protocol import Reference
-from onnxproof.results import Case, Gap, Profile, Signature
+from onnxproof.reference.traced_value import Fetch, TracedValue
+from onnxproof.results import Case, Gap, Location, Profile, Signature, Stage, Suspect
 from onnxproof.system.deadline import Deadline
 
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Scene:
-    """Everything locating and explaining work on: one case that shows the fault, and both models."""
+    """One case that shows the fault, and both models."""
 
     reference: Reference
     path: Path
@@ -36,40 +43,101 @@ class Scene:
     """Which outputs count: not a choice that rounding decides on this case, beside an output that is to be explained."""
     gap: Gap | None = None
     """The gap that is to be explained."""
+    policy: Policy = field(default_factory=Policy)
+    """The user's limits."""
     deadline: Deadline = field(default_factory=Deadline.never)
     """When looking for the node must end: the first node that stands out is named then."""
-    entries: list[Any] = field(default_factory=list)
-    """What the module computed on this case, once it was followed."""
-    counterparts: dict[str, Any] = field(default_factory=dict)
-    """For a named node the module's own operation that it should have been."""
-    matched: set[int] = field(default_factory=set)
-    """The module's values that were found in the file."""
-    fetch: Any = None
-    """A way to have the value of an entry."""
-    wide: Any = None
-    """The module in float64, as it was followed."""
-    exchanged: Any = None
-    """The right pairing, where the given one is wrong."""
-    profile: Profile | None = None
-    """The noise ratio along the graph, as far as it was seen on the way."""
 
-    def apart(
-        self, found: Sequence[Array | None] | None, wanted: Sequence[Array] | None = None
+    @property
+    def file_stage(self) -> Stage:
+        """The stage of a fault in the file itself: an export of a module, or a change of another file."""
+        if self.reference.tree is not None:
+            return Stage.EXPORT
+        return Stage.GRAPH
+
+    def error(
+        self, answers: Sequence[Array | None] | None, expected: Sequence[Array] | None = None
     ) -> float:
-        """How far answers are from the truth, or from others: the largest relative distance over the outputs that count; infinite where there are none."""
-        others = self.truth if wanted is None else wanted
-        if found is None or len(found) != len(others):
+        """The largest relative error of answers over the outputs that count; infinite where there are none.
+
+        They are compared with the truth, or with `expected`, the answers of a changed model. Then the error is taken
+        both ways, since a model that answers with zeros only is near to nothing, and answers of NaN alone are not
+        comparable, since any model that gives NaN would explain them.
+        """
+        if expected is None:
+            return self._largest_error(answers, self.truth)
+        if answers is None or len(answers) != len(expected):
             return float("inf")
+        pairs = self._counting_pairs(answers, expected)
+        if not any(_has_finite(answer) for answer, _ in pairs):
+            return float("inf")
+        errors = [relative_error(answer, other) for answer, other in pairs]
+        errors += [relative_error(other, answer) for answer, other in pairs if answer is not None]
+        return max(errors, default=0.0)
+
+    def _largest_error(
+        self, answers: Sequence[Array | None] | None, truth: Sequence[Array]
+    ) -> float:
+        """Against the truth, one way."""
+        if answers is None or len(answers) != len(truth):
+            return float("inf")
+        pairs = self._counting_pairs(answers, truth)
+        return max((relative_error(answer, true) for answer, true in pairs), default=0.0)
+
+    def _counting_pairs(
+        self, answers: Sequence[Array | None], others: Sequence[Array]
+    ) -> list[tuple[Array | None, Array]]:
+        """Answers beside what they are compared with, for the outputs that count."""
         counts = self.steady or (True,) * len(others)
-        pairs = [(f, w) for f, w, steady in zip(found, others, counts, strict=True) if steady]
-        if wanted is not None and not any(
-            f is not None and np.isfinite(as_real(f).astype(np.float64, copy=False)).any()
-            for f, _ in pairs
-        ):
-            return float(
-                "inf"
-            )  # whatever gives nothing but NaN would explain an answer that is nothing but NaN
-        both = (
-            [(w, f) for f, w in pairs if f is not None] if wanted is not None else []
-        )  # nor is a changed module that says nothing but zeros near to any answer
-        return max((relative(f, w) for f, w in [*pairs, *both]), default=0.0)
+        triples = zip(answers, others, counts, strict=True)
+        return [(answer, other) for answer, other, counted in triples if counted]
+
+
+def _has_finite(answer: Array | None) -> bool:
+    """Whether an answer has any finite element."""
+    if answer is None:
+        return False
+    return bool(np.isfinite(as_real(answer).astype(np.float64, copy=False)).any())
+
+
+def _fetch_nothing(place: int) -> Array | None:
+    """For a fault that was located without tracing the module."""
+    return None
+
+
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
+class Located:
+    """Where it went wrong, and what was learned on the way."""
+
+    location: Location
+    traced_values: list[TracedValue] = field(default_factory=list)
+    """What the module computed on this case; empty where it was not traced, or where the reference is a graph."""
+    counterparts: Mapping[str, TracedValue] = field(default_factory=dict)
+    """For a named node the module's own operation that it should have been."""
+    matched: frozenset[int] = frozenset()
+    """The places of the traced values that were found in the file."""
+    fetch: Fetch = _fetch_nothing
+    """Gives the value at a place of the traced values."""
+    module_session: Any = None
+    """The module in float64, as it was traced."""
+    exchanged: PortExchange | None = None
+    """The right pairing of inputs or outputs, where the signature's is wrong."""
+    profile: Profile | None = None
+    """The noise ratio along the graph, as far as it was measured on the way."""
+
+
+def name_suspects(location: Location, suspects: Sequence[Suspect]) -> Location:
+    """The location with its nodes, most guilty first, and with the module and the line of the first."""
+    if not suspects:
+        return location
+    return replace(
+        location,
+        nodes=tuple(suspect.node for suspect in suspects),
+        suspects=tuple(suspects),
+        module=suspects[0].module,
+        source=suspects[0].source,
+    )

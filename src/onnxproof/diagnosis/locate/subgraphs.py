@@ -1,6 +1,6 @@
 """Into the subgraphs: which node of a branch, of a loop's body or of a local function is wrong while its inputs are right.
 
-The evaluators of the subgraphs are watched while the model is evaluated. Every run of one (a loop has many) is compared with
+The evaluators of the subgraphs are observed while the model is evaluated. Every run of one (a loop has many) is compared with
 the reference's values like a graph of its own, and the first run with a wrong value has the guilty node.
 """
 
@@ -11,187 +11,187 @@ from typing import Any
 import numpy as np
 import onnx
 
-from onnxproof.diagnosis.locate.match import (
-    Counterfactual,
-    Front,
-    counterparts,
-    front,
-    in_place_of,
-    match,
-)
-from onnxproof.numerics.sketch import Shelf, Sketch, sketch
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.locate.comparison import Comparison, compare, counterparts
+from onnxproof.diagnosis.locate.experiment import Experiment, reshape_like
+from onnxproof.numerics.sketch import KeptArrays, Sketch, sketch
 from onnxproof.onnxmodel.graph import Graph
-from onnxproof.reference.traced_value import Entry, Fetch
+from onnxproof.reference.traced_value import TracedValue
 from onnxproof.runtimes.evaluator.evaluator import inner_evaluators
 
 Array = np.ndarray[Any, Any]
-_TRIED = 8
-_RUNS = 64
-"""Runs of one subgraph that are looked at: a loop that goes wrong does so early."""
+InnerValue = tuple[str, int, str]
+"""The path of a subgraph, the number of its run, and the name of a value in it."""
+_MOST_OPTIONS = 8
+"""Traced values that are tried for an inner node. Not measured."""
+_MOST_RUNS = 64
+"""Runs of one subgraph that are looked at: a loop that goes wrong does so early. Not measured."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Found:
-    """The guilty node inside."""
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
+class InnerNode:
+    """The guilty node inside another."""
 
     path: str
     """Outer node, subgraph, inner node."""
     node: onnx.NodeProto
-    entry: Entry | None
+    traced: TracedValue | None
     gap: float
     confirmed: bool
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Run:
     """One run of one subgraph."""
 
-    label: str
+    path: str
+    number: int
     evaluator: Any
     seen: dict[str, Sketch] = field(default_factory=dict)
 
 
-class _Watch:
+@dataclass(frozen=True, slots=True)
+class _Outer:
+    """The node of the main graph whose inside is searched, as the evaluator runs it."""
+
+    node: Any
+    name: str
+
+
+class _Observer:
     """Sees the values in every subgraph of one node, and may put others in their place."""
 
     def __init__(
-        self, outer: Any, name: str, replace: Mapping[tuple[str, int, str], Array]
+        self, outer: _Outer, replacements: Mapping[InnerValue, Array] | None = None
     ) -> None:
-        self.runs: list[_Run] = []
-        self._replace, self._shelf = replace, Shelf()
-        self._evaluators = list(_below(outer, name))
+        self._runs: dict[str, list[_Run]] = {}
+        self._replacements = replacements or {}
+        self._kept_arrays = KeptArrays()
+        self._evaluators = list(_inner_evaluators(outer.node, outer.name))
 
-    def __enter__(self) -> "_Watch":
-        for label, evaluator in self._evaluators:
-            evaluator.observer = lambda node, found, label=label, evaluator=evaluator: self._look(
-                label, evaluator, node, found
-            )
+    def __enter__(self) -> "_Observer":
+        for path, evaluator in self._evaluators:
+            evaluator.observer = self._observer_of(path, evaluator)
         return self
 
     def __exit__(self, *details: object) -> None:
         for _, evaluator in self._evaluators:
             evaluator.observer = None
 
-    def of(self, label: str) -> list[_Run]:
-        return [run for run in self.runs if run.label == label]
+    def runs(self, path: str) -> list[_Run]:
+        """The runs of one subgraph."""
+        return self._runs.get(path, [])
 
-    def _look(self, label: str, evaluator: Any, node: onnx.NodeProto, found: Any) -> Any:
-        own = self.of(label)
-        if not own or node.output[0] in own[-1].seen:
-            own.append(_Run(label, evaluator))
-            self.runs.append(own[-1])
-        values = list(found)
+    def _observer_of(self, path: str, evaluator: Any) -> Any:
+        """The callback for one evaluator, which is given its path."""
+        return lambda node, results: self._observe(path, evaluator, node, results)
+
+    def _observe(
+        self,
+        path: str,
+        evaluator: Any,
+        node: onnx.NodeProto,
+        results: Any,
+    ) -> Any:
+        """Sketch the results of one node, and put replacements in their place."""
+        runs = self._runs.setdefault(path, [])
+        if not runs or node.output[0] in runs[-1].seen:
+            runs.append(_Run(path, len(runs), evaluator))
+        run = runs[-1]
+        values = list(results)
         for place, name in enumerate(node.output[: len(values)]):
-            new = self._replace.get((label, len(own) - 1, name))
-            if new is not None:
-                values[place] = in_place_of(np.asarray(values[place]), new)
+            replacement = self._replacements.get((path, run.number, name))
+            if replacement is not None:
+                values[place] = reshape_like(np.asarray(values[place]), replacement)
             if isinstance(values[place], np.ndarray | np.generic):
-                own[-1].seen[name] = sketch(np.asarray(values[place]), self._shelf)
+                run.seen[name] = sketch(np.asarray(values[place]), self._kept_arrays)
         return tuple(values)
 
 
-class Inside:
+class SubgraphSearch:
     """Looks for the guilty node inside the nodes of the main graph."""
 
-    def __init__(
-        self,
-        session: Any,
-        test: Counterfactual,
-        entries: Sequence[Entry],
-        fetch: Fetch,
-        tolerance: float,
-    ) -> None:
-        self._session, self._test, self._entries, self._fetch, self._tolerance = (
-            session,
-            test,
-            entries,
-            fetch,
-            tolerance,
-        )
+    def __init__(self, experiment: Experiment, error: float) -> None:
+        self._experiment = experiment
+        self._error = error
         self.skipped: dict[str, str] = {}
+        """What was not compared, each with its reason."""
 
-    def find(
-        self, graph: Graph, place: int, cured: Mapping[str, Array], before: float
-    ) -> Found | None:
+    def find(self, node: int) -> InnerNode | None:
         """The guilty node inside a guilty node; None where it has no inside, or nothing in there stands out."""
-        if not hasattr(self._session, "node"):
-            if any(
-                attribute.type == onnx.AttributeProto.GRAPH
-                for attribute in graph.nodes[place].attribute
-            ):
-                self.skipped[graph.name(place)] = "a runtime does not show what is inside"
+        graph = self._experiment.graph
+        session = self._experiment.session
+        name = graph.name(node)
+        if not hasattr(session, "node"):
+            if _has_subgraph(graph.nodes[node]):
+                self.skipped[name] = "a runtime does not show what is inside"
             return None
-        outer = self._session.node(place)
-        if not list(_below(outer, "")):
+        outer = _Outer(session.node(node), name)
+        if not list(_inner_evaluators(outer.node, "")):
             return None
-        name = graph.name(place)
-        with _Watch(outer, name, {}) as watch:
-            self._test.distance(cured)
-        for word, evaluator in inner_evaluators(outer):
-            label = f"{name}/{word}"
-            runs = watch.of(label)
+        with _Observer(outer) as observer:
+            self._experiment.error()
+        for word, evaluator in inner_evaluators(outer.node):
+            runs = observer.runs(f"{name}/{word}")
             if not runs:
-                self.skipped[label] = "not run in this case"
-            mine = self._call(place, evaluator, len(runs))
-            found = self._in_runs(
-                outer,
-                name,
-                watch,
-                label,
-                range(len(runs)) if mine is None else (mine,),
-                cured,
-                before,
-            )
-            if found is not None:
-                return found
+                self.skipped[f"{name}/{word}"] = "not run in this case"
+            guilty = self._search_runs(outer, observer, self._own_runs(node, evaluator, runs))
+            if guilty is not None:
+                return guilty
         self.skipped[name] = (
             "wrong as a whole; no value inside it is one that the reference makes, so no inner node stands out"
         )
         return None
 
-    def _call(self, place: int, evaluator: Any, runs: int) -> int | None:
-        """A function is called by several nodes: which of its runs is that of this node; None for a subgraph, which is this node's own."""
-        callers = [
-            p
-            for p in range(len(self._session.nodes))
-            if getattr(self._session.node(p), "impl_", None) is evaluator
-        ]
-        return callers.index(place) if len(callers) > 1 and len(callers) == runs else None
-
-    def _in_runs(
+    def _own_runs(
         self,
-        outer: Any,
-        name: str,
-        watch: _Watch,
-        label: str,
-        numbers: Sequence[int],
-        cured: Mapping[str, Array],
-        before: float,
-    ) -> Found | None:
-        for number in list(numbers)[:_RUNS]:
-            run = watch.of(label)[number]
-            graph, found = self._front(run)
-            if not found.suspects:
+        node: int,
+        evaluator: Any,
+        runs: Sequence[_Run],
+    ) -> Sequence[_Run]:
+        """The runs that are this node's: a subgraph is its own, a function may be called by several nodes."""
+        session = self._experiment.session
+        callers = [
+            place
+            for place in range(len(session.nodes))
+            if getattr(session.node(place), "impl_", None) is evaluator
+        ]
+        if len(callers) > 1 and len(callers) == len(runs):
+            return [runs[callers.index(node)]]
+        return runs
+
+    def _search_runs(
+        self,
+        outer: _Outer,
+        observer: _Observer,
+        runs: Sequence[_Run],
+    ) -> InnerNode | None:
+        """The guilty node of the first run with a wrong value, or one inside that node."""
+        for run in runs[:_MOST_RUNS]:
+            graph, comparison = self._compare(run)
+            if not comparison.suspects:
                 continue
-            place, entry = self._guilty(outer, name, label, number, graph, found, cured, before)
-            path = f"{label}/{graph.name(place)}"
-            for word, _ in inner_evaluators(run.evaluator.rt_nodes_[place]):
-                deeper = f"{path}/{word}"
-                further = self._in_runs(
-                    outer, name, watch, deeper, range(len(watch.of(deeper))), cured, before
-                )
-                if further is not None:
-                    return further
-            return Found(
+            node, option = self._find_guilty(outer, run, graph, comparison)
+            path = f"{run.path}/{graph.name(node)}"
+            for word, _ in inner_evaluators(run.evaluator.rt_nodes_[node]):
+                deeper = self._search_runs(outer, observer, observer.runs(f"{path}/{word}"))
+                if deeper is not None:
+                    return deeper
+            return InnerNode(
                 path=path,
-                node=graph.nodes[place],
-                entry=entry or found.entries.get(place),
-                gap=found.gaps.get(place, 0.0),
-                confirmed=entry is not None,
+                node=graph.nodes[node],
+                traced=option or comparison.nearest.get(node),
+                gap=comparison.gaps.get(node, 0.0),
+                confirmed=option is not None,
             )
         return None
 
-    def _front(self, run: _Run) -> tuple[Graph, Front]:
+    def _compare(self, run: _Run) -> tuple[Graph, Comparison]:
+        """One run of a subgraph as a graph of its own."""
         evaluator = run.evaluator
         graph = Graph.of_nodes(
             evaluator.nodes_,
@@ -199,63 +199,64 @@ class Inside:
             inputs=evaluator.input_names,
             outputs=evaluator.output_names,
         )
-        return graph, front(graph, match(run.seen, self._entries, self._tolerance), self._tolerance)
+        matches = self._experiment.match(run.seen)
+        return graph, compare(graph, matches, self._experiment.tolerance)
 
-    def _guilty(
+    def _find_guilty(
         self,
-        outer: Any,
-        name: str,
-        label: str,
-        number: int,
+        outer: _Outer,
+        run: _Run,
         graph: Graph,
-        found: Front,
-        cured: Mapping[str, Array],
-        before: float,
-    ) -> tuple[int, Entry | None]:
-        """The first of the front that a true value mends; failing that, the first whose value tells anything."""
-        for place in found.suspects[: max(1, found.fronts)]:
-            entry = self._confirmed(outer, name, label, number, graph, place, found, cured, before)
-            if entry is not None:
-                return place, entry
-        return next(
-            (place for place in found.suspects if found.sketches[place].telling), found.suspects[0]
-        ), None
+        comparison: Comparison,
+    ) -> tuple[int, TracedValue | None]:
+        """The first origin that a true value fixes; failing that, the first suspect whose value is informative."""
+        suspects = comparison.suspects
+        for node in comparison.origins or suspects[:1]:
+            option = self._fixing_value(outer, run, graph, node, comparison)
+            if option is not None:
+                return node, option
+        informative = (node for node in suspects if comparison.sketches[node].informative)
+        return next(informative, suspects[0]), None
 
-    def _tells(self, run: _Run) -> bool:
-        """Whether a value of this run is wrong that could have been right: a flag that the reference never makes says nothing."""
-        _, found = self._front(run)
-        return any(found.sketches[place].telling for place in found.suspects)
-
-    def _confirmed(
+    def _fixing_value(
         self,
-        outer: Any,
-        name: str,
-        label: str,
-        number: int,
+        outer: _Outer,
+        run: _Run,
         graph: Graph,
-        place: int,
-        found: Front,
-        cured: Mapping[str, Array],
-        before: float,
-    ) -> Entry | None:
-        """The reference's value that mends the answers when it is put in place; in a loop, one that mends its own run."""
-        for entry in counterparts(graph, place, found, self._entries)[:_TRIED]:
-            value = self._fetch(entry.place)
+        node: int,
+        comparison: Comparison,
+    ) -> TracedValue | None:
+        """The traced value that fixes the answers in place of the node's; in a loop, one that fixes its own run."""
+        options = counterparts(graph, node, comparison, self._experiment.traced)
+        for option in options[:_MOST_OPTIONS]:
+            value = self._experiment.fetch(option.place)
             if value is None:
                 continue
-            with _Watch(outer, name, {(label, number, found.values[place]): value}) as watch:
-                after = self._test.distance(cured)
-            runs = watch.of(label)
-            if after < before / 20 or (len(runs) > number and not self._tells(runs[number])):
-                return entry
+            target = (run.path, run.number, comparison.wrong_values[node])
+            with _Observer(outer, {target: value}) as observer:
+                error = self._experiment.error()
+            again = observer.runs(run.path)
+            run_is_right = len(again) > run.number and not self._is_wrong(again[run.number])
+            if limits.fixes(error, self._error) or run_is_right:
+                return option
         return None
 
+    def _is_wrong(self, run: _Run) -> bool:
+        """Whether a value of this run is wrong that could have been right: a flag that the reference never computes says nothing."""
+        _, comparison = self._compare(run)
+        return any(comparison.sketches[node].informative for node in comparison.suspects)
 
-def _below(node: Any, name: str) -> Iterator[tuple[str, Any]]:
+
+def _has_subgraph(node: onnx.NodeProto) -> bool:
+    """Whether a node is a branch or a loop."""
+    return any(attribute.type == onnx.AttributeProto.GRAPH for attribute in node.attribute)
+
+
+def _inner_evaluators(node: Any, name: str) -> Iterator[tuple[str, Any]]:
     """The evaluators of all that is inside a node, each with its path."""
     for word, evaluator in inner_evaluators(node):
-        label = f"{name}/{word}"
-        yield label, evaluator
+        path = f"{name}/{word}"
+        yield path, evaluator
         for place, inner in enumerate(evaluator.rt_nodes_):
             proto = evaluator.nodes_[place]
-            yield from _below(inner, f"{label}/{proto.name or proto.output[0]}")
+            yield from _inner_evaluators(inner, f"{path}/{proto.name or proto.output[0]}")

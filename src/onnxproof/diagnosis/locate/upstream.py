@@ -1,35 +1,39 @@
-"""Confirm a suspect by counterfactual, and ask whether what it reads is the one to blame: a wrong value may look right.
+"""Confirm a suspect by counterfactual, then ask whether the fault lies in what it reads: a wrong value may look right.
 
 A transposition that does nothing gives its input; a frozen index gives another step's value; a mask that is moved by one
-is made of sizes alone. Each is one of the module's values, or none that is compared, and the next node is the first that
-is plainly wrong. So the makers of what the suspect reads are asked, too, what their true value mends.
+is computed from sizes alone. Each is one of the module's values, or none that is compared, and the next node is the first
+that is plainly wrong. So true values are tried for the producers of what the suspect reads, too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from onnxproof.diagnosis.locate.match import (
-    NEAR,
-    Counterfactual,
-    Front,
-    Matched,
-    counterparts,
-    front,
-)
-from onnxproof.numerics.sketch import distance, sketch
-from onnxproof.onnxmodel.graph import Graph, captured
-from onnxproof.reference.traced_value import Entry, Fetch
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.locate.comparison import Comparison, compare
+from onnxproof.diagnosis.locate.experiment import Confirmation, Experiment, Round, first_fix
+from onnxproof.diagnosis.locate.match import Match
+from onnxproof.numerics.sketch import Sketch, distance, sketch
+from onnxproof.onnxmodel.graph import Graph, consumed_names
+from onnxproof.reference.traced_value import TracedValue
 
 Array = np.ndarray[Any, Any]
-Confirmed = tuple[int | None, Entry | None, float]
-"""A node, the module's value that belongs in its place (None where none was shown to), and how far the answers are from the truth with it."""
-_TRIED = 10
-_DEEP = 6
+# How many trials each step may make; none of these numbers was measured. Each trial is an evaluation of the file.
+_MOST_ORIGINS = 6
+_OPTIONS_OF_ORIGIN = 12
+_MOST_DOWNSTREAM = 10
+_OPTIONS_DOWNSTREAM = 2
+_MOST_STEPS_UP = 6
+_OPTIONS_OF_IDLE = 10
+_OPTIONS_OF_SIZES = 4
+_OPTIONS_READ = 2
+_OPTIONS_SAME_CALL = 4
+_MOST_HIDDEN = 10
+_MOST_READ = 16
 _LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
-_CHOOSING = frozenset(
+_SELECTING = frozenset(
     {
         "Gather",
         "GatherND",
@@ -50,8 +54,8 @@ _CHOOSING = frozenset(
         *_LAYOUT,
     }
 )
-"""They give some of what they are given, and the wrong part is the module's, too."""
-_OWN = {
+"""Their output is a part of their input, and the wrong part is one of the module's values, too."""
+_EQUIVALENTS = {
     "Clip": ("clamp", "clamp_min", "clamp_max", "hardtanh"),
     "Where": ("where", "masked_fill"),
     "Concat": ("cat", "stack"),
@@ -62,249 +66,259 @@ _OWN = {
     "Expand": ("expand",),
     "Gather": ("embedding", "index", "index_select"),
 }
+"""The module's operations that such a node stands for."""
 
 
-def confirm(
-    graph: Graph,
-    found: Front,
-    entries: Sequence[Entry],
-    test: Counterfactual,
-    cured: Mapping[str, Array],
-    before: float,
-    fetch: Any,
-    known: Sequence[int],
-    truths: dict[int, Entry],
-    *,
-    later: bool = False,
-) -> Confirmed:
-    """The first suspect whose true output mends the answers; failing that, the first suspect.
+def confirm_origin(experiment: Experiment, current: Round) -> Confirmation | None:
+    """The first origin whose true output fixes the answers; failing that, the first suspect, unconfirmed.
 
-    A node behind the guilty one is mended, too, when its true output is put in place. So the front is asked first, with
-    every value of the module that could stand there, and only then what lies behind it.
+    A node behind the guilty one is fixed, too, when its true output is put in place. So the origins are asked first,
+    with every traced value that could stand there.
     """
-    begin = [p for p in found.suspects[: found.fronts] if p not in known]
-    behind = [p for p in found.suspects[found.fronts :] if p not in known]
-    for place, options in (
-        [(p, 2) for p in behind[:_TRIED]] if later else [(p, 12) for p in begin[:6]]
-    ):
-        for entry in counterparts(graph, place, found, entries)[:options]:
-            value = None  # the last one is let go before the next is made
-            value = fetch(entry.place)
-            if value is None:
-                continue
-            after = test.distance({**cured, found.values[place]: value})
-            if after < before / 20:
-                truths[place] = entry
-                return place, entry, after
-    tried = begin or behind
-    return (tried[0], None, before) if tried else (None, None, before)
+    comparison = current.comparison
+    origins = [node for node in comparison.origins if node not in current.guilty]
+    fix = first_fix(experiment, current, origins[:_MOST_ORIGINS], _OPTIONS_OF_ORIGIN)
+    if fix is not None:
+        return fix
+    suspects = origins or [node for node in comparison.downstream if node not in current.guilty]
+    if not suspects:
+        return None
+    return Confirmation(
+        node=suspects[0],
+        true_value=None,
+        error=current.error,
+    )
 
 
-def one_step(
-    graph: Graph, found: Front, place: int, later: int, truths: Mapping[int, Entry]
+def confirm_downstream(experiment: Experiment, current: Round) -> Confirmation | None:
+    """The first of the nodes behind the origins whose true output fixes the answers."""
+    downstream = [node for node in current.comparison.downstream if node not in current.guilty]
+    return first_fix(experiment, current, downstream[:_MOST_DOWNSTREAM], _OPTIONS_DOWNSTREAM)
+
+
+def are_one_operation(
+    graph: Graph,
+    comparison: Comparison,
+    node: int,
+    later: int,
+    true_value: TracedValue,
 ) -> bool:
-    """True where the front and the node that was confirmed behind it make one operation of the module: then the front is guilty."""
-    mine, theirs = found.entries.get(place), truths[later]
-    if mine is not None and {mine.place, mine.outer} & {
-        theirs.place,
-        theirs.outer,
-        *theirs.inputs,
-    } - {None}:
-        return True
+    """Whether an origin and the node that was confirmed behind it compute one operation of the module: then the origin is guilty."""
+    mine = comparison.nearest.get(node)
+    if mine is not None:
+        related = {true_value.place, true_value.outer, *true_value.inputs} - {None}
+        if {mine.place, mine.outer} & related:
+            return True
     here: int | None = later
-    while here is not None and here != place and graph.nodes[here].op_type in _LAYOUT:
-        here = graph.makers.get(graph.nodes[here].input[0])
-    return here == place
+    while here is not None and here != node and graph.nodes[here].op_type in _LAYOUT:
+        here = graph.producers.get(graph.nodes[here].input[0])
+    return here == node
 
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """One comparison, and the way from a suspect to the makers of what it reads."""
+    """The way from a suspect to the producers of what it reads."""
 
-    graph: Graph
-    matched: Mapping[str, Matched]
-    feeds: Mapping[str, Array]
-    entries: Sequence[Entry]
-    test: Counterfactual
-    fetch: Fetch
-    tolerance: float
+    experiment: Experiment
+    current: Round
 
-    def sooner(
-        self,
-        found: Front,
-        place: int,
-        cured: Mapping[str, Array],
-        before: float,
-        truths: dict[int, Entry],
-    ) -> Confirmed | None:
-        """The earliest maker whose true value mends the answers as well as the suspect's does."""
-        best: Confirmed | None = None
-        for _ in range(_DEEP):
-            step = self._step(found, place, cured, before, truths)
-            if step is None or step[0] is None:
+    @property
+    def _graph(self) -> Graph:
+        """The main graph."""
+        return self.experiment.graph
+
+    @property
+    def _matches(self) -> Mapping[str, Match]:
+        """The matches of this round."""
+        return self.current.matches
+
+    def earliest_fixing_producer(self, node: int) -> Confirmation | None:
+        """The earliest producer whose true value fixes the answers as well as the suspect's does."""
+        best: Confirmation | None = None
+        for _ in range(_MOST_STEPS_UP):
+            step = self._fixing_producer(node)
+            if step is None:
                 break
-            best, place = step, step[0]
-        return best if best is None else self._content(best, truths)
+            best = step
+            node = step.node
+        if best is None:
+            return None
+        return replace(best, node=self._before_layout(best.node))
 
-    def hidden(
-        self, found: Front, cured: Mapping[str, Array], before: float, truths: dict[int, Entry]
-    ) -> Confirmed | None:
-        """A value a little off whose fault something right was taken to excuse: a sum with a large mask, or a softmax of equals, hides it."""
-        strict = front(self.graph, self.matched, self.tolerance, excuse=False)
+    def hidden_fault(self) -> Confirmation | None:
+        """A value that is slightly wrong, and was excused by a right value behind it: a sum with a large mask, or a softmax of equals, hides it."""
+        strict = compare(self._graph, self._matches, self.experiment.tolerance, excuse=False)
         near = [
-            p
-            for p in strict.suspects[: strict.fronts]
-            if p in strict.entries and strict.gaps[p] < NEAR
+            node
+            for node in strict.origins
+            if node in strict.nearest and strict.gaps[node] < limits.NEAR
         ]
-        for place in near[:_TRIED]:
-            value = self.fetch(strict.entries[place].place)
-            after = (
-                self.test.distance({**cured, strict.values[place]: value})
-                if value is not None
-                else before
-            )
-            if after < before / 20:
-                truths[place], found.sketches[place], found.values[place] = (
-                    strict.entries[place],
-                    strict.sketches[place],
-                    strict.values[place],
+        for node in near[:_MOST_HIDDEN]:
+            option = strict.nearest[node]
+            name = strict.wrong_values[node]
+            error = self.experiment.error_with(option, name, self.current.replacements)
+            if limits.fixes(error, self.current.error):
+                self.current.truths[node] = option
+                self.current.comparison.note_value(node, name, strict.sketches[node])
+                return Confirmation(
+                    node=node,
+                    true_value=option,
+                    error=error,
                 )
-                return place, strict.entries[place], after
         return None
 
-    def _content(self, best: Confirmed, truths: Mapping[int, Entry]) -> Confirmed:
-        """What only moves or casts values has none of its own to get wrong: where it holds others than the module's, its input did."""
-        place, entry, after = best
-        while (
-            place is not None
-            and place in truths
-            and self.graph.nodes[place].op_type in _LAYOUT - {"Identity"}
-        ):  # that one stands where something was
-            made, given = (
-                self.matched.get(name)
-                for name in (self.graph.nodes[place].output[0], self.graph.nodes[place].input[0])
-            )
-            maker = self.graph.makers.get(self.graph.nodes[place].input[0])
-            if (
-                made is None
-                or given is None
-                or maker is None
-                or distance(made.sketch, truths[place].sketch, any_order=True) <= self.tolerance
-            ):
-                break
-            whole = (
-                given.gap <= self.tolerance
-                and given.entry is not None
-                and given.entry.outer is None
-            )
-            if whole and not self._passes_on(maker, given):
-                break  # it was given what it should be given, and passes it on where something is missing
-            place = maker
-        return place, entry, after
+    def _before_layout(self, node: int) -> int:
+        """The node that computed what the given one only moves or casts: such a node has no values of its own to get wrong.
 
-    def _step(
-        self,
-        found: Front,
-        place: int,
-        cured: Mapping[str, Array],
-        before: float,
-        truths: dict[int, Entry],
-    ) -> Confirmed | None:
-        for name in captured(self.graph.nodes[place]):
-            maker, made = self.graph.makers.get(name), self.matched.get(name)
-            if maker is None or made is None or self.graph.nodes[maker].op_type == "Constant":
+        An Identity stays, since it may stand where an operation was removed.
+        """
+        while self._moves_wrong_content(node):
+            node = self._graph.producers[self._graph.nodes[node].input[0]]
+        return node
+
+    def _moves_wrong_content(self, node: int) -> bool:
+        """Whether a node moves or casts values that are not the module's because of its input."""
+        proto = self._graph.nodes[node]
+        if node not in self.current.truths or proto.op_type not in _LAYOUT - {"Identity"}:
+            return False
+        output = self._matches.get(proto.output[0])
+        source = self._matches.get(proto.input[0])
+        producer = self._graph.producers.get(proto.input[0])
+        if output is None or source is None or producer is None:
+            return False
+        true_sketch = self.current.truths[node].sketch
+        tolerance = self.experiment.tolerance
+        if distance(output.sketch, true_sketch, any_order=True) <= tolerance:
+            return False
+        if source.gap > tolerance or source.traced is None or source.traced.outer is not None:
+            return True
+        # the input is a whole result of the module: it is right, unless its producer passes its own input on
+        return self._passes_input_on(producer, source.sketch)
+
+    def _fixing_producer(self, node: int) -> Confirmation | None:
+        """The first producer of what a node reads whose true value fixes the answers."""
+        for name in consumed_names(self._graph.nodes[node]):
+            producer = self._graph.producers.get(name)
+            match = self._matches.get(name)
+            if producer is None or match is None:
+                continue
+            if self._graph.nodes[producer].op_type == "Constant":
                 continue  # a constant is right or wrong for whoever reads it
-            found.sketches[maker], found.values[maker] = made.sketch, name
-            for entry in self._instead(found, place, maker, name, made, truths):
-                value = self.fetch(entry.place)
-                after = self.test.distance({**cured, name: value}) if value is not None else before
-                value = None  # a large one is let go before the next is made
-                if after < before / 20:
-                    truths[maker] = entry
-                    return self._unexcused(found, maker, name, cured, before, truths) or (
-                        maker,
-                        entry,
-                        after,
+            self.current.comparison.note_value(producer, name, match.sketch)
+            for option in self._alternatives(node, producer, name, match):
+                error = self.experiment.error_with(option, name, self.current.replacements)
+                if limits.fixes(error, self.current.error):
+                    self.current.truths[producer] = option
+                    fix = Confirmation(
+                        node=producer,
+                        true_value=option,
+                        error=error,
                     )
+                    return self._earlier_unexcused(producer, name) or fix
         return None
 
-    def _instead(
+    def _alternatives(
         self,
-        found: Front,
-        place: int,
-        maker: int,
+        node: int,
+        producer: int,
         name: str,
-        made: Matched,
-        truths: Mapping[int, Entry],
-    ) -> Iterator[Entry]:
-        """What the maker may have had to give instead: anything for a node that does nothing or reads sizes alone, else what the suspect's own operation reads."""
-        options = [
-            e
-            for e in counterparts(self.graph, maker, found, self.entries)
-            if distance(e.sketch, made.sketch) > self.tolerance
-        ]
-        if self._idle(maker, made):
-            yield from options[:_TRIED]
-        elif (
-            made.sketch.count > 1
-            and made.gap > (0 if made.sketch.exact else self.tolerance)
-            and (made.sketch.exact or name in self.graph.static)
-        ):
-            yield from options[:4]
-        elif place in truths and self.graph.nodes[maker].op_type in _CHOOSING:
-            own = made.entry is not None and made.entry.op in _OWN.get(
-                self.graph.nodes[maker].op_type, ()
-            )  # it does what it should, and what follows is missing
-            read = set(self._read(truths[place])) if not own else set()
-            yield from [e for e in options if e.place in read][:2]
-            yield from [
-                e for e in options if made.entry is not None and e.call == made.entry.call >= 0
-            ][:4]  # another part of the same split
+        match: Match,
+    ) -> list[TracedValue]:
+        """The traced values that a producer may have had to compute instead.
 
-    def _read(self, entry: Entry) -> Iterator[int]:
-        """What an operation reads, and through which views."""
-        waiting = list(entry.inputs)
-        for _ in range(16):
+        1. Anything of its shape, for a node that does nothing or depends on sizes alone.
+        2. Else, for a node that selects, what the suspect's own operation reads, or another part of the same split.
+        """
+        options = [
+            option
+            for option in self.experiment.counterparts(producer, self.current.comparison)
+            if distance(option.sketch, match.sketch) > self.experiment.tolerance
+        ]
+        if self._is_idle(producer, match.sketch):  # step 1
+            return options[:_OPTIONS_OF_IDLE]
+        if self._depends_on_sizes(name, match):
+            return options[:_OPTIONS_OF_SIZES]
+        op_type = self._graph.nodes[producer].op_type
+        true_value = self.current.truths.get(node)
+        if true_value is None or op_type not in _SELECTING:
+            return []
+        return self._other_selections(op_type, match.traced, true_value, options)  # step 2
+
+    def _other_selections(
+        self,
+        op_type: str,
+        selected: TracedValue | None,
+        true_value: TracedValue,
+        options: Sequence[TracedValue],
+    ) -> list[TracedValue]:
+        """What the operation of the true value reads, then other results of the call that gave the selected one."""
+        if selected is None:
+            return self._among_read(true_value, options)
+        alternatives: list[TracedValue] = []
+        if selected.op not in _EQUIVALENTS.get(op_type, ()):
+            # otherwise the node does what it should, and what follows is missing
+            alternatives = self._among_read(true_value, options)
+        if selected.call >= 0:
+            same_call = [option for option in options if option.call == selected.call]
+            alternatives += same_call[:_OPTIONS_SAME_CALL]
+        return alternatives
+
+    def _among_read(
+        self, true_value: TracedValue, options: Sequence[TracedValue]
+    ) -> list[TracedValue]:
+        """The first options that the operation of the true value reads."""
+        read = set(self._read_by(true_value))
+        return [option for option in options if option.place in read][:_OPTIONS_READ]
+
+    def _depends_on_sizes(self, name: str, match: Match) -> bool:
+        """Whether a value is none of the module's, and is an integer or depends on weights and shapes alone."""
+        if match.sketch.count <= 1 or match.is_right(self.experiment.tolerance):
+            return False
+        return match.sketch.exact or name in self._graph.static
+
+    def _read_by(self, value: TracedValue) -> Iterator[int]:
+        """What an operation reads, and what that is a view of."""
+        traced = self.experiment.traced
+        waiting = list(value.inputs)
+        for _ in range(_MOST_READ):
             if not waiting:
                 return
             place = waiting.pop(0)
             yield place
-            if (
-                self.entries[place].sketch.count == entry.sketch.count
-                or len(self.entries[place].inputs) == 1
-            ):
-                waiting += self.entries[place].inputs
+            source = traced[place]
+            if source.sketch.count == value.sketch.count or len(source.inputs) == 1:
+                waiting += source.inputs
 
-    def _unexcused(
-        self,
-        found: Front,
-        maker: int,
-        name: str,
-        cured: Mapping[str, Array],
-        before: float,
-        truths: dict[int, Entry],
-    ) -> Confirmed | None:
-        """A node still further ahead that the maker's value had excused."""
-        sooner = front(self.graph, self.matched, self.tolerance, {name})
-        sooner.suspects = [p for p in sooner.suspects[: sooner.fronts] if p < maker]
-        further = confirm(
-            self.graph, sooner, self.entries, self.test, cured, before, self.fetch, (), truths
+    def _earlier_unexcused(self, producer: int, name: str) -> Confirmation | None:
+        """An origin before the producer that the producer's value had excused."""
+        comparison = compare(self._graph, self._matches, self.experiment.tolerance, {name})
+        earlier = [node for node in comparison.origins if node < producer]
+        fix = first_fix(
+            self.experiment,
+            replace(
+                self.current,
+                comparison=comparison,
+                guilty=(),
+            ),
+            earlier[:_MOST_ORIGINS],
+            _OPTIONS_OF_ORIGIN,
         )
-        if further[0] is None or further[1] is None:
+        if fix is None:
             return None
-        found.sketches.setdefault(further[0], sooner.sketches[further[0]])
-        found.values.setdefault(further[0], sooner.values[further[0]])
-        return further
+        known = self.current.comparison
+        known.sketches.setdefault(fix.node, comparison.sketches[fix.node])
+        known.wrong_values.setdefault(fix.node, comparison.wrong_values[fix.node])
+        return fix
 
-    def _idle(self, place: int, made: Matched) -> bool:
-        """True where a node passes on what it is given, and that is no accident of a few numbers."""
-        return (
-            made.sketch.telling or (made.sketch.exact and made.sketch.count >= 8)
-        ) and self._passes_on(place, made)
+    def _is_idle(self, node: int, output: Sketch) -> bool:
+        """Whether a node passes its input on, and that is no accident of a few numbers."""
+        enough = output.informative or (output.exact and output.count >= 8)
+        return enough and self._passes_input_on(node, output)
 
-    def _passes_on(self, place: int, made: Matched) -> bool:
-        read = list(captured(self.graph.nodes[place]))
-        given = [self.matched[name].sketch for name in read if name in self.matched] + [
-            sketch(self.feeds[name]) for name in read if name in self.feeds
-        ]
-        return any(distance(made.sketch, passed) <= self.tolerance for passed in given)
+    def _passes_input_on(self, node: int, output: Sketch) -> bool:
+        """Whether an output equals one of the inputs of its node."""
+        names = list(consumed_names(self._graph.nodes[node]))
+        feeds = self.experiment.feeds
+        inputs = [self._matches[name].sketch for name in names if name in self._matches]
+        inputs += [sketch(feeds[name]) for name in names if name in feeds]
+        return any(distance(output, source) <= self.experiment.tolerance for source in inputs)

@@ -1,12 +1,13 @@
 """What a repro says: a script that shows the fault, and a text for a bug report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
-from onnxproof.diagnosis.repro.cut import Cut, error
+from onnxproof.diagnosis.repro.submodel import Repro, error_of
+from onnxproof.results import Location
 from onnxproof.results.proof import Proof
 from onnxproof.system.text import code, markdown, prose
 
@@ -76,53 +77,37 @@ _LEVELS = {
 }
 
 
-def script(cut: Cut) -> str:
-    """The script that runs the cut-out part and says whether it is still wrong."""
-    return _SCRIPT.replace("@LIMITS@", ascii(cut.limits)).replace(
-        "@LEVEL@", _LEVELS.get(cut.level, "ORT_ENABLE_ALL")
-    )
+_MOST_NODES = 6
+"""Nodes that the report names."""
+_MOST_ELEMENTS = 4
+"""Elements of a value that the report shows."""
 
 
-def report(proof: Proof, nodes: Sequence[onnx.NodeProto], cut: Cut) -> str:
+def script(repro: Repro) -> str:
+    """The script that runs the sub-model and says whether it is still wrong."""
+    level = _LEVELS.get(repro.level, "ORT_ENABLE_ALL")
+    return _SCRIPT.replace("@LIMITS@", ascii(repro.limits)).replace("@LEVEL@", level)
+
+
+def report(
+    proof: Proof,
+    nodes: Sequence[onnx.NodeProto],
+    repro: Repro,
+) -> str:
     """A text to paste into a bug report."""
     where = proof.location
     assert where is not None
-    names = ", ".join(
-        f"{code(n.name or n.output[0])} ({markdown(n.op_type)})" for n in nodes[:6]
-    ) + (f" and {len(nodes) - 6} more" if len(nodes) > 6 else "")
-    head = f"{nodes[0].op_type if len(nodes) == 1 else where.nodes[0] if where.nodes else 'model'}: wrong values"
-    lines = [f"# {markdown(head)} (stage {where.stage.value})", "", prose(proof.sentence()), ""]
-    lines += [
-        f"The smallest part that shows it has {len(nodes)} of the model's nodes: {names}.",
+    lines = [
+        f"# {markdown(_headline(where, nodes))} (stage {where.stage.value})",
         "",
-    ]
-    lines += [f"Optimizer: {code(where.optimizer)}.", ""] if where.optimizer else []
-    lines += (
-        [
-            f"Python: {code(f'{where.source.file}:{where.source.line}')}: {code(where.source.text.strip())}",
-            "",
-        ]
-        if where.source
-        else []
-    )
-    lines += [f"Evidence: {prose(where.evidence)}.", ""] if where.evidence else []
-    lines += [
-        "| output | relative error | counts as wrong beyond | should be | is |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for name, truth in cut.truth.items():
-        found = cut.found.get(name)
-        seen = markdown(_few(found) if found is not None else cut.words)
-        lines.append(
-            f"| {code(name)} | {error(found, truth):.3g} | {cut.limits[name]:g} | {_few(truth)} | {seen} |"
-        )
-    lines += [""]
-    for cause in proof.causes[:1]:
-        lines += [
-            f"Cause ({'proven' if cause.proven else 'likely'}): {prose(f'{cause.code}: {cause.title}. {cause.evidence}')}."
-        ]
-        lines += [f"Remedy: {prose(cause.fix.what)}."] if cause.fix is not None else []
-    lines += [
+        prose(proof.sentence()),
+        "",
+        f"The smallest part that shows it has {len(nodes)} of the model's nodes: {_node_names(nodes)}.",
+        "",
+        *_facts(where),
+        *_table(repro),
+        "",
+        *_first_cause(proof),
         "",
         "## See it",
         "",
@@ -131,19 +116,72 @@ def report(proof: Proof, nodes: Sequence[onnx.NodeProto], cut: Cut) -> str:
         "python repro.py    # exits with 1 while the fault exists",
         "```",
         "",
+        "## Versions",
+        "",
     ]
-    lines += ["## Versions", ""]
-    lines += [
-        f"- {markdown(f'{name} {version}')}"
-        for name, version in proof.environment.items()
-        if name != "time"
+    versions = [
+        f"{name} {version}" for name, version in proof.environment.items() if name != "time"
     ]
-    return "\n".join(
-        [*lines, f"- SHA-256 of the whole model: {proof.hashes.get('candidate', 'unknown')}", ""]
-    )
+    lines += [f"- {markdown(version)}" for version in versions]
+    lines += [f"- SHA-256 of the whole model: {proof.hashes.get('candidate', 'unknown')}", ""]
+    return "\n".join(lines)
 
 
-def _few(array: Array) -> str:
-    return f"{array.dtype}{list(array.shape)} " + " ".join(
-        f"{v:.7g}" if array.dtype.kind == "f" else str(v) for v in array.reshape(-1)[:4]
+def _headline(where: Location, nodes: Sequence[onnx.NodeProto]) -> str:
+    """What is wrong, in a few words."""
+    name = "model"
+    if len(nodes) == 1:
+        name = nodes[0].op_type
+    elif where.nodes:
+        name = where.nodes[0]
+    return f"{name}: wrong values"
+
+
+def _node_names(nodes: Sequence[onnx.NodeProto]) -> str:
+    """The first nodes with their operators."""
+    names = ", ".join(
+        f"{code(node.name or node.output[0])} ({markdown(node.op_type)})"
+        for node in nodes[:_MOST_NODES]
     )
+    if len(nodes) > _MOST_NODES:
+        return f"{names} and {len(nodes) - _MOST_NODES} more"
+    return names
+
+
+def _facts(where: Location) -> Iterator[str]:
+    """What is known of the location."""
+    if where.optimizer:
+        yield from (f"Optimizer: {code(where.optimizer)}.", "")
+    if where.source:
+        line = f"{where.source.file}:{where.source.line}"
+        yield from (f"Python: {code(line)}: {code(where.source.text.strip())}", "")
+    if where.evidence:
+        yield from (f"Evidence: {prose(where.evidence)}.", "")
+
+
+def _table(repro: Repro) -> Iterator[str]:
+    """One row for each wrong output."""
+    yield "| output | relative error | counts as wrong beyond | should be | is |"
+    yield "| --- | --- | --- | --- | --- |"
+    for name, truth in repro.truth.items():
+        answer = repro.answers.get(name)
+        shown = repro.refusal if answer is None else _first_elements(answer)
+        error = error_of(answer, truth)
+        yield f"| {code(name)} | {error:.3g} | {repro.limits[name]:g} | {_first_elements(truth)} | {markdown(shown)} |"
+
+
+def _first_cause(proof: Proof) -> Iterator[str]:
+    """The most likely cause, and its remedy."""
+    for cause in proof.causes[:1]:
+        certainty = "proven" if cause.proven else "likely"
+        words = prose(f"{cause.code}: {cause.title}. {cause.evidence}")
+        yield f"Cause ({certainty}): {words}."
+        if cause.fix is not None:
+            yield f"Remedy: {prose(cause.fix.what)}."
+
+
+def _first_elements(array: Array) -> str:
+    """Dtype, shape and first elements of an array."""
+    elements = array.reshape(-1)[:_MOST_ELEMENTS]
+    form = "{:.7g}" if array.dtype.kind == "f" else "{}"
+    return f"{array.dtype}{list(array.shape)} " + " ".join(form.format(v) for v in elements)

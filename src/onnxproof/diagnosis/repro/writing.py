@@ -1,7 +1,7 @@
 """The smallest sub-model that still shows the fault, with a script that needs numpy and onnxruntime alone.
 
-The guilty node is cut out with the values that it was given and the values that it should have made. Where it alone
-does not show the fault (a fusion, a missing piece, a cast whose harm shows later), the cut grows by neighbours, up to
+The guilty node is cut out with the values that it reads and the values that it should have computed. Where it alone
+does not show the fault (a fusion, a missing operation, a cast whose error shows later), neighbours are added, up to
 the whole model; then every node that is not needed is left out again.
 """
 
@@ -12,44 +12,50 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save as save_tensors
 
-from onnxproof.diagnosis.locate.scene import Scene
-from onnxproof.diagnosis.repro.cut import save
+from onnxproof.diagnosis.locate.scene import Located, Scene
 from onnxproof.diagnosis.repro.smallest import Search
+from onnxproof.diagnosis.repro.submodel import save
 from onnxproof.diagnosis.repro.texts import report, script
 from onnxproof.errors import UsageError
 from onnxproof.results.proof import Proof
 from onnxproof.system import writing
 
 
-def write_repro(proof: Proof, scene: Scene | None, folder: str | Path) -> Path:
+def write_repro(
+    proof: Proof,
+    scene: Scene | None,
+    folder: str | Path,
+) -> Path:
     """Write `model.onnx`, `inputs.safetensors`, `outputs.safetensors`, `repro.py` and `report.md`; gives the script's path."""
     scene = scene or proof.scene
-    where = proof.location
     if scene is None:
         raise UsageError(
             "no-scene",
             "a stored proof holds no tensors, so nothing can be cut out of the model",
             help="verify again: `onnxproof explain SUBJECT MODEL --repro DIR`",
         )
-    if where is None:
+    if proof.location is None:
         raise UsageError(
             "nothing-to-reproduce",
             "no fault was located, so there is nothing to reproduce",
             where=proof.candidate,
         )
-    cut = Search(scene, where).smallest()
+    located = proof.located or Located(location=proof.location)
+    repro = Search(scene, located).smallest()
+    submodel = repro.submodel
     folder = Path(folder)
-    nodes = [scene.file.model.graph.node[place] for place in cut.places]
+    nodes = [scene.file.model.graph.node[place] for place in submodel.places]
     with writing.explain_write_errors(folder, "the repro"):
         folder.mkdir(parents=True, exist_ok=True)
     with writing.replace_file(folder / "repro.py", what="the repro") as draft:
-        save(cut.model, draft.with_name("model.onnx"))
-        draft.with_name("inputs.safetensors").write_bytes(_tensors(cut.given))
-        draft.with_name("outputs.safetensors").write_bytes(_tensors(cut.truth))
-        draft.with_name("report.md").write_text(report(proof, nodes, cut), encoding="utf-8")
-        draft.write_text(script(cut), encoding="utf-8")
+        save(submodel.model, draft.with_name("model.onnx"))
+        draft.with_name("inputs.safetensors").write_bytes(_tensors(submodel.inputs))
+        draft.with_name("outputs.safetensors").write_bytes(_tensors(repro.truth))
+        draft.with_name("report.md").write_text(report(proof, nodes, repro), encoding="utf-8")
+        draft.write_text(script(repro), encoding="utf-8")
     return folder / "repro.py"
 
 
 def _tensors(arrays: Mapping[str, Any]) -> bytes:
+    """The content of a safetensors file."""
     return save_tensors({name: np.array(array, order="C") for name, array in arrays.items()})

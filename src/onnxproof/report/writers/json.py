@@ -18,7 +18,7 @@ from onnxproof.results.proof import SCHEMA, Proof
 from onnxproof.system.user_files import DOCUMENT_BYTES, require_regular
 from onnxproof.system.writing import write_text
 
-LEFT_OUT = frozenset({"witness", "scene"})
+LEFT_OUT = frozenset({"witness", "scene", "located"})
 """Fields that hold tensors; they stay in memory."""
 _NUMBERS = ("inf", "-inf", "nan")
 _MOST_SHOWN, _WORDS = 10**18, 80

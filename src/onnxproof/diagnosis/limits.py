@@ -1,0 +1,89 @@
+"""The thresholds of diagnosis, each once: first those of locating, then those of the causes.
+
+All errors are relative: the rms of a difference over the rms of the truth. "Not measured" says that a number was chosen by
+judgement and kept because the planted faults of the tests are named correctly with it.
+"""
+
+# Locating.
+
+NOISE_FACTOR = 20.0
+"""An answer is wrong from this many times the noise of its case. Not measured; a verdict counts 12 times as beyond noise, and a
+location needs a fault that is plainly larger."""
+
+ERROR_FLOOR = 1e-6
+"""No answer is wrong below this: float32 rounds at 1.2e-7. Not measured."""
+
+FLOAT64_FACTOR = 4.0
+"""In float64 the file is right only this many times below the error limit, which allows for rounding in float32. Not measured."""
+
+FLOAT64_RESOLUTION = 3e-7
+"""A value in float64 is one of the module's up to this: the file's constants are rounded to float32. A right value was found within
+1e-7 of the module's."""
+
+RUNTIME_RESOLUTION = 1e-5
+"""The same for values that a runtime computed in float32, which rounds at every node. Not measured."""
+
+TOLERANCE_FACTOR = 1000.0
+"""A value is right within the error of the answers over this, so that a large fault excuses small differences. Not measured."""
+
+LARGEST_TOLERANCE = 1e-5
+"""That tolerance never exceeds this. Not measured."""
+
+FIX_FACTOR = 20.0
+"""A true value fixes the answers when their error becomes this many times smaller. Not measured."""
+
+REMAINING_FACTOR = 50.0
+"""Another fault is looked for until the error is this many times smaller than at first. Not measured."""
+
+REMAINING_TOLERANCES = 10.0
+"""And while the error is more than this many times the tolerance. Not measured."""
+
+FEWER_SUSPECTS = 0.9
+"""With several faults in a row, a true value is accepted when it leaves less than this share of the suspects. Not measured."""
+
+NEAR = 1e-2
+"""A value that is no further from one of the module's values is meant to be that one, and is wrong. Not measured."""
+
+SAME_VALUE = 1e-6
+"""An input of a node and a value of the module are the same within this. Not measured."""
+
+INPUT_FACTOR = 8.0
+"""In a runtime a node is guilty when its output is this many times as wrong as its inputs, or as its dtype explains. Not measured."""
+
+DTYPE_STEPS = {"float16": 1e-3, "bfloat16": 8e-3, "float64": 1e-15}
+"""The relative error that one rounding to a dtype explains: its spacing at 1."""
+
+FLOAT32_STEP = 1e-7
+"""The same for float32 and for what is not listed."""
+
+PROFILE_LIMIT = 1e-5
+"""A right node enters the profile up to this gap; beyond it, its nearest value of the module is another one. Not measured."""
+
+SMALLEST_NOISE = 1e-12
+"""Ratios to the noise are taken against no less than this, so that nothing is divided by 0."""
+
+
+def error_limit(noise: float) -> float:
+    """The relative error from which on an answer is wrong, for a case of this noise."""
+    return max(NOISE_FACTOR * noise, ERROR_FLOOR)
+
+
+def noise_ratio(gap: float, noise: float) -> float:
+    """A gap in units of the noise."""
+    return gap / max(noise, SMALLEST_NOISE)
+
+
+def fixes(error: float, before: float) -> bool:
+    """Whether an error is so much smaller than before that the fault is gone."""
+    return error < before / FIX_FACTOR
+
+
+def float64_limit(limit: float) -> float:
+    """The relative error up to which the file is right in float64, from the limit for its answers."""
+    return max(limit / FLOAT64_FACTOR, ERROR_FLOOR)
+
+
+def value_tolerance(error: float, resolution: float) -> float:
+    """Within which a value is one of the module's, from the error of the answers and the resolution of the values."""
+    largest = max(resolution, LARGEST_TOLERANCE)
+    return min(max(error / TOLERANCE_FACTOR, resolution), largest)

@@ -1,0 +1,170 @@
+"""Looks for one faulty node after the other: each that is found is replaced by the true value, and the rest compared again."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.locate.comparison import Comparison
+from onnxproof.diagnosis.locate.experiment import Confirmation, Experiment, Round, observe
+from onnxproof.diagnosis.locate.upstream import (
+    Upstream,
+    are_one_operation,
+    confirm_downstream,
+    confirm_origin,
+)
+from onnxproof.errors import OnnxproofError
+from onnxproof.numerics.sketch import Sketch
+from onnxproof.reference.traced_value import TracedValue
+
+Array = np.ndarray[Any, Any]
+_MOST_FAULTS = 4
+"""Faults that are looked for, one behind the other. Not measured."""
+_MOST_ASKED = 4
+"""Unconfirmed origins whose inputs are looked into. Not measured."""
+_OPTIONS_IN_A_ROW = 8
+"""Traced values that are tried for the first of several faults. Not measured."""
+
+
+@dataclass(slots=True, kw_only=True)
+class FaultSearch:
+    """The search, and what it has found so far."""
+
+    experiment: Experiment
+    initial_error: float
+    error: float
+    """Of the outputs, with the replacements."""
+    guilty: list[int] = field(default_factory=list)
+    replacements: dict[str, Array] = field(default_factory=dict)
+    truths: dict[int, TracedValue] = field(default_factory=dict)
+    """For each confirmed node the traced value that belongs in its place."""
+    first: Round | None = None
+    matched: frozenset[int] = frozenset()
+    """The places of the traced values that are in the file."""
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the answers are right with the replacements."""
+        return limits.fixes(self.error, self.initial_error)
+
+    def run(self, sketches: Mapping[str, Sketch]) -> Comparison:
+        """Look for faults until the answers are right, or no further node can be replaced; gives the first comparison.
+
+        1. Compare the values of the file, those of earlier rounds replaced.
+        2. Find the guilty node of this round.
+        3. Put the true value in its place, if there is one and something is still wrong.
+        """
+        for _ in range(_MOST_FAULTS):
+            current = self._compare(sketches)  # step 1
+            self.first = self.first or current
+            fault = self._find_fault(current)  # step 2
+            if fault is None:
+                break
+            self.guilty.append(fault.node)
+            self.error = fault.error
+            if not self._replace(fault, current.comparison):  # step 3
+                break
+        assert self.first is not None
+        return self.first.comparison
+
+    def _compare(self, sketches: Mapping[str, Sketch]) -> Round:
+        """Evaluate with the replacements so far, and compare with the traced values."""
+        experiment = self.experiment
+        if self.replacements:
+            sketches, _ = observe(experiment.session, experiment.feeds, self.replacements)
+        matches = experiment.match(sketches)
+        self.matched = self.matched or frozenset(
+            m.traced.place
+            for m in matches.values()
+            if m.traced is not None and m.gap <= experiment.tolerance
+        )
+        return Round(
+            matches=matches,
+            comparison=experiment.compare(matches),
+            replacements=self.replacements,
+            error=self.error,
+            guilty=self.guilty,
+            truths=self.truths,
+        )
+
+    def _find_fault(self, current: Round) -> Confirmation | None:
+        """The guilty node of one round, with its true value where one was shown to fix something.
+
+        1. The first origin that a true value fixes, else the first suspect.
+        2. A producer of what it reads that a true value fixes as well.
+        3. A small error that a right value behind it had excused.
+        4. With several faults in a row no value fixes the outputs: one that fixes what follows at once.
+        5. The origin may be a step that the module never computed: a node behind it that a true value fixes.
+        """
+        fault = confirm_origin(self.experiment, current)  # step 1
+        upstream = Upstream(self.experiment, current)
+        fault = self._earliest_producer(upstream, current, fault) or fault  # step 2
+        if fault is None or fault.true_value is None:
+            fault = upstream.hidden_fault() or fault  # step 3
+        if fault is None or fault.true_value is not None:
+            return fault
+        option = self._fixes_what_follows(current, fault.node)  # step 4
+        if option is not None:
+            return replace(fault, true_value=option)
+        behind = confirm_downstream(self.experiment, current)  # step 5
+        if behind is None or behind.true_value is None:
+            return fault
+        if are_one_operation(
+            self.experiment.graph, current.comparison, fault.node, behind.node, behind.true_value
+        ):
+            self.guilty.append(fault.node)
+        return behind
+
+    def _earliest_producer(
+        self,
+        upstream: Upstream,
+        current: Round,
+        fault: Confirmation | None,
+    ) -> Confirmation | None:
+        """For the confirmed node, or for each of the first origins, an earlier node to blame."""
+        if fault is not None and fault.true_value is not None:
+            nodes = [fault.node]
+        else:
+            unknown = [node for node in current.comparison.origins if node not in self.guilty]
+            nodes = unknown[:_MOST_ASKED]
+        for node in nodes:
+            producer = upstream.earliest_fixing_producer(node)
+            if producer is not None:
+                return producer
+        return None
+
+    def _fixes_what_follows(self, current: Round, node: int) -> TracedValue | None:
+        """The traced value with which this node and a good part of the suspects are right, even if the outputs are not."""
+        experiment = self.experiment
+        comparison = current.comparison
+        for option in experiment.counterparts(node, comparison)[:_OPTIONS_IN_A_ROW]:
+            value = experiment.fetch(option.place)
+            if value is None:
+                continue
+            replacements = {**self.replacements, comparison.wrong_values[node]: value}
+            try:
+                sketches, _ = observe(experiment.session, experiment.feeds, replacements)
+            except OnnxproofError:
+                continue
+            suspects = experiment.compare(experiment.match(sketches)).suspects
+            most = limits.FEWER_SUSPECTS * len(comparison.suspects)
+            if len(suspects) < most and node not in suspects:
+                return option
+        return None
+
+    def _replace(self, fault: Confirmation, comparison: Comparison) -> bool:
+        """Put the true value in place for the next round; False where there is none, or nothing is wrong any more."""
+        remaining = max(
+            self.experiment.tolerance * limits.REMAINING_TOLERANCES,
+            self.initial_error / limits.REMAINING_FACTOR,
+        )
+        if fault.true_value is None or fault.error <= remaining:
+            return False
+        name = comparison.wrong_values.get(fault.node)
+        value = self.experiment.fetch(fault.true_value.place)
+        if value is None or name is None:
+            return False
+        self.replacements[name] = value
+        return True

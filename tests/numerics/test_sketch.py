@@ -1,0 +1,75 @@
+"""Sketches measure distances: in the same order, in any order, of integers bit by bit, beside NaN and masks."""
+
+import numpy as np
+import pytest
+
+from onnxproof.numerics.relative_error import relative_error
+from onnxproof.numerics.sketch import KeptArrays, Pool, distance, sketch
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("kept", [None, KeptArrays()])
+@pytest.mark.parametrize("size", [24, 5000])
+def test_the_distance_is_about_the_relative_error(size: int, kept: KeptArrays | None) -> None:
+    truth = RNG.standard_normal(size)
+    other = truth + 1e-3 * RNG.standard_normal(size)
+    measured = distance(sketch(truth, kept), sketch(other, kept))
+    assert measured == pytest.approx(relative_error(other, truth), rel=1.0)
+    assert distance(sketch(truth, kept), sketch(truth, kept)) == 0.0
+
+
+@pytest.mark.parametrize("kept", [None, KeptArrays()])
+def test_a_transposed_tensor_is_near_in_any_order_only(kept: KeptArrays | None) -> None:
+    array = RNG.standard_normal((5, 7))
+    one, other = sketch(array, kept), sketch(array.T.copy(), kept)
+    assert distance(one, other) > 0.1
+    assert distance(one, other, any_order=True) < 1e-12
+
+
+def test_integers_beyond_float64_are_still_distinguished() -> None:
+    one, other = np.array([2**53] * 9), np.array([2**53 + 1] + [2**53] * 8)
+    assert distance(sketch(one), sketch(other)) >= 1e-3
+
+
+def test_minus_infinity_and_the_lowest_float_are_the_same_mask() -> None:
+    values = RNG.standard_normal(20)
+    one, other = values.copy(), values.copy()
+    one[3], other[3] = -np.inf, np.finfo(np.float32).min
+    assert distance(sketch(one), sketch(other)) < 1e-12
+
+
+def test_a_nan_counts() -> None:
+    values = np.ones(16)
+    spoiled = values.copy()
+    spoiled[0] = np.nan
+    assert distance(sketch(values), sketch(spoiled)) > 0.1
+
+
+def test_constants_and_flags_are_not_informative() -> None:
+    assert sketch(RNG.standard_normal(8)).informative
+    assert not sketch(np.ones(8)).informative
+    assert not sketch(np.arange(8)).informative
+    assert not sketch(RNG.standard_normal(7)).informative
+
+
+def test_a_pool_gives_every_distance_at_once() -> None:
+    arrays = [RNG.standard_normal(12) for _ in range(3)]
+    sketches = [sketch(array) for array in arrays]
+    measured = Pool(sketches).distances(sketches[1])
+    assert measured[1] == 0.0 and measured.tolist() == [distance(sketches[1], s) for s in sketches]
+
+
+def test_arrays_are_kept_as_long_as_there_is_memory() -> None:
+    memory = KeptArrays(most_bytes=100)
+    assert memory.keep(np.zeros(10)) is not None
+    assert memory.keep(np.zeros(10)) is None
+
+
+def test_the_relative_error_of_what_is_not_finite_or_not_there() -> None:
+    truth = np.array([1.0, np.nan, np.inf, 2.0])
+    assert relative_error(truth.copy(), truth) == 0.0
+    assert relative_error(None, truth) == float("inf")
+    assert relative_error(truth[:2], truth) == float("inf")
+    assert relative_error(np.array([1.0, 0.0, np.inf, 2.0]), truth) == pytest.approx(0.5)
+    assert relative_error(np.array([3.0, 4.0]), np.zeros(2)) == pytest.approx(12.5**0.5)
