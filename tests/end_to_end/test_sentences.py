@@ -19,12 +19,12 @@ from support.made_proofs import crossed, full, gap
 
 from onnxproof.errors import VerdictError
 from onnxproof.options import Policy
-from onnxproof.quantization.kernel_report import Census
+from onnxproof.quantization.kernel_report import KernelCounts
 from onnxproof.quantization.paired_metric import Metric, Outcome
 from onnxproof.quantization.result import Quantized
-from onnxproof.quantization.stage_errors import Entry
+from onnxproof.quantization.scoring import Score
+from onnxproof.quantization.stage_errors import StageError
 from onnxproof.quantization.tuning_state import Budget, Point, Step
-from onnxproof.quantization.workbench import Score
 from onnxproof.report import consensus_table, github, quantized, rows, terminal
 from onnxproof.report.writers import html, junit, markdown, sarif
 from onnxproof.results import (
@@ -194,8 +194,8 @@ def result(made: Proof = INT8, **other: Any) -> str:
             "samples": 200,
             "steps": LIST,
             "front": (Point(name="a", sqnr_db=40.0, latency_s=1e-3, size=10, best=True),) * 2,
-            "ledger": (Entry(stage="ONNX, float", sqnr_db=math.inf, steps=0.0),),
-            "census": Census(integer={"QLinearConv": 2}),
+            "ledger": (StageError(stage="ONNX, float", sqnr_db=math.inf, steps=0.0),),
+            "census": KernelCounts(integer={"QLinearConv": 2}),
             "findings": made.findings,
             "float_size": 100,
             "size": 30,
@@ -682,7 +682,7 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
     (
         "quantized",
         " conversions on the way",
-        lambda: result(census=Census(fallback={"Conv": 1}, conversions=4)),
+        lambda: result(kernels=KernelCounts(fallback={"Conv": 1}, conversions=4)),
         lambda: result(),
     ),
     (

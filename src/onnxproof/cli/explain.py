@@ -213,8 +213,11 @@ def _examine(
     if calibration is not None and run.file.quantized:
         from onnxproof.quantization.calibration import data_trust
 
-        proof = data_trust.doubted(
-            proof, data_trust.weighed(data_trust.given(found, calibration), proof, found)
+        proof = data_trust.judge_with_doubts(
+            proof,
+            data_trust.weigh_findings(
+                data_trust.examine_calibration_data(found, calibration), proof, found
+            ),
         )
     if proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED) or run.noted is not None:
         proof = _explained(proof, run)

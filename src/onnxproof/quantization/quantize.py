@@ -14,21 +14,30 @@ from onnxproof.inputs.user_data import opened
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.options import Policy
 from onnxproof.quantization import schemes
-from onnxproof.quantization import stage_errors as ledgers
 from onnxproof.quantization.calibration import batches, data_quality, data_trust, images
-from onnxproof.quantization.calibration.observe import HELD_OUT, Observer, Pass, held_out, observe
-from onnxproof.quantization.calibration.range_coverage import coverage
+from onnxproof.quantization.calibration.calibration_pass import Pass
+from onnxproof.quantization.calibration.observe import HELD_OUT, is_held_out, observe
+from onnxproof.quantization.calibration.observer import Observer
 from onnxproof.quantization.calibration.range_coverage import examine as examine_ranges
+from onnxproof.quantization.calibration.range_coverage import measure_coverage
 from onnxproof.quantization.calibration.ranges import calibrator
 from onnxproof.quantization.evaluation import Evaluator
 from onnxproof.quantization.float_graph import prepare
-from onnxproof.quantization.kernel_report import census, latencies
+from onnxproof.quantization.kernel_report import count_kernels, latencies
 from onnxproof.quantization.paired_metric import Outcome
 from onnxproof.quantization.result import Quantized
+from onnxproof.quantization.scoring import Score, compare, compute_outputs
+from onnxproof.quantization.stage_errors import measure_stages
+from onnxproof.quantization.trial_cache import TrialCache
+from onnxproof.quantization.trials import QuantizationTrials
 from onnxproof.quantization.tuning import RECIPES, arrange, front, tune
-from onnxproof.quantization.tuning_journal import Journal
-from onnxproof.quantization.tuning_state import Budget, Tuning, deadline, one, reached
-from onnxproof.quantization.workbench import Bench, Score, answers, compare
+from onnxproof.quantization.tuning_state import (
+    Budget,
+    Tuning,
+    deadline_after,
+    judge_sqnr,
+    single_sample,
+)
 from onnxproof.reference import subject
 from onnxproof.results import Finding
 from onnxproof.results.proof import Proof
@@ -199,7 +208,11 @@ class _Job:
     ) -> "tuple[_Kept, Pass | None, list[Finding]]":
         """One pass over the data; the first samples stay. Wrong data is found here, before a model is made of it."""
         if calibration is None:
-            return _Kept(tuned=list(batches.cut(_example(self.subject, ports), ports))), None, []
+            return (
+                _Kept(tuned=list(batches.split_batches(_example(self.subject, ports), ports))),
+                None,
+                [],
+            )
         kept, guessed = _Kept(), list[Finding]()
         if images.are_images(calibration):
             function = (
@@ -216,15 +229,17 @@ class _Job:
                 "`preprocess` does nothing: the calibration data is no folder of images",
                 help="leave it out",
             )
-        stream, few = batches.divided(
-            batches.peeked(batches.cut(calibration, ports), what="calibration"), ports, HELD_OUT
+        stream, few = batches.divide_few_batches(
+            batches.require_batches(batches.split_batches(calibration, ports), what="calibration"),
+            ports,
+            HELD_OUT,
         )
         seen = observe(
             Observer(plain),
             kept.keeping(stream, few),
-            few=few,
+            batch_count=few,
             cache=self._beside("calibration.npz"),
-            tell=lambda what, count: self._tell(f"{what}: {count} samples"),
+            report_progress=lambda what, count: self._tell(f"{what}: {count} samples"),
         )
         findings = data_trust.examine(
             self.subject,
@@ -237,17 +252,20 @@ class _Job:
         served = (
             evaluator.inputs()
             if evaluator is not None
-            else list(batches.cut(self.subject.data, ports))
+            else list(batches.split_batches(self.subject.data, ports))
             if self.subject.data is not None
             else []
         )
         for name in served[0][1] if served else ():
             if served[0][1][name].dtype.kind == "f":
                 off = (
-                    data_quality.scale_of(
-                        name, seen.merged()[name], served[0][1][name], "the data it is evaluated on"
+                    data_quality.check_scale(
+                        name,
+                        seen.merged_statistics()[name],
+                        served[0][1][name],
+                        "the data it is evaluated on",
                     )
-                    if name in seen.merged()
+                    if name in seen.merged_statistics()
                     else []
                 )
                 if off:
@@ -263,30 +281,30 @@ class _Job:
         self, plain: onnx.ModelProto, kept: "_Kept", seen: Pass | None, evaluator: Evaluator | None
     ) -> Tuning:
         scheme = schemes.load(self.scheme)
-        stats = {} if seen is None else seen.chosen()
-        journal = Journal(self._beside("trials.jsonl"), kept.tuned)
+        stats = {} if seen is None else seen.range_statistics()
+        trial_cache = TrialCache(self._beside("trials.jsonl"), kept.tuned)
         base = getattr(scheme, "PLAN", None)
         from onnxproof.quantization.insert_qdq import Plan
 
         plan = (base or Plan()).with_(
             calibrator="min-max" if self.calibrator == "auto" else self.calibrator
         )
-        bench = Bench(
+        trials = QuantizationTrials(
             model=plain,
             stats=stats,
             plan=plan,
             samples=kept.tuned,
-            answers=answers(plain, kept.tuned),
-            journal=journal,
-            tell=self._tell,
+            reference_outputs=compute_outputs(plain, kept.tuned),
+            trial_cache=trial_cache,
+            report_progress=self._tell,
             target=self.target,
-            deadline=deadline(self.budget.seconds),
+            deadline=deadline_after(self.budget.seconds),
         )
-        tuning = Tuning(bench=bench, evaluator=evaluator, plain=plain, budget=self.budget)
+        tuning = Tuning(trials=trials, evaluator=evaluator, plain=plain, budget=self.budget)
         if base is None:
-            bench.quantized = scheme.build(plain, stats)
-            bench.score = bench.judged(bench.quantized)
-            tuning.points.append((self.scheme, bench.quantized, bench.score.sqnr_db))
+            trials.quantized = scheme.build(plain, stats)
+            trials.score = trials.score_model(trials.quantized)
+            tuning.points.append((self.scheme, trials.quantized, trials.score.sqnr_db))
             return tuning
         unknown = sorted(set(self.exclude) - {node.name for node in plain.graph.node})
         if unknown:
@@ -295,7 +313,7 @@ class _Job:
                 f"`--exclude {unknown[0]}` names no node of the simplified graph",
                 notes=[f"it has {', '.join(node.name for node in list(plain.graph.node)[:8])} ..."],
             )
-        tuning.bench, tuning.points = arrange(bench, frozenset(self.exclude))
+        tuning.trials, tuning.points = arrange(trials, frozenset(self.exclude))
         return tune(tuning, self.recipes)
 
     def _delivered(
@@ -310,14 +328,15 @@ class _Job:
         started: float,
     ) -> Quantized:
         """Write a draft, prove it, and only then give it its name."""
-        made, plain = tuning.bench.quantized, tuning.plain
+        made, plain = tuning.trials.quantized, tuning.plain
         held = kept.unseen() if seen is not None else kept.tuned
-        ranges = coverage(made, kept.held or kept.tuned, tuning.bench.model)
+        ranges = measure_coverage(made, kept.held or kept.tuned, tuning.trials.model)
         findings = [
             *findings,
             *(
                 examine_ranges(
-                    ranges, coverage(made, kept.tuned, tuning.bench.model) if kept.held else None
+                    ranges,
+                    measure_coverage(made, kept.tuned, tuning.trials.model) if kept.held else None,
                 )
                 if seen is not None
                 else []
@@ -328,16 +347,16 @@ class _Job:
             self._tell("proof")
             proof = replace(self._proof(draft, held, backends, policy, seed), ranges=ranges)
             if seen is not None:
-                findings = data_trust.weighed(findings, proof, self.subject)
-            proof = data_trust.doubted(
+                findings = data_trust.weigh_findings(findings, proof, self.subject)
+            proof = data_trust.judge_with_doubts(
                 proof, findings
             )  # the verdict is whole before the file gets its name
-            entries = ledgers.ledger(self.subject, plain, draft, held, backends)
-        sample = one(tuning.bench)
+            entries = measure_stages(self.subject, plain, draft, held, backends)
+        sample = single_sample(tuning.trials)
         times = latencies([plain, made], sample)
         score = _score(plain, made, held)
         outcome = (
-            tuning.outcome() if self.budget.max_drop is not None else reached(score, self.budget)
+            tuning.outcome() if self.budget.max_drop is not None else judge_sqnr(score, self.budget)
         )  # what tuning saw is no judge of itself
         met = outcome is Outcome.SHOWN and (
             self.budget.max_latency is None or times[1] <= self.budget.max_latency
@@ -345,7 +364,7 @@ class _Job:
         metric = tuning.metric or (
             tuning.evaluator.compare(plain, made) if tuning.evaluator is not None else None
         )
-        journal = tuning.bench.journal
+        trial_cache = tuning.trials.trial_cache
         return Quantized(
             path=self.path,
             scheme=self.scheme,
@@ -358,16 +377,16 @@ class _Job:
             samples=seen.samples if seen is not None else 0,
             steps=tuple(tuning.steps),
             front=tuple(front(tuning.points, sample, tuning.evaluator, plain)),
-            ledger=tuple(entries),
-            census=census(self.path),
+            stages=tuple(entries),
+            kernels=count_kernels(self.path),
             findings=tuple(findings),
             float_size=plain.ByteSize(),
             size=made.ByteSize(),
             float_latency_s=times[0],
             latency_s=times[1],
             kept_float=tuning.kept_float,
-            tried=journal.tried if journal else 0,
-            recalled=journal.recalled if journal else 0,
+            tried=trial_cache.tried if trial_cache else 0,
+            recalled=trial_cache.recalled if trial_cache else 0,
             seconds=time.monotonic() - started,
         )
 
@@ -419,7 +438,7 @@ class _Job:
 
 
 def _score(plain: onnx.ModelProto, made: onnx.ModelProto, held: list[batches.Batch]) -> Score:
-    return compare(answers(plain, held), answers(made, held))
+    return compare(compute_outputs(plain, held), compute_outputs(made, held))
 
 
 @dataclass(slots=True)
@@ -431,8 +450,11 @@ class _Kept:
 
     def unseen(self) -> list[batches.Batch]:
         """What quality is asked on: samples that chose no range; where there are too few to tell anything, also inputs like those that did."""
-        few = not self.held or data_quality.distinct([*self.tuned, *self.held]) < data_quality.FEW
-        return [*self.held, *(batches.perturbed(self.tuned) if few else [])]
+        few = (
+            not self.held
+            or data_quality.count_distinct([*self.tuned, *self.held]) < data_quality.FEW
+        )
+        return [*self.held, *(batches.perturb(self.tuned) if few else [])]
 
     def keeping(self, stream: Iterator[batches.Batch], few: int | None) -> Iterator[batches.Batch]:
         """Pass batches on, and keep the first."""
@@ -441,8 +463,8 @@ class _Kept:
             if count < _KEPT and not any(
                 a.dtype.kind == "f" and not _finite(a) for a in batch.values()
             ):
-                (self.held if held_out(place, few) else self.tuned).append((label, batch))
-                count += batches.samples(batch)
+                (self.held if is_held_out(place, few) else self.tuned).append((label, batch))
+                count += batches.count_samples(batch)
             yield label, batch
 
 

@@ -12,7 +12,8 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel.graph import source_of
 from onnxproof.options import Policy
 from onnxproof.quantization.attribution import Study, gain
-from onnxproof.quantization.qdq import Pair, without_rounding
+from onnxproof.quantization.qdq import Pair
+from onnxproof.quantization.qdq_edit import without_rounding
 from onnxproof.results import Location, Stage, Suspect
 from onnxproof.runtimes import ort
 from onnxproof.runtimes import reference as standard
@@ -75,17 +76,17 @@ def _costly(scene: "Scene") -> Location:
     )
     makers = {node.output[0]: node for node in model.graph.node if node.op_type == "QuantizeLinear"}
     ranked = sorted(
-        study.rounded,
+        study.pairs,
         key=lambda pair: -_coarse(study, pair.value, float(pair.scale.reshape(-1)[0])),
     )[:_ASKED]
     gains = [
-        (gain(study.said, study.level(without_rounding(model, [pair.value]))), pair)
+        (gain(study.graph_db, study.sqnr_db(without_rounding(model, [pair.value]))), pair)
         for pair in ranked
     ]
     found = sorted((g for g in gains if g[0] > _WORTH_DB), key=lambda g: -g[0])[:_MOST]
     if not found:  # several are off at once: the one whose range fits the data least comes first
         found = sorted(
-            ((0.0, pair) for pair in study.rounded if pair.value in study.seen),
+            ((0.0, pair) for pair in study.pairs if pair.value in study.statistics),
             key=lambda g: -_off(study, g[1]),
         )[:_MOST]
     suspects = []
@@ -116,19 +117,19 @@ def _costly(scene: "Scene") -> Location:
         source=first.source if first else None,
         evidence=first.why
         if first
-        else f"{study.said:.1f} dB; no single rounding makes the difference",
+        else f"{study.graph_db:.1f} dB; no single rounding makes the difference",
     )
 
 
 def _off(study: Study, pair: Pair) -> float:
     """How far a range is from what the data reaches, in octaves."""
-    low, high = study.reach(pair)
+    low, high = study.observed_range(pair)
     here = max(abs(float(limit.reshape(-1)[0])) for limit in pair.limits)
     return abs(math.log2(max(abs(low), abs(high), 1e-30) / max(here, 1e-30)))
 
 
 def _coarse(study: Study, value: str, step: float) -> float:
-    stats = study.seen.get(value)
+    stats = study.statistics.get(value)
     if stats is None:
         return 0.0
     if stats.channel_low is not None and stats.channel_high is not None:
