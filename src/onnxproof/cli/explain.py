@@ -9,6 +9,7 @@ import typer
 
 from onnxproof import registry
 from onnxproof.cli import _options as option
+from onnxproof.cli import _parsing as parsing
 from onnxproof.cli._deliver import Delivery, deliver, exit_code, write_files
 from onnxproof.cli._dispatch import ERROR
 from onnxproof.cli._progress import Report
@@ -121,7 +122,7 @@ def command(
         writing.check(overlay, what="the overlay")
     policy, shapes, arguments = (
         judging.policy(),
-        option.dynamic_shapes(dynamic),
+        parsing.dynamic_shapes(dynamic),
         running.arguments(),
     )
     serving = arguments.pop("serving")
