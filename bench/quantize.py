@@ -21,9 +21,10 @@ from bench import quantize_tools as tools
 from onnxproof.exporter import export
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.quantization.calibration import batches
-from onnxproof.quantization.calibration.observe import Observer, observe
+from onnxproof.quantization.calibration.observe import observe
+from onnxproof.quantization.calibration.observer import Observer
 from onnxproof.quantization.float_graph import prepare
-from onnxproof.quantization.kernel_report import census, latencies
+from onnxproof.quantization.kernel_report import count_kernels, latencies
 from onnxproof.quantization.paired_metric import interval
 from onnxproof.reference import subject
 from onnxproof.verification.quantized import decibels
@@ -82,7 +83,7 @@ def compared(name: str, module: torch.nn.Module, data: models.Data, folder: Path
         found = outputs(path, data.test)
         mine = (found.argmax(1) == data.test_labels).astype(float)
         low, high = interval(right, mine)
-        done, heavy = census(path).heavy
+        done, heavy = count_kernels(path).heavy
         rows.append(
             {
                 "net": name,
@@ -184,7 +185,7 @@ def one_pass(what: str, count: int) -> None:
         before = peak_kb()
         start = time.perf_counter()
         if what == "ours":
-            stream = batches.cut(
+            stream = batches.split_batches(
                 (
                     {name: rng.standard_normal((8, 3, 64, 64), dtype=np.float32)}
                     for _ in range(count // 8 + 1)

@@ -312,9 +312,9 @@ def _examine(
     if calibration is not None and evidence.file.quantized:
         from onnxproof.quantization.calibration import data_trust
 
-        findings = data_trust.given(subject, calibration)
-        findings = data_trust.weighed(findings, evidence.proof, subject)
-        evidence = replace(evidence, proof=data_trust.doubted(evidence.proof, findings))
+        findings = data_trust.examine_calibration_data(subject, calibration)
+        findings = data_trust.weigh_findings(findings, evidence.proof, subject)
+        evidence = replace(evidence, proof=data_trust.judge_with_doubts(evidence.proof, findings))
     proof, diagnosis = evidence.proof, Diagnosis()
     if _needs_diagnosis(evidence, proof):
         diagnosis = _diagnosed(evidence, proof, calibration)

@@ -16,7 +16,9 @@ from onnx import TensorProto, helper, numpy_helper
 from onnxproof.errors import InputError, UsageError
 from onnxproof.onnxmodel.onnx_file import read
 from onnxproof.quantization.calibration import batches, data_quality
-from onnxproof.quantization.calibration.observe import Observer, Pass, observe
+from onnxproof.quantization.calibration.calibration_pass import Pass
+from onnxproof.quantization.calibration.observe import observe
+from onnxproof.quantization.calibration.observer import Observer
 from onnxproof.quantization.calibration.ranges import (
     CALIBRATORS,
     calibrator,
@@ -27,8 +29,8 @@ from onnxproof.quantization.calibration.ranges import (
 )
 from onnxproof.quantization.calibration.statistics import BINS, Statistics
 from onnxproof.quantization.float_graph import prepare
-from onnxproof.quantization.tuning_journal import Journal
-from onnxproof.quantization.workbench import Score
+from onnxproof.quantization.scoring import Score
+from onnxproof.quantization.trial_cache import TrialCache
 
 FLOATS = hnp.arrays(np.float32, st.integers(1, 200), elements=st.floats(-1e6, 1e6, width=32))
 
@@ -160,7 +162,9 @@ def net(tmp_path: Path) -> Path:
 
 
 def ran(net: Path, data: Any, cache: Path | None = None) -> Pass:
-    return observe(Observer(prepare(net)), batches.cut(data, read(net).inputs), cache=cache)
+    return observe(
+        Observer(prepare(net)), batches.split_batches(data, read(net).inputs), cache=cache
+    )
 
 
 def images(count: int, size: int = 5, seed: int = 0) -> Any:
@@ -169,14 +173,14 @@ def images(count: int, size: int = 5, seed: int = 0) -> Any:
 
 def test_ragged_batches_are_one_pass(net: Path) -> None:
     found = ran(net, [{"x": images(2, 5)}, {"x": images(3, 9)}, {"x": images(1, 4)}])
-    assert found.samples == 6 and set(found.merged()) == {"x", "c", "y"}
-    assert found.merged()["y"].low == 0.0
+    assert found.samples == 6 and set(found.merged_statistics()) == {"x", "c", "y"}
+    assert found.merged_statistics()["y"].low == 0.0
 
 
 def test_what_is_longer_than_a_batch_is_cut(net: Path) -> None:
     assert [
         (label, batch["x"].shape[0])
-        for label, batch in batches.cut({"x": images(70)}, read(net).inputs)
+        for label, batch in batches.split_batches({"x": images(70)}, read(net).inputs)
     ] == [("data[0:32]", 32), ("data[32:64]", 32), ("data[64:70]", 6)]
 
 
@@ -185,7 +189,7 @@ def test_a_sample_with_nan_is_reported_with_its_row(net: Path) -> None:
     x[33, 0, 0, 0] = np.nan
     found = ran(net, {"x": x})
     assert found.broken == ["data[32:40] row 1: the input `x`"]
-    assert math.isfinite(found.merged()["x"].high)
+    assert math.isfinite(found.merged_statistics()["x"].high)
 
 
 def test_nothing_but_nan_is_an_error(net: Path) -> None:
@@ -209,19 +213,22 @@ def test_a_pass_that_was_stopped_goes_on_and_gives_the_same(net: Path, tmp_path:
         ran(net, interrupted(), cache)
     again = Observer(prepare(net))
     runs = 0
-    plain = again.look
+    plain = again.observe_batch
 
     def counted(*words: Any) -> str:
         nonlocal runs
         runs += 1
         return plain(*words)
 
-    again.look = counted  # type: ignore[method-assign]
-    found = observe(again, batches.cut(data, read(net).inputs), cache=cache)
+    again.observe_batch = counted  # type: ignore[method-assign]
+    found = observe(again, batches.split_batches(data, read(net).inputs), cache=cache)
     whole = ran(net, data)
     assert runs == 6  # 64 batches were kept
     assert found.samples == whole.samples == 140
-    assert found.merged()["c"].octaves.tolist() == whole.merged()["c"].octaves.tolist()
+    assert (
+        found.merged_statistics()["c"].octaves.tolist()
+        == whole.merged_statistics()["c"].octaves.tolist()
+    )
 
 
 def test_a_cache_of_other_data_or_another_model_is_refused(net: Path, tmp_path: Path) -> None:
@@ -276,7 +283,8 @@ def test_a_damaged_cache_is_made_again_and_told(net: Path, tmp_path: Path, damag
     assert (
         again.rebuilt
         and again.samples == whole.samples
-        and again.merged()["c"].octaves.tolist() == whole.merged()["c"].octaves.tolist()
+        and again.merged_statistics()["c"].octaves.tolist()
+        == whole.merged_statistics()["c"].octaves.tolist()
     )
     assert not ran(net, {"x": images(40)}, cache).rebuilt
 
@@ -289,20 +297,23 @@ def test_a_damaged_line_of_the_journal_is_passed_over(tmp_path: Path, line: str)
     path.write_bytes(
         b'["known", 30.5, null]\n' + line.encode("latin-1") + b'\n["other", 20, 0.5]\n'
     )
-    assert Journal(path, [])._known == {"known": (30.5, None), "other": (20.0, 0.5)}
+    assert TrialCache(path, [])._scores == {
+        "known": Score(sqnr_db=30.5, agreement=None),
+        "other": Score(sqnr_db=20.0, agreement=0.5),
+    }
 
 
 def test_what_this_run_has_tried_itself_is_not_known_from_an_earlier_one(
     net: Path, tmp_path: Path
 ) -> None:
     model = onnx.load(net)
-    first = Journal(tmp_path / "trials.jsonl", [])
+    first = TrialCache(tmp_path / "trials.jsonl", [])
     for _ in range(2):
-        key, known = first.recall(model)
+        key, known = first.look_up(model)
         first.write(key, Score(sqnr_db=30.0, agreement=None))
     assert (known, first.tried, first.recalled) == (Score(sqnr_db=30.0, agreement=None), 2, 0)
-    second = Journal(tmp_path / "trials.jsonl", [])
-    second.recall(model)
+    second = TrialCache(tmp_path / "trials.jsonl", [])
+    second.look_up(model)
     assert (second.tried, second.recalled) == (1, 1)
 
 

@@ -22,7 +22,8 @@ from onnxproof.inputs import training_statistics
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.options import Policy
 from onnxproof.quantization.calibration import batches, data_quality, data_trust
-from onnxproof.quantization.calibration.observe import HELD_OUT, Observer, held_out, observe
+from onnxproof.quantization.calibration.observe import HELD_OUT, is_held_out, observe
+from onnxproof.quantization.calibration.observer import Observer
 from onnxproof.quantization.float_graph import prepare
 from onnxproof.reference import subject
 from onnxproof.reference.protocol import open_reference
@@ -124,9 +125,11 @@ def doubts(made: Trained, x: Array) -> list[str]:
 
 def findings(made: Trained, x: Array, example: Array | None = None) -> list[Finding]:
     name = made.ports[0].name
-    divided, few = batches.divided(batches.cut({name: x}, made.ports), made.ports, HELD_OUT)
+    divided, few = batches.divide_few_batches(
+        batches.split_batches({name: x}, made.ports), made.ports, HELD_OUT
+    )
     stream = list(divided)
-    seen = observe(Observer(made.plain), iter(stream), few=few)
+    seen = observe(Observer(made.plain), iter(stream), batch_count=few)
     return data_trust.examine(
         made.subject,
         made.plain,
@@ -451,13 +454,15 @@ def test_the_doubt_is_in_the_headline_and_the_exit_code_is_that_of_drift(
 def test_the_data_is_split_by_samples_where_batches_are_few() -> None:
     port = onnx_file.Port(name="x", dtype="float32", dims=("n", 3))
     for rows in (2, 4, 5, 7, 31, 64, 100, 320):
-        divided, few = batches.divided(
-            batches.cut({"x": np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)}, [port]),
+        divided, few = batches.divide_few_batches(
+            batches.split_batches(
+                {"x": np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)}, [port]
+            ),
             [port],
             HELD_OUT,
         )
         stream = list(divided)
-        held = [place for place in range(len(stream)) if held_out(place, few)]
+        held = [place for place in range(len(stream)) if is_held_out(place, few)]
         assert (
             1 <= len(held) <= len(stream) // 2
             and sum(len(batch["x"]) for _, batch in stream) == rows
@@ -470,13 +475,13 @@ def test_the_data_is_split_by_samples_where_batches_are_few() -> None:
 @pytest.mark.parametrize("count", [1, 2, 4, 5, 10])
 def test_a_batch_of_fixed_size_is_held_out_whole(count: int) -> None:
     port = onnx_file.Port(name="x", dtype="float32", dims=(8, 3))
-    divided, few = batches.divided(
-        batches.cut({"x": np.zeros((8 * count, 3), np.float32)}, [port]), [port], HELD_OUT
+    divided, few = batches.divide_few_batches(
+        batches.split_batches({"x": np.zeros((8 * count, 3), np.float32)}, [port]), [port], HELD_OUT
     )
     stream = list(divided)
     assert [len(batch["x"]) for _, batch in stream] == [8] * count
     assert (
-        sum(held_out(place, few) for place in range(count))
+        sum(is_held_out(place, few) for place in range(count))
         == {1: 0, 2: 1, 4: 1, 5: 1, 10: 2}[count]
     )
 
@@ -583,11 +588,11 @@ def test_a_doubt_makes_a_verdict_at_best_drift_and_nothing_worse() -> None:
 
 def test_one_sided_data_is_no_doubt_where_the_model_has_one_largest_output_anywhere() -> None:
     answers = [[np.eye(10, dtype=np.float32)[np.full(64, 3)]]]
-    assert [f.doubts for f in data_quality._classes(answers, lambda: answers)] == [False]
+    assert [f.doubts for f in data_quality._check_classes(answers, lambda: answers)] == [False]
     others = [[np.eye(10, dtype=np.float32)[[1, 2, 5, 7]]]]
-    assert [f.doubts for f in data_quality._classes(answers, lambda: others)] == [True]
+    assert [f.doubts for f in data_quality._check_classes(answers, lambda: others)] == [True]
 
 
 def test_the_same_sample_many_times_is_one() -> None:
     x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
-    assert data_quality.distinct([("a", {"x": x}), ("b", {"x": x[:2]})]) == 3
+    assert data_quality.count_distinct([("a", {"x": x}), ("b", {"x": x[:2]})]) == 3

@@ -17,7 +17,7 @@ from onnxproof.cli import main
 from onnxproof.errors import InputError, OnnxproofError, UsageError
 from onnxproof.exporter import export
 from onnxproof.options import Policy
-from onnxproof.quantization.qdq import pairs
+from onnxproof.quantization.qdq import find_pairs
 from onnxproof.reference import subject
 from onnxproof.results import Verdict
 
@@ -77,7 +77,7 @@ def quantized(source: Any, output: Path, calibration: Path, **options: Any) -> o
 
 
 def first_range(path: Path) -> tuple[float, float]:
-    low, high = pairs(onnx.load(path))[0].limits
+    low, high = find_pairs(onnx.load(path))[0].limits
     return float(low), float(high)
 
 

@@ -17,7 +17,7 @@ from onnxproof.cli import main
 from onnxproof.exporter import export
 from onnxproof.options import Policy
 from onnxproof.quantization.paired_metric import Outcome, interval, paired
-from onnxproof.quantization.workbench import answers
+from onnxproof.quantization.scoring import compute_outputs
 from onnxproof.reference import subject
 
 
@@ -132,13 +132,13 @@ def quantized(
 
 def ranked(source: Path, x: Any) -> Any:
     model = onnx.load(source)
-    return answers(model, [("x", {model.graph.input[0].name: x})])[0][0].argsort(1)
+    return compute_outputs(model, [("x", {model.graph.input[0].name: x})])[0][0].argsort(1)
 
 
 def tossed(source: Path, x: Any) -> Any:
     """The net's first or second choice in turns, from the nearest ties on: whatever rounding changes is won as often as lost."""
     model = onnx.load(source)
-    scores = answers(model, [("x", {model.graph.input[0].name: x})])[0][0]
+    scores = compute_outputs(model, [("x", {model.graph.input[0].name: x})])[0][0]
     order, ranks = scores.argsort(1), np.empty(len(x), int)
     ranks[np.argsort(np.ptp(np.sort(scores, axis=1)[:, -2:], axis=1))] = np.arange(len(x))
     return np.where(ranks % 2, order[:, -1], order[:, -2])
@@ -226,7 +226,7 @@ def test_a_drop_that_may_be_real_is_bought_back_only_where_the_samples_can_show_
 ) -> None:
     source, (x, _) = coin
     model = onnx.load(source)
-    scores = np.sort(answers(model, [("x", {model.graph.input[0].name: x})])[0][0], axis=1)
+    scores = np.sort(compute_outputs(model, [("x", {model.graph.input[0].name: x})])[0][0], axis=1)
     near = x[np.argsort(scores[:, -1] - scores[:, -2])][
         [*range(2), *range(-144, 0)]
     ]  # a few that rounding may turn, and many that it can't

@@ -23,8 +23,9 @@ from onnxproof.options import Policy
 from onnxproof.quantization import recipes, schemes
 from onnxproof.quantization.float_graph import Index, prepare
 from onnxproof.quantization.insert_qdq import HEAVY, Plan, choose, insert
-from onnxproof.quantization.kernel_report import census
-from onnxproof.quantization.workbench import Bench, answers, restated
+from onnxproof.quantization.kernel_report import count_kernels
+from onnxproof.quantization.scoring import compute_outputs
+from onnxproof.quantization.trials import QuantizationTrials, recompute_statistics
 from onnxproof.reference import subject
 from onnxproof.results import Verdict
 
@@ -179,16 +180,16 @@ def test_rescaling_leaves_the_float_answers_as_they_are(
     x = data(shape, 64)
     model = prepare(exported(module(), x, tmp_path / "float.onnx"))
     samples = [("x", {next(iter(Index(model).inputs)): x})]
-    bench = Bench(
+    trials = QuantizationTrials(
         model=model,
-        stats=restated(model, samples),
+        stats=recompute_statistics(model, samples),
         plan=Plan(),
         samples=samples,
-        answers=answers(model, samples),
+        reference_outputs=compute_outputs(model, samples),
     )
-    applied = recipes.load(recipe).apply(bench)
+    applied = recipes.load(recipe).apply(trials)
     assert not isinstance(applied, str) and applied.model is not None
-    before, after = bench.answers[0][0], answers(applied.model, samples)[0][0]
+    before, after = trials.reference_outputs[0][0], compute_outputs(applied.model, samples)[0][0]
     assert np.abs(before - after).max() < 1e-4 * np.abs(before).max()
     assert any(node.op_type == makers for node in model.graph.node)
 
@@ -207,16 +208,16 @@ def test_learned_rounding_beats_rounding_to_nearest(tmp_path: Path) -> None:
         calibrator="min-max",
         activations="uint16",
     )
-    bench = Bench(
+    trials = QuantizationTrials(
         model=model,
-        stats=restated(model, samples),
+        stats=recompute_statistics(model, samples),
         plan=plan,
         samples=samples,
-        answers=answers(model, samples),
-    ).settle()
-    applied = recipes.load("learn-rounding").apply(bench)
+        reference_outputs=compute_outputs(model, samples),
+    ).quantize_and_score()
+    applied = recipes.load("learn-rounding").apply(trials)
     assert not isinstance(applied, str), applied
-    assert bench.took(applied).score.sqnr_db > bench.score.sqnr_db + 1
+    assert trials.with_applied(applied).score.sqnr_db > trials.score.sqnr_db + 1
 
 
 def test_seven_bits_only_where_products_saturate(conv: Any, tmp_path: Path) -> None:
@@ -302,7 +303,7 @@ def test_the_budget_is_kept_by_what_stays_float_where_recipes_are_not_enough(
 
 def labels(source: Path, x: Any) -> Any:
     model = onnx.load(source)
-    return answers(model, [("x", {model.graph.input[0].name: x})])[0][0].argmax(1)
+    return compute_outputs(model, [("x", {model.graph.input[0].name: x})])[0][0].argmax(1)
 
 
 def test_a_drop_is_told_with_its_interval(conv: Any, tmp_path: Path) -> None:
@@ -517,7 +518,7 @@ def test_the_command_line(conv: Any, tmp_path: Path, capsys: Any) -> None:
 
 def test_the_census_tells_integer_kernels_from_float_ones(conv: Any, tmp_path: Path) -> None:
     source, x = conv
-    assert census(source).heavy == (0, 4)
+    assert count_kernels(source).heavy == (0, 4)
     wide = quantized(source, tmp_path / "wide.onnx", x, scheme="a16w8", recipes=())
     assert (
         wide.census.heavy == (0, 4) and wide.census.conversions > 0

@@ -13,8 +13,9 @@ from support.quantized_faults import convnet, mlp
 import onnxproof
 from onnxproof.exporter import export
 from onnxproof.options import Policy
-from onnxproof.quantization.calibration.observe import Observer, held_out, observe
-from onnxproof.quantization.calibration.range_coverage import coverage, examine
+from onnxproof.quantization.calibration.observe import is_held_out, observe
+from onnxproof.quantization.calibration.observer import Observer
+from onnxproof.quantization.calibration.range_coverage import examine, measure_coverage
 from onnxproof.quantization.float_graph import prepare
 from onnxproof.quantization.insert_qdq import HEAVY, Plan, choose, insert
 from onnxproof.reference import subject
@@ -49,10 +50,10 @@ def test_a_planted_range_is_measured_and_told(
     model = prepare(source)
     name = model.graph.input[0].name
     samples = [(str(k), {name: RNG.standard_normal((64, 16)).astype(np.float32)}) for k in range(8)]
-    seen = observe(Observer(model), iter(samples)).merged()
+    seen = observe(Observer(model), iter(samples)).merged_statistics()
     ranges = {value: (stats.low, stats.high) for value, stats in seen.items()} | {name: range_}
     made = insert(model, ranges, Plan(nodes=choose(model, HEAVY))).model
-    found = coverage(made, samples, model)
+    found = measure_coverage(made, samples, model)
     mine = next(r for r in found if r.tensor == name)
     assert (
         mine.values == 8 * 64 * 16
@@ -94,7 +95,7 @@ def test_ranges_never_see_the_batches_that_are_held_out(source: Path, tmp_path: 
     batches = [
         {
             "input": RNG.standard_normal((32, 16)).astype(np.float32)
-            * np.float32(8 if held_out(k) else 1)
+            * np.float32(8 if is_held_out(k) else 1)
         }
         for k in range(10)
     ]

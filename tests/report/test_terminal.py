@@ -380,7 +380,7 @@ def test_progress_says_what_is_running_and_the_time_left() -> None:
         == "12 cases done, now looking for the node"
     )
     said: list[str] = []
-    report = _progress._seldom(lambda state: said.append(state.step), 1000.0, at_once=False)
+    report = _progress._throttle(lambda state: said.append(state.step), 1000.0, at_once=False)
     for step in ("cases", "cases", "nodes", "nodes"):
         report(Progress(case="", done=1, elapsed=1.0, budget=2.0, step=step))
     assert said == ["nodes"]

@@ -296,10 +296,10 @@ def test_the_index_has_decibels_for_a_quantized_model() -> None:
 
 
 def test_names_in_backticks_are_code_and_nothing_else_is() -> None:
-    from onnxproof.report.writers.html import _said
+    from onnxproof.report.writers.html import _mark_code
 
     assert (
-        _said("node `<b>` of `x`, <i>")
+        _mark_code("node `<b>` of `x`, <i>")
         == "node <code>&lt;b&gt;</code> of <code>x</code>, &lt;i&gt;"
     )
-    assert _said("`</code><script>`") == "<code>&lt;/code&gt;&lt;script&gt;</code>"
+    assert _mark_code("`</code><script>`") == "<code>&lt;/code&gt;&lt;script&gt;</code>"

@@ -14,10 +14,10 @@ from torch import nn
 
 from onnxproof.diagnosis import reverify
 from onnxproof.exporter import export
-from onnxproof.quantization import workbench as benches
 from onnxproof.quantization.calibration.ranges import min_max
 from onnxproof.quantization.float_graph import Index, prepare
 from onnxproof.quantization.insert_qdq import HEAVY, Plan, choose, insert
+from onnxproof.quantization.trials import recompute_statistics
 from onnxproof.reference import subject
 
 Array = np.ndarray[Any, Any]
@@ -80,7 +80,7 @@ def made(fault: Fault, folder: Path) -> tuple[nn.Module, Path, Array]:
         )
         model = onnx.shape_inference.infer_shapes(onnx.load(source))
     name = next(iter(Index(model).inputs))
-    stats = benches.restated(
+    stats = recompute_statistics(
         model, [("calibration", {name: fault.calibrate(x).astype(np.float32)})]
     )
     plan = fault.plan.with_(

@@ -19,7 +19,7 @@ def main(words: Sequence[str] | None = None) -> int:
     """Run one command line and give its exit code."""
     own = words is None
     words = sys.argv[1:] if words is None else list(words)
-    if not _streams():
+    if not _open_streams():
         sys.stderr.write(
             "error[cannot-write]: standard output is closed\n  = help: send it to a file, or to /dev/null\n"
         )
@@ -57,7 +57,7 @@ def _run(words: Sequence[str], *, own: bool) -> int:
     return code
 
 
-def _streams() -> bool:
+def _open_streams() -> bool:
     """Whether standard output is open; a stream that was closed is opened on nothing, since the next file would get its number."""
     closed = sys.stdout is None
     for number, name in enumerate(("stdin", "stdout", "stderr")):
@@ -71,13 +71,9 @@ def _streams() -> bool:
 def commands() -> dict[str, str]:
     """Each command with its one-line help, the most used first."""
     files = [file for file in Path(__file__).parent.glob("*.py") if not file.stem.startswith("_")]
-    files.sort(
-        key=lambda file: (
-            _FIRST.index(file.stem) if file.stem in _FIRST else len(_FIRST),
-            file.stem,
-        )
-    )
-    return {file.stem: _first_line(file) for file in files}
+    first_lines = {file.stem: _first_line(file) for file in sorted(files)}
+    most_used = {name: first_lines.pop(name) for name in _FIRST}
+    return most_used | first_lines
 
 
 def overview() -> str:

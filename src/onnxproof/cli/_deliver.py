@@ -115,38 +115,36 @@ def deliver(run: Callable[[Report | None], "Proof"], where: Delivery) -> int:
     """Run with progress; an error before anything was measured is written to the files too, and raised again."""
     where.checked()
     try:
-        with _kept_for_writer(where.to_stdout), progress(quiet=where.quiet) as report:
-            proof = run(_early(report, where))
+        with _stdout_reserved(where.to_stdout), progress(quiet=where.quiet) as report:
+            proof = run(_write_early(report, where))
     except Stopped as why:  # what was measured before Ctrl-C is written and shown
         proof = why.proof
     except Exception as why:
-        told = (
-            why if isinstance(why, OnnxproofError) else internal(why)
-        )  # a bug of ours or of a package is told as one, and never as a verdict
-        _write(where, lambda writer: writer.failure(told.render()))
-        if told is why:
+        # a bug of ours or of a package is reported as one, and never as a verdict
+        error = why if isinstance(why, OnnxproofError) else internal(why)
+        _write(where, lambda writer: writer.failure(error.render()))
+        if error is why:
             raise
-        raise told from why
+        raise error from why
     hand_on(proof, where)
     return exit_code(proof)
 
 
-def _early(report: Report | None, where: Delivery) -> Report:
+def _write_early(report: Report | None, where: Delivery) -> Report:
     """Progress for people, and the proof as soon as there is a verdict: what explains it runs native code on wrong arguments, which may end the process."""
     from onnxproof.report.terminal import headline
 
-    def told(state: "Progress") -> None:
+    def report_both(state: "Progress") -> None:
         if state.proof is not None:
             sys.stderr.write(f"onnxproof: {headline(state.proof).plain}\n")
             sys.stderr.flush()
-            with suppress(
-                Exception
-            ):  # what can't be written is told at the end, when it is tried again
+            # what can't be written is an error at the end, when it is tried again
+            with suppress(Exception):
                 _write(where, lambda writer: writer.dumps(state.proof), again=True)
         if report is not None:
             report(state)
 
-    return told
+    return report_both
 
 
 def hand_on(proof: "Proof", where: Delivery) -> None:
@@ -169,7 +167,8 @@ def write_files(proof: "Proof", where: Delivery) -> None:
     if where.github:
         from onnxproof.report import github
 
-        (sys.stderr if where.to_stdout else sys.stdout).write(github.annotations(proof))
+        stream = sys.stderr if where.to_stdout else sys.stdout
+        stream.write(github.annotations(proof))
         github.add_summary(proof)
 
 
@@ -183,7 +182,7 @@ def _write(where: Delivery, text: Callable[[Any], str], *, again: bool = False) 
 
 
 @contextmanager
-def _kept_for_writer(active: bool) -> Iterator[None]:
+def _stdout_reserved(active: bool) -> Iterator[None]:
     """Whatever prints during the run (a factory, a native library) prints to standard error, so that a pipe gets the report and nothing else."""
     if not active:
         yield

@@ -24,41 +24,35 @@ _STOPPED = OnnxproofError("interrupted", STOPPED.partition(": ")[2])
 
 
 def dispatch(name: str, words: Sequence[str]) -> int:
-    """Run one command; errors are told on standard error, with a traceback only under --debug."""
+    """Run one command; errors go to standard error, with a traceback only under --debug."""
     debug = "--debug" in words
     try:
         with suppress(OSError, OnnxproofError):
             temporary.sweep()
         code = _parser(name)(list(words), prog_name=f"onnxproof {name}", standalone_mode=False)
         sys.stdout.flush()
-        return _tell(_STOPPED) if code == _INTERRUPTED else code if isinstance(code, int) else 0
+        if code == _INTERRUPTED:
+            return _print_error(_STOPPED)
+        return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, typer.Abort):
-        return _tell(_STOPPED)
-    except (
-        SystemExit
-    ) as why:  # a user's module may call sys.exit, and that must not look like a verdict
-        return _tell(
-            OnnxproofError(
-                "exited", f"the code of the reference ended the program: sys.exit({why.code!r})"
-            )
-        )
-    except BrokenPipeError:  # the reader of our output has left: nobody is there to be told
+        return _print_error(_STOPPED)
+    except SystemExit as why:
+        # a user's module may call sys.exit, and that must not look like a verdict
+        message = f"the code of the reference ended the program: sys.exit({why.code!r})"
+        return _print_error(OnnxproofError("exited", message))
+    except BrokenPipeError:  # the reader of our output has left: nobody can read a message
         _silence()
         return ERROR
     except OnnxproofError as why:
-        return _tell(why, trace=debug)
-    except Exception as why:  # the last door: a bug must not look like a verdict
-        message = getattr(why, "format_message", None)
-        if message is not None:
-            return _tell(
-                UsageError(
-                    "usage",
-                    _sentence(str(message())),
-                    help=f"`onnxproof {name} --help` tells the options",
-                )
-            )
+        return _print_error(why, trace=debug)
+    except Exception as why:  # the last resort: a bug must not look like a verdict
+        format_message = getattr(why, "format_message", None)
+        if format_message is not None:  # an error of the parser
+            sentence = _sentence(str(format_message()))
+            advice = f"`onnxproof {name} --help` tells the options"
+            return _print_error(UsageError("usage", sentence, help=advice))
         _flush()
-        return _tell(internal(why), trace=debug)
+        return _print_error(internal(why), trace=debug)
 
 
 def _flush() -> None:
@@ -95,23 +89,26 @@ def internal(why: BaseException) -> OnnxproofError:
 def _parser(name: str) -> Any:
     known = commands()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
+        advice = "`onnxproof --help` tells what each does"
+        similar = difflib.get_close_matches(name, known, n=1)
+        if similar:
+            advice = f"did you mean `onnxproof {similar[0]}`?"
         raise UsageError(
             "unknown-command",
             f"there is no command `{name}`",
             notes=[f"commands are {', '.join(known)}"],
-            help=f"did you mean `onnxproof {near[0]}`?"
-            if near
-            else "`onnxproof --help` tells what each does",
+            help=advice,
         )
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     app.command(help=f"{known[name]}.")(importlib.import_module(f"onnxproof.cli.{name}").command)
     return typer.main.get_command(app)
 
 
-def _tell(why: OnnxproofError, *, trace: bool = False) -> int:
+def _print_error(why: OnnxproofError, *, trace: bool = False) -> int:
     if trace:
-        cause = why.__cause__ if why.code == "internal" and why.__cause__ is not None else why
+        cause: BaseException = why
+        if why.code == "internal" and why.__cause__ is not None:
+            cause = why.__cause__
         sys.stderr.write(block("".join(traceback.format_exception(cause))) + "\n")
     sys.stderr.write(why.render() + "\n")
     return ERROR

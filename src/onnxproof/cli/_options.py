@@ -1,4 +1,4 @@
-"""The options that several commands share, and what their words mean.
+"""The options that several commands share; `_parsing` says what their words mean.
 
 A group of options is a dataclass; `folded` lets a command take one as a single argument. A new option of all commands is a new
 field here.
@@ -8,12 +8,13 @@ import functools
 import inspect
 import math
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields, is_dataclass, replace
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from onnxproof.cli import _parsing as parsing
 from onnxproof.errors import PolicyError, UsageError
 from onnxproof.options import Policy, Serving
 
@@ -182,8 +183,28 @@ class Judging:
 
     def policy(self, base: Policy | None = None) -> Policy:
         """The base (the default, or that of a stored proof) with what the user said."""
-        return policy(
-            base or Policy(), **{field.name: getattr(self, field.name) for field in fields(self)}
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return parsing.policy(base or Policy(), **values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Where runtimes run, and what they may take."""
+
+    isolate: Isolate = None
+    allow_fallback: AllowFallback = False
+    time_limit: TimeLimit = 60.0
+    memory_limit: MemoryLimit = None
+    threads: Threads = None
+
+    def serving(self) -> Serving:
+        """The same as the runtimes take it."""
+        return parsing.serving(
+            isolate=self.isolate,
+            allow_fallback=self.allow_fallback,
+            time_limit=self.time_limit,
+            memory_limit=self.memory_limit,
+            threads=self.threads,
         )
 
 
@@ -203,19 +224,13 @@ class Running:
 
     def arguments(self) -> dict[str, Any]:
         """The same as arguments of `verify`, `diff` and `export`."""
-        served = serving(
-            isolate=self.isolate,
-            allow_fallback=self.allow_fallback,
-            time_limit=self.time_limit,
-            memory_limit=self.memory_limit,
-            threads=self.threads,
-        )
+        limits = Limits(**{field.name: getattr(self, field.name) for field in fields(Limits)})
         return {
+            "serving": limits.serving(),
             "data": self.data,
             "backends": tuple(self.backend or ("ort",)),
-            "budget_s": positive_budget(self.budget),
+            "budget_s": parsing.positive_budget(self.budget),
             "seed": self.seed,
-            "serving": served,
         }
 
 
@@ -246,38 +261,38 @@ class Lock:
 
     def checked(self) -> "Lock":
         """Itself, if the three make sense together."""
-        if self.baseline is None and (self.update_baseline or self.baseline_factor is not None):
+        if self.baseline is not None:
+            self._check_path(self.baseline)
+        elif self.update_baseline or self.baseline_factor is not None:
             raise UsageError(
                 "usage",
                 "`--update-baseline` and `--baseline-factor` need `--baseline`",
                 help="onnxproof verify SUBJECT MODEL --baseline proofs/model.json",
             )
-        if (
-            self.baseline is not None
-            and not self.update_baseline
-            and not Path(self.baseline).is_file()
-        ):
-            raise UsageError(
-                "no-baseline",
-                f"there is no baseline `{self.baseline}` yet",
-                where=self.baseline,
-                help="write it once with `--update-baseline`",
-            )
-        if self.baseline is not None and not Path(self.baseline).absolute().parent.is_dir():
-            raise UsageError(
-                "cannot-write",
-                f"there is no folder `{Path(self.baseline).parent}` to write the baseline to",
-                help="make the folder first",
-            )
-        if self.baseline_factor is not None and not (
-            math.isfinite(self.baseline_factor) and self.baseline_factor > 1
-        ):
+        factor = self.baseline_factor
+        if factor is not None and not (math.isfinite(factor) and factor > 1):
             raise PolicyError(
                 "bad-threshold",
-                f"`--baseline-factor {self.baseline_factor:g}` makes no sense",
+                f"`--baseline-factor {factor:g}` makes no sense",
                 help="give a number above 1",
             )
         return self
+
+    def _check_path(self, baseline: str) -> None:
+        path = Path(baseline)
+        if not self.update_baseline and not path.is_file():
+            raise UsageError(
+                "no-baseline",
+                f"there is no baseline `{baseline}` yet",
+                where=baseline,
+                help="write it once with `--update-baseline`",
+            )
+        if not path.absolute().parent.is_dir():
+            raise UsageError(
+                "cannot-write",
+                f"there is no folder `{path.parent}` to write the baseline to",
+                help="make the folder first",
+            )
 
     def apply(self, proof: "Proof") -> "Proof":
         """The proof with what changed since the baseline among its findings; or the baseline written anew."""
@@ -299,35 +314,36 @@ def reference(words: str, *, trust_remote_code: bool) -> Any:
     return Subject(source=words, trust_remote_code=True)
 
 
-def profiled(lock: Lock, html: str | None) -> bool:
-    """Whether somebody will look at the noise along the graph."""
+def needs_profile(lock: Lock, html: str | None) -> bool:
+    """Whether the noise along the graph is compared with a baseline or shown."""
     return lock.baseline is not None or html is not None
 
 
 def folded(command: Callable[..., int]) -> Callable[..., int]:
     """A command whose parameters of a dataclass type become one option for each field, for typer to read."""
-    signature, kinds = inspect.signature(command), get_type_hints(command, include_extras=True)
-    groups = {name: kinds[name] for name in signature.parameters if is_dataclass(kinds[name])}
-    plain = [
-        p.replace(annotation=kinds[n], kind=inspect.Parameter.KEYWORD_ONLY)
-        for n, p in signature.parameters.items()
-        if n not in groups
-    ]
-    made = [
-        *plain,
-        *(_parameter(group, field) for group in groups.values() for field in fields(group)),
-    ]
+    kinds = get_type_hints(command, include_extras=True)
+    parameters: list[inspect.Parameter] = []
+    groups: dict[str, Any] = {}
+    for name, parameter in inspect.signature(command).parameters.items():
+        kind = kinds[name]
+        if is_dataclass(kind):
+            groups[name] = kind
+        else:
+            parameters.append(
+                parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY)
+            )
+    for group in groups.values():
+        parameters += [_parameter(group, field) for field in fields(group)]
 
     @functools.wraps(command)
-    def call(**given: Any) -> int:
-        packed = {
-            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
-            for name, group in groups.items()
-        }
-        return command(**given, **packed)
+    def call(**arguments: Any) -> int:
+        for name, group in groups.items():
+            values = {field.name: arguments.pop(field.name) for field in fields(group)}
+            arguments[name] = group(**values)
+        return command(**arguments)
 
-    call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
-    call.__annotations__ = {p.name: p.annotation for p in made}
+    call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    call.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return call
 
 
@@ -339,162 +355,3 @@ def _parameter(group: Any, field: Any) -> inspect.Parameter:
         default=default,
         annotation=get_type_hints(group, include_extras=True)[field.name],
     )
-
-
-def policy(
-    base: Policy,
-    *,
-    strict: bool = False,
-    strict_domains: bool = False,
-    domain: str | None = None,
-    atol: float | None = None,
-    rtol: float | None = None,
-    noise_limit: float | None = None,
-) -> Policy:
-    """The base with what the user said; the limit for the worst element keeps its proportion to the other."""
-    changes: dict[str, Any] = {}
-    for name, value in (("atol", atol), ("rtol", rtol), ("noise_limit", noise_limit)):
-        if value is not None:
-            changes[name] = _positive(name, value)
-    if noise_limit is not None:
-        changes |= {
-            name: noise_limit * getattr(base, name) / base.noise_limit
-            for name in ("worst_limit", "bias_limit")
-        }
-    if domain not in (None, "finite", "all"):
-        raise PolicyError(
-            "unknown-domain",
-            f"`--domain {domain}` is not known",
-            help="say `--domain finite` or `--domain all`",
-        )
-    if domain is not None:
-        changes["domains"] = () if domain == "finite" else Policy().domains
-    return replace(
-        base,
-        strict=base.strict or strict,
-        strict_domains=base.strict_domains or strict_domains,
-        **changes,
-    )
-
-
-def _positive(name: str, value: float) -> float:
-    least = 1.0 if name == "noise_limit" else 0.0
-    if not (math.isfinite(value) and value >= least):
-        raise PolicyError(
-            "bad-threshold",
-            f"`--{name.replace('_', '-')} {value:g}` makes no sense",
-            help=f"give a number of at least {least:g}",
-        )
-    return value
-
-
-def serving(
-    *,
-    isolate: bool | None,
-    allow_fallback: bool,
-    time_limit: float,
-    memory_limit: float | None,
-    threads: int | None = None,
-) -> Serving:
-    """How backends are run, if the numbers are ones that can be kept to."""
-    for name, value in (
-        ("time-limit", time_limit),
-        ("memory-limit", memory_limit),
-        ("threads", threads),
-    ):
-        if value is not None and not value > 0:
-            raise UsageError(
-                "bad-limit",
-                f"`--{name} {value:g}` lets nothing run",
-                help="give a number above 0, or leave it out",
-            )
-    return Serving(
-        isolate=isolate,
-        allow_fallback=allow_fallback,
-        time_s=time_limit,
-        memory_gb=memory_limit,
-        threads=threads,
-    )
-
-
-def positive_budget(value: float) -> float:
-    """The budget, if it is one."""
-    if not value > 0:
-        raise UsageError(
-            "bad-budget",
-            f"`--budget {value:g}` leaves no time for a single case",
-            help="give seconds, such as `--budget 60`",
-        )
-    return value
-
-
-def dynamic_shapes(words: list[str] | None) -> dict[str, dict[int, str]] | None:
-    """`x:0=batch,x:1=seq` as the dict that torch.onnx.export takes.
-
-    >>> dynamic_shapes(["x:0=batch,x:1=seq", "mask:0=batch"])
-    {'x': {0: 'batch', 1: 'seq'}, 'mask': {0: 'batch'}}
-    """
-    found: dict[str, dict[int, str]] = {}
-    for word in _words(words):
-        place, _, name = word.partition("=")
-        tensor, _, axis = place.rpartition(":")
-        if not tensor or not axis.isdigit() or not name.isidentifier():
-            raise UsageError(
-                "bad-dynamic",
-                f"`--dynamic {word}` can't be understood",
-                help="write input:axis=name, such as `--dynamic x:0=batch,x:1=seq`",
-            )
-        found.setdefault(tensor, {})[int(axis)] = name
-    return found or None
-
-
-def static_dims(words: list[str] | None) -> dict[str, tuple[int, ...]]:
-    """`x:1,y:0` by input.
-
-    >>> static_dims(["x:1,y:0", "x:2"])
-    {'x': (1, 2), 'y': (0,)}
-    """
-    found: dict[str, tuple[int, ...]] = {}
-    for word in _words(words):
-        tensor, _, axis = word.rpartition(":")
-        if not tensor or not axis.isdigit():
-            raise UsageError(
-                "bad-static",
-                f"`--static {word}` can't be understood",
-                help="write input:axis, such as `--static x:1`",
-            )
-        found[tensor] = (*found.get(tensor, ()), int(axis))
-    return found
-
-
-def dim_ranges(words: list[str] | None) -> dict[str, tuple[int | None, int | None]]:
-    """`seq=1..512` by the dim's name; either end may be left out.
-
-    >>> dim_ranges(["seq=1..512", "batch=..8"])
-    {'seq': (1, 512), 'batch': (None, 8)}
-    """
-    found: dict[str, tuple[int | None, int | None]] = {}
-    for word in _words(words):
-        name, _, sizes = word.partition("=")
-        low, dots, high = sizes.partition("..")
-        ends = (
-            [int(end) if end else None for end in (low, high)]
-            if dots and all(end.isdigit() or not end for end in (low, high))
-            else []
-        )
-        if (
-            not name.isidentifier()
-            or not ends
-            or (ends[0] or 0) > (ends[1] if ends[1] is not None else 1 << 62)
-        ):
-            raise UsageError(
-                "bad-dim",
-                f"`--dim {word}` can't be understood",
-                help="write name=from..to, such as `--dim seq=1..512`",
-            )
-        found[name] = (ends[0], ends[1])
-    return found
-
-
-def _words(words: list[str] | None) -> list[str]:
-    return [word.strip() for word in ",".join(words or ()).split(",") if word.strip()]

@@ -31,4 +31,6 @@ def path_error(why: BaseException) -> UsageError | None:
 
 
 def _shortened(path: str) -> str:
-    return path if len(path) <= _LONGEST else f"{path[:_LONGEST]}... ({len(path):,} characters)"
+    if len(path) <= _LONGEST:
+        return path
+    return f"{path[:_LONGEST]}... ({len(path):,} characters)"

@@ -28,7 +28,7 @@ def progress(*, quiet: bool) -> Iterator[Report | None]:
         with _bar() as report:
             yield report
     else:
-        yield _seldom(_line, _LINE_EVERY, at_once=False)
+        yield _throttle(_line, _LINE_EVERY, at_once=False)
 
 
 def words(state: "Progress") -> str:
@@ -69,18 +69,21 @@ def _bar() -> Iterator[Report]:
             )
             bar.refresh()
 
-        yield _seldom(draw, _BAR_EVERY, at_once=True)
+        yield _throttle(draw, _BAR_EVERY, at_once=True)
 
 
-def _seldom(report: Report, every: float, *, at_once: bool) -> Report:
+def _throttle(report: Report, every: float, *, at_once: bool) -> Report:
     """Now and then, and whenever another step begins."""
-    last, step = time.monotonic() - (every if at_once else 0.0), "cases"
+    last = time.monotonic()
+    if at_once:
+        last -= every
+    step = "cases"
 
-    def perhaps(state: "Progress") -> None:
+    def report_if_due(state: "Progress") -> None:
         nonlocal last, step
         now = time.monotonic()
         if now - last >= every or state.step != step:
             last, step = now, state.step
             report(state)
 
-    return perhaps
+    return report_if_due

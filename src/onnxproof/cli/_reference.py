@@ -54,19 +54,19 @@ def _row(parameter: inspect.Parameter, kind: Any, info: Any) -> str:
     words = [word for word in (info.default, *(info.param_decls or ())) if isinstance(word, str)]
     if not words:
         return f"| `{info.metavar or parameter.name.upper()}` | {info.help} |"
-    value = (
-        f" `{info.metavar or ('NUMBER' if kind in (int, float, int | None, float | None) else 'TEXT')}`"
-        if kind is not bool
-        else ""
-    )
-    default = (
-        f" [default: {parameter.default:g}]"
-        if isinstance(parameter.default, float | int) and kind is not bool
-        else ""
-    )
-    return f"| {', '.join(f'`{word}`' for word in sorted(words, key=len, reverse=True))}{value} | {info.help}{default} |".replace(
-        "finite|all", "finite\\|all"
-    )
+    names = ", ".join(f"`{word}`" for word in sorted(words, key=len, reverse=True))
+    row = f"| {names}{_value(kind, info)} | {info.help}"
+    if isinstance(parameter.default, float | int) and kind is not bool:
+        row += f" [default: {parameter.default:g}]"
+    return f"{row} |".replace("finite|all", "finite\\|all")
+
+
+def _value(kind: Any, info: Any) -> str:
+    """What stands behind the option's name."""
+    if kind is bool:
+        return ""
+    word = "NUMBER" if kind in (int, float, int | None, float | None) else "TEXT"
+    return f" `{info.metavar or word}`"
 
 
 def _causes() -> str:

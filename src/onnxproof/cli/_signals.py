@@ -17,7 +17,7 @@ from types import FrameType
 PATIENCE_S = 20.0
 """Time to write down what was measured, which takes seconds; a service manager kills after 30 to 90."""
 _ONCE_S = 1.0
-"""Signals that come so soon after the first are the same wish: a shell and its job are both told."""
+"""Signals that come so soon after the first count as one: a shell and its job both get it."""
 _NAMES = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
@@ -68,17 +68,22 @@ def _numbers() -> list[signal.Signals]:
 def _watch(inbox: int, numbers: list[signal.Signals], leave: Callable[[], None]) -> None:
     first: float | None = None
     while True:
-        left = None if first is None else max(first + PATIENCE_S - time.monotonic(), 0.0)
-        ready, _, _ = select.select([inbox], [], [], left)
-        told = os.read(inbox, 1) if ready else b""
-        if told == b"\0":
-            return
-        if not ready or (
-            told[0] in numbers and first is not None and time.monotonic() - first > _ONCE_S
-        ):
+        timeout = None
+        if first is not None:
+            timeout = max(first + PATIENCE_S - time.monotonic(), 0.0)
+        ready, _, _ = select.select([inbox], [], [], timeout)
+        if not ready:
             leave()
-        if first is None and told and told[0] in numbers:
+            continue
+        received = os.read(inbox, 1)
+        if received == b"\0":
+            return
+        if received[0] not in numbers:
+            continue
+        if first is None:
             first = time.monotonic()
+        elif time.monotonic() - first > _ONCE_S:
+            leave()
 
 
 def end_with(code: int) -> None:

@@ -28,20 +28,18 @@ def command(
     from onnxproof.report.terminal import console
     from onnxproof.results import Verdict
 
-    story = _demo_model.run(folder, _say)
-    _tell(story, console(), folder)
-    right = story.healthy.proof.verdict is Verdict.FAITHFUL and story.broken.proof.verdict in (
-        Verdict.DRIFT,
-        Verdict.DIVERGED,
-    )
-    return 0 if right else 1
+    story = _demo_model.run(folder, _report_progress)
+    _show(story, console(), folder)
+    passes = story.healthy.proof.verdict is Verdict.FAITHFUL
+    fails = story.broken.proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
+    return int(not (passes and fails))
 
 
-def _say(what: str) -> None:
+def _report_progress(what: str) -> None:
     sys.stderr.write(f"onnxproof: {what}\n")
 
 
-def _tell(story: "Story", out: "Console", folder: Path) -> None:
+def _show(story: "Story", out: "Console", folder: Path) -> None:
     from rich.table import Table
 
     table = Table(
@@ -71,20 +69,21 @@ def _report(story: "Story", folder: Path) -> str:
         html.check()
     except OnnxproofError:
         return ""
-    write_text(
-        html.page([story.broken.proof, story.healthy.proof], title="onnxproof: the demo"),
-        folder / "report.html",
-    )
+    page = html.page([story.broken.proof, story.healthy.proof], title="onnxproof: the demo")
+    write_text(page, folder / "report.html")
     return f", to look at: {folder / 'report.html'}"
 
 
 def _usual(check: "Check") -> str:
-    return f"{'passes' if check.allclose else 'fails'} ({check.allowance:.0%} used)"
+    word = "passes" if check.allclose else "fails"
+    return f"{word} ({check.allowance:.0%} used)"
 
 
 def _noise(check: "Check") -> str:
     worst = check.proof.worst
-    return f"{worst.noise_ratio:,.1f} times" if worst is not None else "nothing compared"
+    if worst is None:
+        return "nothing compared"
+    return f"{worst.noise_ratio:,.1f} times"
 
 
 def _verdict(check: "Check") -> str:
@@ -96,7 +95,9 @@ def _verdict(check: "Check") -> str:
 
 def _node(check: "Check") -> str:
     location = check.proof.location
-    return location.nodes[0] if location is not None and location.nodes else "-"
+    if location is None or not location.nodes:
+        return "-"
+    return location.nodes[0]
 
 
 _ROWS = (

@@ -24,7 +24,9 @@ def command(
     no_explain: option.NoExplain = False,
 ) -> int:
     """`onnxproof.diff` from the command line."""
-    policy, arguments, lock = judging.policy(), running.arguments(), lock.checked()
+    policy = judging.policy()
+    arguments = running.arguments()
+    lock = lock.checked()
 
     def run(report: Report | None) -> "Proof":
         from onnxproof.api import diff
@@ -36,7 +38,7 @@ def command(
             explain=not no_explain,
             only=tuple(case or ()),
             progress=report,
-            profile=option.profiled(lock, where.html),
+            profile=option.needs_profile(lock, where.html),
             **arguments,
         )
         return lock.apply(proof)

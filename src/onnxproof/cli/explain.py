@@ -10,6 +10,7 @@ import typer
 
 from onnxproof import registry
 from onnxproof.cli import _options as option
+from onnxproof.cli import _parsing as parsing
 from onnxproof.cli._deliver import Delivery, deliver, exit_code, write_files
 from onnxproof.cli._dispatch import ERROR
 from onnxproof.cli._progress import Report
@@ -113,7 +114,7 @@ def command(
         writing.check(overlay, what="the overlay")
     wanted = _Wanted(overlay=overlay, repro=repro, mended=output if fix else None)
     extras = _Extras()
-    shapes, arguments = option.dynamic_shapes(dynamic), running.arguments()
+    shapes, arguments = parsing.dynamic_shapes(dynamic), running.arguments()
     data = arguments.pop("data")
     keywords = {"policy": judging.policy(), "only": tuple(case or ()), **arguments}
 

@@ -1,16 +1,87 @@
 """Export a PyTorch module to an ONNX file, then prove that the file says the same."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from onnxproof.cli import _options as option
+from onnxproof.cli import _parsing as parsing
 from onnxproof.cli._deliver import Delivery, deliver
 from onnxproof.cli._progress import Report
 from onnxproof.options import ExportOptions
 
 if TYPE_CHECKING:
     from onnxproof.results.proof import Proof
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exporting:
+    """How the file is made."""
+
+    opset: Annotated[
+        int | None, typer.Option("--opset", help="The opset of the file. [default: torch's own]")
+    ] = None
+    dynamic: option.Dynamic = None
+    static: option.Static = None
+    dim: option.Ranges = None
+    precision: Annotated[
+        str | None,
+        typer.Option(
+            "--precision",
+            metavar="fp16|bf16",
+            help="Half precision; nodes that can't bear it stay in float32.",
+        ),
+    ] = None
+    external_data: Annotated[
+        bool | None,
+        typer.Option(
+            "--external-data/--no-external-data",
+            help="Weights in a file of their own. [default: above 2 GB]",
+        ),
+    ] = None
+    input_names: Annotated[
+        str | None,
+        typer.Option(
+            "--input-names",
+            metavar="A,B",
+            help="Names for the file's inputs, in the order of `forward`.",
+        ),
+    ] = None
+    output_names: Annotated[
+        str | None,
+        typer.Option(
+            "--output-names",
+            metavar="A,B",
+            help="Names for its outputs. [default: dict keys and field names]",
+        ),
+    ] = None
+    optimize: Annotated[
+        str | None,
+        typer.Option(
+            "--optimize",
+            metavar="onnxslim|onnxscript",
+            help="Shrink the graph with a tool; verified against the file before.",
+        ),
+    ] = None
+    pipeline: option.Pipeline = None
+    no_explain: option.NoExplain = False
+    trust_remote_code: option.TrustRemoteCode = False
+
+    def options(self) -> ExportOptions:
+        """The same as `onnxproof.export` takes them."""
+        return ExportOptions(
+            dynamic=parsing.dynamic_shapes(self.dynamic) or {},
+            static=parsing.static_dims(self.static),
+            ranges=parsing.dim_ranges(self.dim),
+            opset=self.opset,
+            precision=self.precision,
+            external_data=self.external_data,
+            input_names=_names(self.input_names),
+            output_names=_names(self.output_names),
+            optimize=self.optimize,
+            pipeline=self.pipeline,
+        )
 
 
 @option.folded
@@ -24,87 +95,31 @@ def command(
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="MODEL.onnx", help="Where the ONNX file goes.")
     ],
+    exporting: Exporting,
     running: option.Running,
     judging: option.Judging,
     lock: option.Lock,
     where: Delivery,
-    opset: Annotated[
-        int | None, typer.Option("--opset", help="The opset of the file. [default: torch's own]")
-    ] = None,
-    dynamic: option.Dynamic = None,
-    static: option.Static = None,
-    dim: option.Ranges = None,
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            "--precision",
-            metavar="fp16|bf16",
-            help="Half precision; nodes that can't bear it stay in float32.",
-        ),
-    ] = None,
-    external_data: Annotated[
-        bool | None,
-        typer.Option(
-            "--external-data/--no-external-data",
-            help="Weights in a file of their own. [default: above 2 GB]",
-        ),
-    ] = None,
-    input_names: Annotated[
-        str | None,
-        typer.Option(
-            "--input-names",
-            metavar="A,B",
-            help="Names for the file's inputs, in the order of `forward`.",
-        ),
-    ] = None,
-    output_names: Annotated[
-        str | None,
-        typer.Option(
-            "--output-names",
-            metavar="A,B",
-            help="Names for its outputs. [default: dict keys and field names]",
-        ),
-    ] = None,
-    optimize: Annotated[
-        str | None,
-        typer.Option(
-            "--optimize",
-            metavar="onnxslim|onnxscript",
-            help="Shrink the graph with a tool; verified against the file before.",
-        ),
-    ] = None,
-    pipeline: option.Pipeline = None,
-    no_explain: option.NoExplain = False,
-    trust_remote_code: option.TrustRemoteCode = False,
 ) -> int:
     """`onnxproof.export` from the command line."""
-    policy, arguments, lock = judging.policy(), running.arguments(), lock.checked()
-    wanted = ExportOptions(
-        dynamic=option.dynamic_shapes(dynamic) or {},
-        static=option.static_dims(static),
-        ranges=option.dim_ranges(dim),
-        opset=opset,
-        precision=precision,
-        external_data=external_data,
-        input_names=_names(input_names),
-        output_names=_names(output_names),
-        optimize=optimize,
-        pipeline=pipeline,
-    )
+    policy = judging.policy()
+    arguments = running.arguments()
+    lock = lock.checked()
+    options = exporting.options()
 
     def run(report: Report | None) -> "Proof":
         from onnxproof.api import export
 
-        source = option.reference(subject, trust_remote_code=trust_remote_code)
+        source = option.reference(subject, trust_remote_code=exporting.trust_remote_code)
         proof = export(
             source,
             None,
             output,
-            options=wanted,
+            options=options,
             policy=policy,
-            explain=not no_explain,
+            explain=not exporting.no_explain,
             progress=report,
-            profile=option.profiled(lock, where.html),
+            profile=option.needs_profile(lock, where.html),
             **arguments,
         )
         return lock.apply(proof)
@@ -113,4 +128,6 @@ def command(
 
 
 def _names(text: str | None) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",")) if text else ()
+    if not text:
+        return ()
+    return tuple(word.strip() for word in text.split(","))

@@ -49,23 +49,21 @@ def command(
     from onnxproof.system.writing import check, write_text
 
     check(output, what="the report")
-    found = [read(path) for path in _files(proofs)]
-    write_text(
-        load(kind).page(found, title=title) if kind == "html" else load(kind).dumps_all(found),
-        output,
-        what="the report",
-    )
+    stored = [read(path) for path in _files(proofs)]
+    writer = load(kind)
+    text = writer.page(stored, title=title) if kind == "html" else writer.dumps_all(stored)
+    write_text(text, output, what="the report")
     out = console()
-    for proof in found:
+    for proof in stored:
         out.print(headline(proof), soft_wrap=True)
     if not quiet:
         sys.stdout.write(visible(f"report: {output}") + "\n")
-    return max(map(exit_code, found), key=(0, 3, 1, 2).index)
+    return max(map(exit_code, stored), key=(0, 3, 1, 2).index)
 
 
 def _files(words: list[str]) -> list[Path]:
     """The files, folders opened; a folder without a proof is an error and not an empty report."""
-    found: list[Path] = []
+    files: list[Path] = []
     for word in words:
         path = Path(word)
         inside = sorted(path.glob("*.json")) if path.is_dir() else [path]
@@ -75,5 +73,5 @@ def _files(words: list[str]) -> list[Path]:
                 f"there is no .json in the folder `{path}`",
                 help="give what `--json` wrote",
             )
-        found += inside
-    return found
+        files += inside
+    return files

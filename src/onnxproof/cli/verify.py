@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onnxproof.cli import _options as option
+from onnxproof.cli import _parsing as parsing
 from onnxproof.cli._deliver import Delivery, deliver
 from onnxproof.cli._progress import Report
 from onnxproof.errors import UsageError
@@ -42,12 +43,7 @@ def command(
     """`onnxproof.verify` from the command line, or a stored proof judged again."""
     lock = lock.checked()
     if stored is not None:
-        if subject is not None:
-            raise UsageError(
-                "usage",
-                "`--from` judges a stored proof, so it takes no SUBJECT and no MODEL",
-                help="onnxproof verify --from proof.json --strict",
-            )
+        _refuse_subject(subject)
         return deliver(lambda _: lock.apply(_judge_again(Path(stored), judging)), where)
     if subject is None or model is None:
         raise UsageError(
@@ -55,11 +51,9 @@ def command(
             "SUBJECT and MODEL are needed",
             help="onnxproof verify model.py:build model.onnx",
         )
-    policy, shapes, arguments = (
-        judging.policy(),
-        option.dynamic_shapes(dynamic),
-        running.arguments(),
-    )
+    policy = judging.policy()
+    shapes = parsing.dynamic_shapes(dynamic)
+    arguments = running.arguments()
 
     def run(report: Report | None) -> "Proof":
         from onnxproof.api import verify
@@ -73,13 +67,22 @@ def command(
             explain=not no_explain,
             only=tuple(case or ()),
             progress=report,
-            profile=option.profiled(lock, where.html),
+            profile=option.needs_profile(lock, where.html),
             pipeline=pipeline,
             **arguments,
         )
         return lock.apply(proof)
 
     return deliver(run, where)
+
+
+def _refuse_subject(subject: str | None) -> None:
+    if subject is not None:
+        raise UsageError(
+            "usage",
+            "`--from` judges a stored proof, so it takes no SUBJECT and no MODEL",
+            help="onnxproof verify --from proof.json --strict",
+        )
 
 
 def _judge_again(path: Path, judging: option.Judging) -> "Proof":

@@ -1,8 +1,7 @@
-"""Where the points went: a quantized graph of any tool, with one thing after the other granted to it.
+"""Which change would recover how much: a quantized graph of any tool, with one thing changed at a time.
 
 Every counterfactual is the candidate itself with one change (other ranges, a scale for each channel, float weights ...), run on the
-user's data. Alone, each says what it would recover; one after the other, they are a waterfall from the served model to float, whose parts
-add up to the loss by construction.
+user's data. Alone, each says what it would recover; `waterfall` puts one on top of the other.
 """
 
 import math
@@ -18,30 +17,26 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.quantization.calibration.batches import Batch
 from onnxproof.quantization.calibration.ranges import Calibrator, calibrator, min_max
 from onnxproof.quantization.calibration.statistics import Statistics
-from onnxproof.quantization.float_graph import Index, copied
+from onnxproof.quantization.float_graph import Index, copy_model
 from onnxproof.quantization.qdq import (
     Pair,
     Weight,
-    biases,
-    clips,
-    pairs,
-    weights,
-    with_floats,
-    with_ranges,
-    without_rounding,
+    find_biases,
+    find_folded_relus,
+    find_pairs,
+    find_weights,
 )
-from onnxproof.quantization.workbench import Answers, answers, compare
-from onnxproof.results import Share
+from onnxproof.quantization.qdq_edit import with_floats, with_ranges, without_rounding
+from onnxproof.quantization.scoring import Outputs, compare, compute_outputs
+from onnxproof.quantization.weight_matching import find_original, is_saturated
 from onnxproof.runtimes import ort
 from onnxproof.runtimes.reference import add_outputs
 
 Array = np.ndarray[Any, Any]
-_ALWAYS = ("runtime", "8-bit activations", "8-bit weights")
-"""Steps that are part of every waterfall; the others only where they help."""
-_WORTH_DB = 1.0
+Limits = tuple[Array, Array]
+MOST_DB = 200.0
+"""Levels beyond this can't be measured: float64 itself ends at about 300 dB."""
 _TRIMMING = ("mse", "percentile:99.99", "percentile:99.9")
-_ALIKE = 0.35
-"""Relative rms between a dequantized weight and the float weight it comes from: 4-bit weights stay below."""
 _FUSES = (
     "BatchNormalization",
     "Relu",
@@ -53,377 +48,307 @@ _FUSES = (
     "Mul",
     "Add",
 )
+"""Operators that runtimes make part of the layer before them."""
 
 
 @dataclass(eq=False)
 class Study:
-    """A quantized graph, the answers that it should give, and the float weights it was made from, where they are known."""
+    """A quantized graph, the outputs that it should give, and the float weights it was made from, where they are known.
+
+    Each counterfactual takes the graph to change (the candidate, where none is given), and gives None where there is nothing to change.
+    """
 
     model: onnx.ModelProto
     samples: Sequence[Batch]
-    wanted: Answers
+    reference_outputs: Outputs
     floats: Mapping[str, Array] = field(default_factory=dict)
 
-    def level(self, model: onnx.ModelProto, where: str = "disabled") -> float:
+    def sqnr_db(self, model: onnx.ModelProto, optimisation: str = "disabled") -> float:
         """The SQNR of a graph in dB; minus infinity where the runtime refuses it."""
         try:
-            return compare(self.wanted, answers(model, self.samples, where)).sqnr_db
+            outputs = compute_outputs(model, self.samples, optimisation)
+            return compare(self.reference_outputs, outputs).sqnr_db
         except OnnxproofError:
             return -math.inf
 
     @cached_property
-    def served(self) -> float:
+    def served_db(self) -> float:
         """The candidate as it is served."""
-        return self.level(self.model, "")
+        return self.sqnr_db(self.model, "")
 
     @cached_property
-    def said(self) -> float:
+    def graph_db(self) -> float:
         """The candidate as its graph says it."""
-        return self.level(self.model)
+        return self.sqnr_db(self.model)
 
     @cached_property
-    def rounded(self) -> list[Pair]:
+    def pairs(self) -> list[Pair]:
         """What is rounded: by one scale, or by one for each channel."""
-        return pairs(self.model)
+        return find_pairs(self.model)
 
     @cached_property
-    def seen(self) -> dict[str, Statistics]:
+    def statistics(self) -> dict[str, Statistics]:
         """The values before each rounding, as a graph that rounds nothing (as far as its float weights are known) has them on this data."""
-        names = list(dict.fromkeys(pair.value for pair in self.rounded))
-        model = without_rounding(self.float_weights() or self.model, relus=self._relus)
+        model = without_rounding(self.restore_float_weights() or self.model, relus=self._relus)
         index = Index(model)
-        shown = {
-            pair.value: pair.value if pair.value in index.makers else pair.results[0]
-            for pair in self.rounded
-        }  # an output's maker took its name
-        inner = [shown[name] for name in names if shown[name] in index.makers]
-        watched = copied(model)
+        names: dict[str, str] = {}
+        for pair in self.pairs:  # the producer of a graph output took the output's name over
+            names[pair.value] = pair.value if pair.value in index.producers else pair.results[0]
+        statistics = {
+            value: Statistics(axis=index.channel_axis(name)) for value, name in names.items()
+        }
+        inner = [name for name in names.values() if name in index.producers]
+        self._observe(model, inner, {name: value for value, name in names.items()}, statistics)
+        return {value: stats for value, stats in statistics.items() if stats.count}
+
+    def _observe(
+        self,
+        model: onnx.ModelProto,
+        inner: list[str],
+        values: Mapping[str, str],
+        statistics: Mapping[str, Statistics],
+    ) -> None:
+        """Run the samples, and add inner values (and graph inputs) to the statistics of the values whose names they are."""
+        watched = copy_model(model)
         add_outputs(watched, inner)
         session = ort.open(watched.SerializeToString(), "disabled", outputs=inner or None)
-        axes = {name: index.channel_axis(shown[name]) for name in names}
-        known = {shown[name]: name for name in names}
-        found = {name: Statistics(axis=axes[name]) for name in names}
         for turn, (label, batch) in enumerate(self.samples):
             for name, array in zip(session.output_names, session.run(batch), strict=True):
-                if name in known and array is not None:
-                    found[known[name]].update(array, label, turn)
-            for name in set(names) & set(batch):
-                found[name].update(batch[name], label, turn)
-        return {name: stats for name, stats in found.items() if stats.count}
+                if name in values and array is not None:
+                    statistics[values[name]].update(array, label, turn)
+            for name in set(statistics) & set(batch):
+                statistics[name].update(batch[name], label, turn)
 
-    def reach(self, pair: Pair) -> tuple[float, float]:
+    def observed_range(self, pair: Pair) -> tuple[float, float]:
         """What the data reaches, cut where ReLU or Clip is part of the rounding: it can't ask for what the graph never gave."""
-        low, high = min_max(self.seen[pair.value], 256, False)
-        if self._clips(pair):
+        low, high = min_max(self.statistics[pair.value], 256, False)
+        if self._has_relu(pair):
             low = 0.0
         return low, high
 
-    def _clips(self, pair: Pair) -> bool:
+    def _has_relu(self, pair: Pair) -> bool:
         """True where a ReLU was folded into the rounding."""
         return pair.value in self._relus
 
     @cached_property
     def _relus(self) -> set[str]:
-        return clips(self.model)
+        return find_folded_relus(self.model)
 
-    # what can be granted -----------------------------------------------------------------------------------------------------------
+    # counterfactuals: activations --------------------------------------------------------------------------------------------------
 
-    def fused(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
+    def fuse_layers(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Without the rounding between a layer and what should be part of it."""
         index = Index(self.model)
-        between = [
-            pair.value
-            for pair in self.rounded
-            if pair.value in index.makers
-            and index.makers[pair.value].op_type in ("Conv", "Gemm", "MatMul", "BatchNormalization")
-            and len(pair.results) == 1
-            and pair.results[0] not in index.outputs
-            and [r.op_type for r in index.readers[pair.results[0]]] in ([kind] for kind in _FUSES)
-            and self._unfolded(index, pair)
-        ]
-        return without_rounding(model or self.model, between, self._relus) if between else None
+        between = [pair.value for pair in self.pairs if _separates_layer(index, pair)]
+        if not between:
+            return None
+        return without_rounding(model or self.model, between, self._relus)
 
-    def _unfolded(self, index: Index, pair: Pair) -> bool:
-        """An activation or norm behind it, or a bias: adding two rounded branches is no lack of fusion."""
-        reader = index.readers[pair.results[0]][0]
-        if reader.op_type not in ("Mul", "Add"):
-            return True
-        others = [name for name in reader.input if name != pair.results[0]]
-        return all(
-            name in index.weights
-            or (
-                name in index.makers
-                and index.makers[name].op_type == "DequantizeLinear"
-                and index.makers[name].input[0] in index.weights
-            )
-            for name in others
-        )
-
-    def recalibrated(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
+    def recalibrate(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Ranges that this data asks for; types and symmetry stay."""
-        return self._ranged(
-            {pair.value: self._asked(pair) for pair in self.rounded if pair.value in self.seen},
-            model,
+        limits = {
+            pair.value: self._needed_range(pair)
+            for pair in self.pairs
+            if pair.value in self.statistics
+        }
+        return self._replace_ranges(model, limits)
+
+    def _needed_range(self, pair: Pair) -> Limits:
+        """The range that the data asks for: of each channel where the rounding has one for each."""
+        stats = self.statistics[pair.value]
+        lows, highs = stats.channel_low, stats.channel_high
+        if lows is None or highs is None or pair.scale.size == 1 or lows.size != pair.scale.size:
+            return _fit_symmetry(*self.observed_range(pair), pair)
+        if self._has_relu(pair):
+            lows = np.zeros_like(lows)
+        limits = [_fit_symmetry(low, high, pair) for low, high in zip(lows, highs, strict=True)]
+        return np.asarray([low for low, _ in limits]), np.asarray([high for _, high in limits])
+
+    def trim_ranges(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
+        """Ranges that give rare large values up: by the calibrator that serves the outputs best."""
+        changed = [
+            self._replace_ranges(model, self._calibrated_ranges(calibrator(name)))
+            for name in _TRIMMING
+        ]
+        return max(
+            (other for other in changed if other is not None), key=self.sqnr_db, default=None
         )
 
-    def _asked(self, pair: Pair) -> tuple[Array, Array]:
-        """The range that the data asks for: of each channel where the rounding has one for each."""
-        stats = self.seen[pair.value]
-        if (
-            pair.scale.size == 1
-            or stats.channel_low is None
-            or stats.channel_high is None
-            or stats.channel_low.size != pair.scale.size
-        ):
-            return _shaped(*self.reach(pair), pair)
-        each = [
-            _shaped(0.0 if self._clips(pair) else low, high, pair)
-            for low, high in zip(stats.channel_low, stats.channel_high, strict=True)
-        ]
-        return np.asarray([low for low, _ in each]), np.asarray([high for _, high in each])
-
-    def trimmed(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
-        """Ranges that give rare large values up: by the calibrator that serves the answers best."""
-        made = [self._ranged(self._cut(calibrator(name)), model) for name in _TRIMMING]
-        return max((m for m in made if m is not None), key=self.level, default=None)
-
-    def _cut(self, choose: Calibrator) -> dict[str, tuple[Array, Array]]:
+    def _calibrated_ranges(self, choose: Calibrator) -> dict[str, Limits]:
         limits = {}
-        for pair in self.rounded:
-            if pair.value in self.seen and pair.scale.size == 1:
-                low, high = choose(self.seen[pair.value], 256, pair.symmetric)
-                limits[pair.value] = _shaped(0.0 if self._clips(pair) else low, high, pair)
+        for pair in self.pairs:
+            if pair.value in self.statistics and pair.scale.size == 1:
+                low, high = choose(self.statistics[pair.value], 256, pair.symmetric)
+                if self._has_relu(pair):
+                    low = 0.0
+                limits[pair.value] = _fit_symmetry(low, high, pair)
         return limits
 
-    def asymmetric(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
+    def use_asymmetric_ranges(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """All levels for what the data reaches, where half of them lie where no data is."""
-        chosen = [
-            pair
-            for pair in self.rounded
-            if pair.symmetric
-            and pair.scale.size == 1
-            and pair.value in self.seen
-            and pair.dtype in ("int8", "uint8")
-        ]
-        limits = {pair.value: self.reach(pair) for pair in chosen}
-        return (
-            self._ranged(
-                {name: (np.asarray(low), np.asarray(high)) for name, (low, high) in limits.items()},
-                model,
-                dtype="uint8",
-            )
-            if limits
-            else None
-        )
+        limits = {}
+        for pair in self.pairs:
+            eight_bits = pair.dtype in ("int8", "uint8") and pair.scale.size == 1
+            if pair.symmetric and eight_bits and pair.value in self.statistics:
+                low, high = self.observed_range(pair)
+                limits[pair.value] = (np.asarray(low), np.asarray(high))
+        return self._replace_ranges(model, limits, dtype="uint8")
 
-    def by_channel(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
-        """A scale for each channel of each activation: not what kernels can do, but what tells whether channels differ too much."""
-        made, done = model or self.model, 0
-        for pair in self.rounded:
-            stats = self.seen.get(pair.value)
-            if (
-                pair.scale.size > 1
-                or stats is None
-                or stats.channel_low is None
-                or stats.channel_high is None
-                or stats.axis is None
-            ):
+    def use_channel_scales(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
+        """A scale for each channel of each activation: kernels can't do it, but it shows whether channels differ too much."""
+        changed: onnx.ModelProto | None = None
+        for pair in self.pairs:
+            stats = self.statistics.get(pair.value)
+            if pair.scale.size > 1 or stats is None or stats.axis is None:
                 continue
-            low = (
-                np.zeros_like(stats.channel_low)
-                if self._clips(pair)
-                else np.minimum(stats.channel_low, 0.0)
+            if stats.channel_low is None or stats.channel_high is None:
+                continue
+            low = np.minimum(stats.channel_low, 0.0)
+            if self._has_relu(pair):
+                low = np.zeros_like(stats.channel_low)
+            high = np.maximum(np.maximum(stats.channel_high, low + 1e-9), 0.0)
+            changed = with_ranges(
+                changed or model or self.model,
+                {pair.value: (low, high)},
+                dtype="uint8",
+                axis=stats.axis,
             )
-            high = np.maximum(stats.channel_high, low + 1e-9)
-            made, done = (
-                with_ranges(
-                    made, {pair.value: (low, np.maximum(high, 0.0))}, dtype="uint8", axis=stats.axis
-                ),
-                done + 1,
-            )
-        return made if done else None
+        return changed
 
-    def sixteen(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
-        """The same ranges with 65,536 levels."""
-        limits = {
-            pair.value: pair.limits
-            for pair in pairs(model or self.model)
-            if "8" in pair.dtype and pair.scale.size == 1
-        }
-        return self._ranged(limits, model, dtype="uint16") if limits else None
-
-    def unrounded(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
+    def remove_rounding(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """No activation is rounded."""
         return without_rounding(model or self.model, relus=self._relus)
 
-    def by_filter(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
+    def _replace_ranges(
+        self,
+        model: onnx.ModelProto | None,
+        limits: Mapping[str, Limits],
+        dtype: str | None = None,
+    ) -> onnx.ModelProto | None:
+        if not limits:
+            return None
+        return with_ranges(model or self.model, limits, dtype=dtype)
+
+    # counterfactuals: weights ------------------------------------------------------------------------------------------------------
+
+    def use_filter_scales(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Weights with a scale for each output channel, where they have one for all."""
-        found = {}
-        for weight, plain in self.matched:
-            if weight.scale.size == 1 and plain.ndim >= 2:
-                axis = (
-                    0 if plain.ndim > 2 else int(np.argmax([_spread(plain, a) for a in range(2)]))
-                )
-                step = (
-                    np.maximum(
-                        np.abs(plain).max(
-                            tuple(a for a in range(plain.ndim) if a != axis), keepdims=True
-                        ),
-                        1e-30,
-                    )
-                    / 127
-                )
-                found[weight.result] = np.rint(plain / step) * step
-        return (
-            with_floats(model or self.model, found | self._float_biases(model or self.model))
-            if found
-            else None
-        )
+        rounded = {
+            weight.result: _round_by_filter(plain)
+            for weight, plain in self.matched_weights
+            if weight.scale.size == 1 and plain.ndim >= 2
+        }
+        if not rounded:
+            return None
+        model = model or self.model
+        return with_floats(model, rounded | self._float_biases(model))
 
-    def float_weights(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
+    def restore_float_weights(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Weights as they were before anything was rounded."""
-        found = {weight.result: plain for weight, plain in self.matched} | self._float_biases(
-            model or self.model
-        )
-        return with_floats(model or self.model, found) if found else None
+        model = model or self.model
+        floats = {weight.result: plain for weight, plain in self.matched_weights}
+        floats |= self._float_biases(model)
+        if not floats:
+            return None
+        return with_floats(model, floats)
 
-    def unsaturated(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
+    def restore_saturated_biases(
+        self, model: onnx.ModelProto | None = None
+    ) -> onnx.ModelProto | None:
         """Float biases where the integer ones ran into the end of their type."""
-        full = [
-            bias
-            for bias in biases(self.model)
-            if (np.abs(bias.integers.astype(np.int64)) >= 2**31 - 1).any()
-        ]
-        found = {bias.result: plain for bias in full if (plain := self._original(bias)) is not None}
-        return with_floats(model or self.model, found) if found else None
+        saturated = [bias for bias in find_biases(self.model) if is_saturated(bias.integers).any()]
+        floats = {}
+        for bias in saturated:
+            plain = find_original(bias, self.floats)
+            if plain is not None:
+                floats[bias.result] = plain
+        if not floats:
+            return None
+        return with_floats(model or self.model, floats)
 
     def _float_biases(self, model: onnx.ModelProto) -> dict[str, Array]:
         """Rounding may leave nothing of a bias, so there its name is enough; but only where the layer's weight was found by its values."""
-        known = {weight.result for weight, _ in self.matched}
-        sure = {
+        matched = {weight.result for weight, _ in self.matched_weights}
+        by_name = {
             node.input[2]
             for node in self.model.graph.node
-            if len(node.input) > 2 and node.input[1] in known
+            if len(node.input) > 2 and node.input[1] in matched
         }
-        return {
-            bias.result: plain
-            for bias in biases(model)
-            if (plain := self._original(bias, by_name=bias.result in sure)) is not None
-        }
+        floats = {}
+        for bias in find_biases(model):
+            plain = find_original(bias, self.floats, by_name=bias.result in by_name)
+            if plain is not None:
+                floats[bias.result] = plain
+        return floats
 
     @cached_property
-    def matched(self) -> list[tuple[Weight, Array]]:
+    def matched_weights(self) -> list[tuple[Weight, Array]]:
         """Integer weights with the float weights they come from."""
-        return [
-            (weight, plain)
-            for weight in weights(self.model)
-            if weight.integers.ndim > 1 and (plain := self._original(weight)) is not None
-        ]
-
-    def _original(self, weight: Weight, *, by_name: bool = False) -> Array | None:
-        """The float array that a constant comes from, as it lies or transposed: by its values where they fit (or by its name, where tools keep it)."""
-        here = weight.floats
-        fits = np.abs(weight.integers.astype(np.int64)) < 2**31 - 1
-        near = [
-            (name, turned.astype(np.float64))
-            for name, plain in self.floats.items()
-            for turned in ((plain, plain.T) if plain.ndim == 2 else (plain,))
-            if turned.shape == here.shape
-        ]
-        ranked = sorted(near, key=lambda pair: _apart(here[fits], pair[1][fits]))
-        named = [
-            plain
-            for name, plain in ranked
-            if by_name and name and (weight.name.startswith(name) or weight.result.startswith(name))
-        ]
-        alike = [
-            plain
-            for _, plain in ranked[:1]
-            if _apart(here[fits], plain[fits]) < _ALIKE or not fits.all()
-        ]
-        return next(iter([*named, *alike]), None)
-
-    def _ranged(
-        self,
-        limits: Mapping[str, tuple[Array, Array]],
-        model: onnx.ModelProto | None,
-        dtype: str | None = None,
-    ) -> onnx.ModelProto | None:
-        return with_ranges(model or self.model, limits, dtype=dtype) if limits else None
-
-    # the waterfall -----------------------------------------------------------------------------------------------------------------
-
-    def waterfall(self) -> list[Share]:
-        """From the served model to float, each step on top of those before it; shares of the error's energy add up to one."""
-        level, model = self.served, self.model
-        steps = [("served", level)]
-        for name, change in (
-            ("runtime", None),
-            ("quant-saturation", self.unsaturated),
-            ("unfused", self.fused),
-            ("calibration", self.recalibrated),
-            ("outlier", self.trimmed),
-            ("quant-scheme", self.asymmetric),
-            ("channel-imbalance", self.by_channel),
-            ("8-bit activations", self.unrounded),
-            ("weights: one scale a tensor", self.by_filter),
-            ("8-bit weights", self.float_weights),
-        ):
-            other = model if change is None else change(model)
-            found = self.level(other) if other is not None else level
-            if (
-                other is None
-                or not math.isfinite(found)
-                or (found < level + _WORTH_DB and name not in _ALWAYS)
-            ):
-                continue  # a change that does not help is not made
-            model, level = other, found
-            steps.append((name, level))
-        return _shares(steps)
+        matched = []
+        for weight in find_weights(self.model):
+            if weight.integers.ndim > 1:
+                plain = find_original(weight, self.floats)
+                if plain is not None:
+                    matched.append((weight, plain))
+        return matched
 
 
-def _shares(steps: Sequence[tuple[str, float]]) -> list[Share]:
-    """What each step took of the error's energy; what is left is the rest. Levels beyond measure are capped, or a share would be no number."""
-    steps = [(name, max(min(level, 200.0), -200.0)) for name, level in steps]
-    whole = 10 ** (-steps[0][1] / 10)
-    found, before = [], steps[0][1]
-    for name, level in steps[1:]:
-        energy = (10 ** (-before / 10) - 10 ** (-level / 10)) / whole if whole else 0.0
-        found.append(
-            Share(
-                code=name, db=min(level, 200.0) - min(before, 200.0), share=energy, after_db=level
-            )
-        )
-        before = level
-    found.append(
-        Share(
-            code="rest",
-            db=0.0,
-            share=10 ** (-before / 10) / whole if whole else 0.0,
-            after_db=before,
-        )
-    )
-    return found
+def _separates_layer(index: Index, pair: Pair) -> bool:
+    """True when a pair rounds between a layer and the only operator behind it, which should be part of the layer."""
+    producer = index.producers.get(pair.value)
+    if producer is None:
+        return False
+    if producer.op_type not in ("Conv", "Gemm", "MatMul", "BatchNormalization"):
+        return False
+    if len(pair.results) != 1 or pair.results[0] in index.outputs:
+        return False
+    consumers = index.consumers[pair.results[0]]
+    if len(consumers) != 1 or consumers[0].op_type not in _FUSES:
+        return False
+    if consumers[0].op_type not in ("Mul", "Add"):
+        return True
+    # a bias is part of the layer; a sum of two rounded branches is no lack of fusion
+    others = [name for name in consumers[0].input if name != pair.results[0]]
+    return all(_is_constant(index, name) for name in others)
 
 
-def _shaped(low: Any, high: Any, pair: Pair) -> tuple[Array, Array]:
+def _is_constant(index: Index, name: str) -> bool:
+    """A weight, or a weight kept in integers behind its DequantizeLinear."""
+    if name in index.weights:
+        return True
+    producer = index.producers.get(name)
+    if producer is None or producer.op_type != "DequantizeLinear":
+        return False
+    return producer.input[0] in index.weights
+
+
+def _round_by_filter(plain: Array) -> Array:
+    """A float weight rounded to 8 bits with a scale for each output channel; of a matrix, the axis along which ranges differ most."""
+    axis = 0
+    if plain.ndim == 2:
+        axis = int(np.argmax([_range_ratio(plain, candidate) for candidate in range(2)]))
+    other_axes = tuple(other for other in range(plain.ndim) if other != axis)
+    step = np.maximum(np.abs(plain).max(other_axes, keepdims=True), 1e-30) / 127
+    return np.asarray(np.rint(plain / step) * step)
+
+
+def _range_ratio(plain: Array, axis: int) -> float:
+    """The largest channel's range over the smallest one's."""
+    ranges = np.abs(plain).max(tuple(other for other in range(plain.ndim) if other != axis))
+    return float(ranges.max() / max(ranges.min(), 1e-30))
+
+
+def _fit_symmetry(low: Any, high: Any, pair: Pair) -> Limits:
+    """A range around zero, symmetric where the pair is; never of no width."""
     low, high = min(float(low), 0.0), max(float(high), 0.0)
     if pair.symmetric and pair.dtype.startswith("int"):
         high = max(-low, high)
         low = -high
-    return np.asarray(low), np.asarray(high if high > low else low + 1e-6)
-
-
-def _apart(a: Array, b: Array) -> float:
-    size = float(np.sqrt((b**2).mean())) if b.size else 0.0
-    return float(np.sqrt(((a - b) ** 2).mean())) / size if size else math.inf
-
-
-def _spread(plain: Array, axis: int) -> float:
-    reach = np.abs(plain).max(tuple(a for a in range(plain.ndim) if a != axis))
-    return float(reach.max() / max(reach.min(), 1e-30))
+    if not high > low:
+        high = low + 1e-6
+    return np.asarray(low), np.asarray(high)
 
 
 def gain(before: float, after: float) -> float:
     """Decibels between two levels, with what is beyond measure capped."""
-    return min(after, 200.0) - max(min(before, 200.0), -100.0)
+    return min(after, MOST_DB) - max(min(before, MOST_DB), -100.0)

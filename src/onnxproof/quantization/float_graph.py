@@ -18,6 +18,19 @@ Array = np.ndarray[Any, Any]
 _LEAST_OPSET = 13
 """Per-channel scales came with it."""
 _LARGEST = (1 << 31) - (1 << 20)
+"""Bytes of a graph: protobuf ends at 2 GB, and quantizing adds scales and zero points."""
+_BY_CHANNEL = frozenset(
+    {
+        "Conv",
+        "ConvTranspose",
+        "MaxPool",
+        "AveragePool",
+        "GlobalAveragePool",
+        "BatchNormalization",
+    }
+)
+"""Operators whose channels are the second axis."""
+_ELEMENTWISE = ("Relu", "Clip", "LeakyRelu", "HardSwish", "Sigmoid", "Add", "Mul")
 WEIGHTED = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 
 
@@ -31,23 +44,29 @@ def prepare(path: Path) -> onnx.ModelProto:
             where=str(path),
             help="quantize the float model; `onnxproof verify` proves a quantized one and `onnxproof explain` says where its points went",
         )
-    model = _simplified(path)
+    model = _simplify(path)
     if file.opset < _LEAST_OPSET:
         model = onnx.version_converter.convert_version(model, _LEAST_OPSET)
     del model.graph.value_info[:]  # an exporter's stale shapes make the quantizer fail
     model = onnx.shape_inference.infer_shapes(model)
-    taken = {node.name for node in model.graph.node if node.name}
-    for place, node in enumerate(model.graph.node):
-        if not node.name:
-            node.name = (
-                f"{node.op_type}_{place}"
-                if f"{node.op_type}_{place}" not in taken
-                else f"{node.op_type}_{place}_{len(taken)}"
-            )
+    _name_nodes(model)
     return model
 
 
-def _simplified(path: Path) -> onnx.ModelProto:
+def _name_nodes(model: onnx.ModelProto) -> None:
+    """Give every node without a name one that no other has."""
+    taken = {node.name for node in model.graph.node if node.name}
+    for place, node in enumerate(model.graph.node):
+        if node.name:
+            continue
+        name = f"{node.op_type}_{place}"
+        if name in taken:
+            name = f"{name}_{len(taken)}"
+        node.name = name
+
+
+def _simplify(path: Path) -> onnx.ModelProto:
+    """The graph after ONNX Runtime's basic optimisations."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
@@ -56,9 +75,8 @@ def _simplified(path: Path) -> onnx.ModelProto:
         try:
             ort.native(path, options)
             model = onnx.load(options.optimized_model_filepath, load_external_data=False)
-            onnx.load_external_data_for_model(
-                model, str(path.parent)
-            )  # the runtime leaves untouched weights where the file had them
+            # the runtime leaves untouched weights where the file had them
+            onnx.load_external_data_for_model(model, str(path.parent))
         except Exception as why:  # onnxruntime raises a dozen unrelated classes
             raise ModelError(
                 "model-refused",
@@ -75,7 +93,7 @@ def _simplified(path: Path) -> onnx.ModelProto:
     return model
 
 
-def copied(model: onnx.ModelProto) -> onnx.ModelProto:
+def copy_model(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy to change."""
     other = onnx.ModelProto()
     other.CopyFrom(model)
@@ -83,17 +101,17 @@ def copied(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 class Index:
-    """Who makes and who reads each value of a graph, and its weights."""
+    """The producer and the consumers of each value of a graph, and its weights."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model = model
-        self.makers: dict[str, onnx.NodeProto] = {
+        self.producers: dict[str, onnx.NodeProto] = {
             name: node for node in model.graph.node for name in node.output if name
         }
-        self.readers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
+        self.consumers: dict[str, list[onnx.NodeProto]] = defaultdict(list)
         for node in model.graph.node:
             for name in node.input:
-                self.readers[name].append(node)
+                self.consumers[name].append(node)
         self.weights: dict[str, onnx.TensorProto] = {
             tensor.name: tensor for tensor in model.graph.initializer
         }
@@ -110,19 +128,15 @@ class Index:
 
     def float_values(self) -> list[str]:
         """Values between nodes that are float32, in graph order: what could be quantized."""
-        kinds = {
-            v.name: v.type.tensor_type.elem_type
-            for v in (
-                *self.model.graph.input,
-                *self.model.graph.value_info,
-                *self.model.graph.output,
-            )
+        graph = self.model.graph
+        dtypes = {
+            value.name: value.type.tensor_type.elem_type
+            for value in (*graph.input, *graph.value_info, *graph.output)
         }
-        names = [
-            *(v.name for v in self.model.graph.input if v.name in self.inputs),
-            *(name for node in self.model.graph.node for name in node.output if name),
-        ]
-        return [name for name in names if kinds.get(name) == onnx.TensorProto.FLOAT]
+        names = [value.name for value in graph.input if value.name in self.inputs]
+        for node in graph.node:
+            names += [name for name in node.output if name]
+        return [name for name in names if dtypes.get(name) == onnx.TensorProto.FLOAT]
 
     def weight_of(self, node: onnx.NodeProto) -> str | None:
         """The name of a Conv's, MatMul's or Gemm's constant factor, or None where both factors vary."""
@@ -132,36 +146,24 @@ class Index:
 
     def channel_axis(self, name: str) -> int | None:
         """1 for what convolutions make or read, the last for matrix products; None where there are no channels."""
-        around = [
-            *self.readers.get(name, ()),
-            *([self.makers[name]] if name in self.makers else []),
-        ]
-        kinds = {node.op_type for node in around}
-        if kinds & {
-            "Conv",
-            "ConvTranspose",
-            "MaxPool",
-            "AveragePool",
-            "GlobalAveragePool",
-            "BatchNormalization",
-        }:
+        producer = self.producers.get(name)
+        op_types = {node.op_type for node in self.consumers.get(name, ())}
+        if producer is not None:
+            op_types.add(producer.op_type)
+        if op_types & _BY_CHANNEL:
             return 1
-        if kinds & {"MatMul", "Gemm", "LayerNormalization"}:
+        if op_types & {"MatMul", "Gemm", "LayerNormalization"}:
             return -1
-        upstream = self.makers.get(name)
-        if (
-            upstream is not None
-            and upstream.op_type
-            in ("Relu", "Clip", "LeakyRelu", "HardSwish", "Sigmoid", "Add", "Mul")
-            and upstream.input
-        ):
-            return (
-                self.channel_axis(upstream.input[0]) if upstream.input[0] in self.makers else None
-            )
-        return None
+        if producer is None or producer.op_type not in _ELEMENTWISE or not producer.input:
+            return None
+        if producer.input[0] not in self.producers:
+            return None
+        return self.channel_axis(producer.input[0])
 
 
 def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
     """An attribute's value, or the default."""
-    found = next((a for a in node.attribute if a.name == name), None)
-    return default if found is None else onnx.helper.get_attribute_value(found)
+    for candidate in node.attribute:
+        if candidate.name == name:
+            return onnx.helper.get_attribute_value(candidate)
+    return default

@@ -55,10 +55,12 @@ _HEAVY = frozenset(
         "NhwcFusedConv",
     }
 )
+_WARM_UP = 3
+"""Turns that are not measured: the first passes allocate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Census:
+class KernelCounts:
     """The heavy nodes of the graph as the runtime runs it."""
 
     integer: Mapping[str, int] = field(default_factory=dict)
@@ -73,16 +75,16 @@ class Census:
     @property
     def heavy(self) -> tuple[int, int]:
         """Integer kernels of heavy operators, of how many heavy operators."""
-        done = sum(
+        integer = sum(
             count
-            for kind, count in self.integer.items()
-            if any(word in kind for word in ("Conv", "MatMul", "Gemm", "LSTM", "Attention"))
+            for op_type, count in self.integer.items()
+            if any(part in op_type for part in ("Conv", "MatMul", "Gemm", "LSTM", "Attention"))
         )
-        return done, done + sum(self.fallback.values())
+        return integer, integer + sum(self.fallback.values())
 
 
-def census(model: onnx.ModelProto | Path) -> Census:
-    """Let the runtime optimise the graph, and count what came of it."""
+def count_kernels(model: onnx.ModelProto | Path) -> KernelCounts:
+    """Let the runtime optimise the graph, and count its kernels."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     with temporary.Folder() as folder:
@@ -91,12 +93,12 @@ def census(model: onnx.ModelProto | Path) -> Census:
         nodes = list(
             onnx.load(options.optimized_model_filepath, load_external_data=False).graph.node
         )
-    kinds = Counter(node.op_type for node in nodes)
-    return Census(
-        integer={kind: count for kind, count in sorted(kinds.items()) if kind in INTEGER},
-        fallback={kind: count for kind, count in sorted(kinds.items()) if kind in _HEAVY},
-        conversions=kinds["QuantizeLinear"] + kinds["DequantizeLinear"],
-        fell_back=tuple(n.name for n in nodes if n.op_type in _HEAVY),
+    counts = Counter(node.op_type for node in nodes)
+    return KernelCounts(
+        integer={op: count for op, count in sorted(counts.items()) if op in INTEGER},
+        fallback={op: count for op, count in sorted(counts.items()) if op in _HEAVY},
+        conversions=counts["QuantizeLinear"] + counts["DequantizeLinear"],
+        fell_back=tuple(node.name for node in nodes if node.op_type in _HEAVY),
     )
 
 
@@ -107,23 +109,28 @@ def latencies(
     rounds: int = 40,
     seconds: float = 3.0,
 ) -> list[float]:
-    """Seconds of one pass of each model on one thread, measured in turns so that a busy machine slows all alike."""
+    """Seconds of one pass of each model on one thread, measured in turns so that a busy machine slows all alike.
+
+    The 20th percentile is given: passes that were interrupted lie above it (not measured against others).
+    """
     options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads, options.inter_op_num_threads = 4, 1, 1
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
     sessions = [ort.native(_source(model), options) for model in models]
     times: list[list[float]] = [[] for _ in sessions]
     end = time.perf_counter() + seconds
-    fed = dict(batch)
-    for turn in range(rounds + 3):
+    inputs = dict(batch)
+    for turn in range(_WARM_UP + rounds):
         for place, session in enumerate(sessions):
             for _repeat in range(5):
                 start = time.perf_counter()
-                session.run(None, fed)
-                if turn >= 3:
+                session.run(None, inputs)
+                if turn >= _WARM_UP:
                     times[place].append(time.perf_counter() - start)
         if time.perf_counter() > end and turn > 8:
             break
-    return [float(np.percentile(found, 20)) for found in times]
+    return [float(np.percentile(measured, 20)) for measured in times]
 
 
 def _source(model: onnx.ModelProto | Path) -> Path | bytes:

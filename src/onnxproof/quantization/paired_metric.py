@@ -1,4 +1,4 @@
-"""A drop of the metric, told from noise: both models answer the same samples, and what counts is how their scores differ.
+"""A drop of the metric, distinguished from noise: both models answer the same samples, and what counts is how their scores differ.
 
 Scores of 0 and 1 (right or wrong) get the interval of Tango (1998): McNemar's test, asked for every drop instead of none. It stays
 honest where no answer changed at all, which says "at most 0.4 % of 1,000", not "nothing". Other scores are resampled, with one
@@ -16,7 +16,11 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 CONFIDENCE = 0.95
 _RESAMPLES = 2000
+"""Of the bootstrap (not measured)."""
 _HALVINGS = 60
+"""Of an interval of at most 2: float64 has no more than 53 bits."""
+_TOLERANCE = 1e-12
+"""For a drop that equals the budget but for rounding."""
 
 
 class Outcome(StrEnum):
@@ -47,18 +51,20 @@ class Metric:
 
     def outcome(self, most: float) -> Outcome:
         """Whether a drop of at most this much is shown."""
-        if self.high <= most + 1e-12:
+        if self.high <= most + _TOLERANCE:
             return Outcome.SHOWN
-        return Outcome.BEYOND if self.low > most + 1e-12 else Outcome.NOT_SHOWN
+        if self.low > most + _TOLERANCE:
+            return Outcome.BEYOND
+        return Outcome.NOT_SHOWN
 
     def needed(self, most: float) -> int | None:
         """About how many samples would show it, if the drop stays as it is; None where no number would."""
         if self.drop >= most or not math.isfinite(self.high):
             return None
-        ratio = (self.high - self.drop) / (
-            most - self.drop
-        )  # a width falls with the root of the samples, and faster where nothing changed
-        return math.ceil(1.02 * self.samples * (ratio if not self.changed else ratio**2))
+        ratio = (self.high - self.drop) / (most - self.drop)
+        # a width falls with the root of the samples, and faster where nothing changed
+        growth = ratio**2 if self.changed else ratio
+        return math.ceil(1.02 * self.samples * growth)
 
     @property
     def certain(self) -> bool:
@@ -93,7 +99,7 @@ def interval(before: Array, after: Array, confidence: float = CONFIDENCE) -> tup
         high = _highest(lost, won, before.size, confidence)
         return -_highest(won, lost, before.size, confidence), high
     spread = max(before.max(), after.max()) - min(before.min(), after.min())
-    return _resampled(np.append(before - after, (spread, -spread)), confidence)
+    return _bootstrap(np.append(before - after, (spread, -spread)), confidence)
 
 
 def _highest(lost: int, won: int, count: int, confidence: float) -> float:
@@ -102,7 +108,10 @@ def _highest(lost: int, won: int, count: int, confidence: float) -> float:
     low, high = (lost - won) / count, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if _score(lost, won, count, middle) < limit else (low, middle)
+        if _score(lost, won, count, middle) < limit:
+            low = middle
+        else:
+            high = middle
     return low
 
 
@@ -110,16 +119,17 @@ def _score(lost: int, won: int, count: int, drop: float) -> float:
     """How many standard deviations a supposed drop lies above the one seen; McNemar's statistic at a drop of 0."""
     linear = (2 * count - lost + won) * drop - lost - won
     root = math.sqrt(max(linear**2 + 8 * count * won * drop * (1 - drop), 0.0))
-    variance = (root - linear) / 2 + count * drop * (
-        1 - drop
-    )  # with the share of answers won that is likeliest under the supposed drop
+    # with the share of answers won that is likeliest under the supposed drop
+    variance = (root - linear) / 2 + count * drop * (1 - drop)
     gap = count * drop - (lost - won)
-    return (
-        gap / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, gap) if gap else 0.0
-    )
+    if variance > 0:
+        return gap / math.sqrt(variance)
+    if gap:
+        return math.copysign(math.inf, gap)
+    return 0.0
 
 
-def _resampled(differences: Array, confidence: float) -> tuple[float, float]:
+def _bootstrap(differences: Array, confidence: float) -> tuple[float, float]:
     rng = np.random.default_rng(0)
     means = [float(rng.choice(differences, differences.size).mean()) for _ in range(_RESAMPLES)]
     low, high = np.quantile(means, [0.5 - confidence / 2, 0.5 + confidence / 2])

@@ -33,7 +33,7 @@ def arrangements(
         ("products", (*HEAVY, *PASSING), True, True),
         ("everything", (*HEAVY, *PASSING), True, False),
     ):
-        plan = _arranged(
+        plan = _make_plan(
             model, base, op_types, products=products, wide_outputs=wide_outputs, exclude=exclude
         )
         if plan.nodes and (plan.nodes, plan.float_outputs) not in seen:
@@ -41,7 +41,7 @@ def arrangements(
             yield name, plan
 
 
-def _arranged(
+def _make_plan(
     model: onnx.ModelProto,
     base: Plan,
     op_types: tuple[str, ...],
@@ -53,21 +53,22 @@ def _arranged(
     """Matrix products give float where their integer kernels can: what isn't rounded costs nothing. The graph's own outputs always do."""
     index = Index(model)
     by_name = {node.name: node for node in model.graph.node}
-    nodes = [name for name in choose(model, op_types) if name not in exclude]
+    nodes = [by_name[name] for name in choose(model, op_types) if name not in exclude]
     if not products:
         nodes = [
-            name
-            for name in nodes
-            if by_name[name].op_type != "MatMul" or index.weight_of(by_name[name]) is not None
+            node for node in nodes if node.op_type != "MatMul" or index.weight_of(node) is not None
         ]
+    names = tuple(node.name for node in nodes)
     floats = set(index.outputs)
     if wide_outputs:
-        chosen = set(nodes)
-        floats |= {
-            by_name[n].output[0]
-            for n in nodes
-            if by_name[n].op_type in ("MatMul", "Gemm")
-            and not any(reader.name in chosen for reader in index.readers[by_name[n].output[0]])
-        }
-        floats |= {by_name[n].output[0] for n in nodes if by_name[n].op_type == "MatMul"}
-    return replace(base, nodes=tuple(nodes), float_outputs=frozenset(floats & (set(index.makers))))
+        floats |= {node.output[0] for node in nodes if _gives_float(index, node, set(names))}
+    return replace(base, nodes=names, float_outputs=frozenset(floats & set(index.producers)))
+
+
+def _gives_float(index: Index, node: onnx.NodeProto, chosen: set[str]) -> bool:
+    """A MatMul always, a Gemm where no quantized node reads it."""
+    if node.op_type == "MatMul":
+        return True
+    if node.op_type != "Gemm":
+        return False
+    return not any(consumer.name in chosen for consumer in index.consumers[node.output[0]])

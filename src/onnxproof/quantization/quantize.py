@@ -13,22 +13,30 @@ from onnxproof.inputs.user_data import open_data
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.options import QuantizeOptions, VerifyOptions
 from onnxproof.quantization import schemes
-from onnxproof.quantization import stage_errors as ledgers
 from onnxproof.quantization.calibration import batches, data_quality, data_trust, images
-from onnxproof.quantization.calibration.observe import HELD_OUT, Observer, observe
-from onnxproof.quantization.calibration.range_coverage import coverage
+from onnxproof.quantization.calibration.observe import HELD_OUT, observe
+from onnxproof.quantization.calibration.observer import Observer
 from onnxproof.quantization.calibration.range_coverage import examine as examine_ranges
+from onnxproof.quantization.calibration.range_coverage import measure_coverage
 from onnxproof.quantization.calibration.ranges import calibrator
 from onnxproof.quantization.calibration.samples import Samples, example_inputs
 from onnxproof.quantization.evaluation import Evaluator
 from onnxproof.quantization.float_graph import prepare
-from onnxproof.quantization.kernel_report import census, latencies
+from onnxproof.quantization.kernel_report import count_kernels, latencies
 from onnxproof.quantization.paired_metric import Outcome
 from onnxproof.quantization.result import Quantized
+from onnxproof.quantization.scoring import compare, compute_outputs
+from onnxproof.quantization.stage_errors import measure_stages
+from onnxproof.quantization.trial_cache import TrialCache
+from onnxproof.quantization.trials import QuantizationTrials
 from onnxproof.quantization.tuning import RECIPES, arrange, front, tune
-from onnxproof.quantization.tuning_journal import Journal
-from onnxproof.quantization.tuning_state import Budget, Tuning, deadline, one, reached
-from onnxproof.quantization.workbench import Bench, answers, compare
+from onnxproof.quantization.tuning_state import (
+    Budget,
+    Tuning,
+    deadline_after,
+    judge_sqnr,
+    single_sample,
+)
 from onnxproof.reference import subject
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Finding
@@ -161,17 +169,19 @@ class _Job:
         calibration = self._source.calibration
         if calibration is None:
             example = example_inputs(self._subject, ports)
-            return Samples(tuned=list(batches.cut(example, ports)))
+            return Samples(tuned=list(batches.split_batches(example, ports)))
         calibration, findings = self._from_images(calibration, ports)
-        peeked = batches.peeked(batches.cut(calibration, ports), what="calibration")
-        stream, few = batches.divided(peeked, ports, HELD_OUT)
+        peeked = batches.require_batches(
+            batches.split_batches(calibration, ports), what="calibration"
+        )
+        stream, few = batches.divide_few_batches(peeked, ports, HELD_OUT)
         samples = Samples()
         seen = observe(
             Observer(plain),
             samples.keeping(stream, few),
-            few=few,
+            batch_count=few,
             cache=self._cache_file("calibration.npz"),
-            tell=lambda what, count: self._announce(f"{what}: {count} samples"),
+            report_progress=lambda what, count: self._announce(f"{what}: {count} samples"),
         )
         findings += data_trust.examine(
             self._subject,
@@ -207,7 +217,7 @@ class _Job:
         if evaluator is not None:
             served = evaluator.inputs()
         elif self._subject.data is not None:
-            served = list(batches.cut(self._subject.data, ports))
+            served = list(batches.split_batches(self._subject.data, ports))
         return served[0][1] if served else {}
 
     def _quantized(
@@ -217,25 +227,25 @@ class _Job:
 
         options = self._options
         scheme = schemes.load(options.scheme)
-        stats = samples.seen.chosen() if samples.seen is not None else {}
+        stats = samples.seen.range_statistics() if samples.seen is not None else {}
         base = getattr(scheme, "PLAN", None)
         method = "min-max" if options.calibrator == "auto" else options.calibrator
-        bench = Bench(
+        trials = QuantizationTrials(
             model=plain,
             stats=stats,
             plan=(base or Plan()).with_(calibrator=method),
             samples=samples.tuned,
-            answers=answers(plain, samples.tuned),
-            journal=Journal(self._cache_file("trials.jsonl"), samples.tuned),
-            tell=self._announce,
+            reference_outputs=compute_outputs(plain, samples.tuned),
+            trial_cache=TrialCache(self._cache_file("trials.jsonl"), samples.tuned),
+            report_progress=self._announce,
             target=options.target,
-            deadline=deadline(self._budget.seconds),
+            deadline=deadline_after(self._budget.seconds),
         )
-        tuning = Tuning(bench=bench, evaluator=evaluator, plain=plain, budget=self._budget)
+        tuning = Tuning(trials=trials, evaluator=evaluator, plain=plain, budget=self._budget)
         if base is None:
-            bench.quantized = scheme.build(plain, stats)
-            bench.score = bench.judged(bench.quantized)
-            tuning.points.append((options.scheme, bench.quantized, bench.score.sqnr_db))
+            trials.quantized = scheme.build(plain, stats)
+            trials.score = trials.score_model(trials.quantized)
+            tuning.points.append((options.scheme, trials.quantized, trials.score.sqnr_db))
             return tuning
         names = [node.name for node in plain.graph.node]
         unknown = sorted(set(options.exclude) - set(names))
@@ -245,28 +255,28 @@ class _Job:
                 f"`--exclude {unknown[0]}` names no node of the simplified graph",
                 notes=[f"it has {', '.join(names[:8])} ..."],
             )
-        tuning.bench, tuning.points = arrange(bench, frozenset(options.exclude))
+        tuning.trials, tuning.points = arrange(trials, frozenset(options.exclude))
         return tune(tuning, self._recipes)
 
     def _delivered(self, tuning: Tuning, samples: Samples) -> Quantized:
         """Write a draft, prove it, and only then give it its name: the verdict is whole before."""
-        quantized, plain = tuning.bench.quantized, tuning.plain
+        quantized, plain = tuning.trials.quantized, tuning.plain
         held = samples.tuned if samples.seen is None else samples.unseen()
-        ranges = coverage(quantized, samples.held or samples.tuned, tuning.bench.model)
+        ranges = measure_coverage(quantized, samples.held or samples.tuned, tuning.trials.model)
         findings = [*samples.findings, *self._range_findings(tuning, samples, ranges)]
         with writing.replace_file(self._path, what="the model") as draft:
             onnx.save(quantized, draft)
             self._announce("proof")
             proof = replace(self._proof(draft, held), ranges=ranges)
             if samples.seen is not None:
-                findings = data_trust.weighed(findings, proof, self._subject)
-            proof = data_trust.doubted(proof, findings)
+                findings = data_trust.weigh_findings(findings, proof, self._subject)
+            proof = data_trust.judge_with_doubts(proof, findings)
             backends = self._options.backends
-            entries = ledgers.ledger(self._subject, plain, draft, held, backends)
-        sample = one(tuning.bench)
+            entries = measure_stages(self._subject, plain, draft, held, backends)
+        sample = single_sample(tuning.trials)
         times = latencies([plain, quantized], sample)
-        score = compare(answers(plain, held), answers(quantized, held))
-        outcome = reached(score, self._budget)  # what tuning saw is no judge of itself
+        score = compare(compute_outputs(plain, held), compute_outputs(quantized, held))
+        outcome = judge_sqnr(score, self._budget)  # what tuning saw is no judge of itself
         if self._budget.max_drop is not None:
             outcome = tuning.outcome()
         max_latency = self._budget.max_latency
@@ -274,7 +284,7 @@ class _Job:
         metric = tuning.metric
         if not metric and tuning.evaluator is not None:
             metric = tuning.evaluator.compare(plain, quantized)
-        journal = tuning.bench.journal
+        cache = tuning.trials.trial_cache
         return Quantized(
             path=self._path,
             scheme=self._options.scheme,
@@ -288,15 +298,15 @@ class _Job:
             steps=tuple(tuning.steps),
             front=tuple(front(tuning.points, sample, tuning.evaluator, plain)),
             ledger=tuple(entries),
-            census=census(self._path),
+            census=count_kernels(self._path),
             findings=tuple(findings),
             float_size=plain.ByteSize(),
             size=quantized.ByteSize(),
             float_latency_s=times[0],
             latency_s=times[1],
             kept_float=tuning.kept_float,
-            tried=journal.tried if journal else 0,
-            recalled=journal.recalled if journal else 0,
+            tried=cache.tried if cache else 0,
+            recalled=cache.recalled if cache else 0,
             seconds=time.monotonic() - self._started,
         )
 
@@ -306,7 +316,9 @@ class _Job:
             return []
         chosen_on = None
         if samples.held:
-            chosen_on = coverage(tuning.bench.quantized, samples.tuned, tuning.bench.model)
+            chosen_on = measure_coverage(
+                tuning.trials.quantized, samples.tuned, tuning.trials.model
+            )
         return examine_ranges(ranges, chosen_on)
 
     def _proof(self, draft: Path, held: list[batches.Batch]) -> Proof:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onnxproof.quantization.kernel_report import Census
+from onnxproof.quantization.kernel_report import KernelCounts
 from onnxproof.quantization.paired_metric import Metric, Outcome
-from onnxproof.quantization.stage_errors import Entry
+from onnxproof.quantization.scoring import Score
+from onnxproof.quantization.stage_errors import StageError
 from onnxproof.quantization.tuning_state import Budget, Point, Step
-from onnxproof.quantization.workbench import Score
 from onnxproof.results import Finding, Verdict
 from onnxproof.results.proof import Proof
 
@@ -32,8 +32,8 @@ class Quantized:
     samples: int
     steps: tuple[Step, ...]
     front: tuple[Point, ...]
-    ledger: tuple[Entry, ...]
-    census: Census
+    ledger: tuple[StageError, ...]
+    census: KernelCounts
     findings: tuple[Finding, ...]
     float_size: int
     size: int

@@ -3,24 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
 
 from onnxproof.errors import OnnxproofError
 from onnxproof.quantization.calibration.batches import Batch
-from onnxproof.quantization.workbench import Answers, answers, compare
+from onnxproof.quantization.scoring import Outputs, compare, compute_outputs
 from onnxproof.reference.protocol import open_reference
 from onnxproof.reference.subject import Subject
 from onnxproof.runtimes import open_session
 from onnxproof.runtimes.session.execution import Clock
 
-Array = np.ndarray[Any, Any]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class StageError:
     """One stage."""
 
     stage: str
@@ -31,71 +28,76 @@ class Entry:
     agreement: float | None = None
 
 
-def ledger(
+def measure_stages(
     subject: Subject,
     plain: onnx.ModelProto,
     quantized: onnx.ModelProto | Path,
     samples: Sequence[Batch],
     backends: Sequence[str] = (),
-) -> list[Entry]:
+) -> list[StageError]:
     """Run every stage on the same samples."""
-    stages: list[tuple[str, Answers]] = []
+    stages: list[tuple[str, Outputs]] = []
     if subject.onnx is None:
-        stages.append(("PyTorch, float", _module(subject, samples)))
-    stages.append(("ONNX, float", answers(plain, samples)))
+        stages.append(("PyTorch, float", _run_module(subject, samples)))
+    stages.append(("ONNX, float", compute_outputs(plain, samples)))
     model = onnx.load(quantized) if isinstance(quantized, Path) else quantized
-    stages += [
-        ("Q/DQ, not optimised", answers(model, samples, "disabled")),
-        ("Q/DQ, as served (ort)", answers(model, samples)),
-    ]
+    stages.append(("Q/DQ, not optimised", compute_outputs(model, samples, "disabled")))
+    stages.append(("Q/DQ, as served (ort)", compute_outputs(model, samples)))
     if isinstance(quantized, Path):
-        for backend in backends:
-            if backend not in ("ort", "ort:all", "ort:disabled"):
-                stages += [
-                    (f"Q/DQ on {backend}", found)
-                    for found in _elsewhere(backend, quantized, samples)
-                ]
-    entries = []
-    for place, (name, found) in enumerate(stages):
-        before = stages[max(place - 1, 0)][1]
-        score = compare(stages[0][1], found)
-        entries.append(
-            Entry(
+        stages += _run_backends(backends, quantized, samples)
+    first = previous = stages[0][1]
+    errors = []
+    for name, outputs in stages:
+        score = compare(first, outputs)
+        errors.append(
+            StageError(
                 stage=name,
                 sqnr_db=score.sqnr_db,
-                steps=_steps(before, found, stages[0][1]),
+                steps=_worst_steps(previous, outputs, first),
                 agreement=score.agreement,
             )
         )
-    return entries
+        previous = outputs
+    return errors
 
 
-def _module(subject: Subject, samples: Sequence[Batch]) -> Answers:
-    reference = open_reference(subject, Clock())
-    names = list(reference.example())
-    return [reference.run(dict(zip(names, batch.values(), strict=True))) for _, batch in samples]
+def _run_module(subject: Subject, samples: Sequence[Batch]) -> Outputs:
+    oracle = open_reference(subject, Clock())
+    names = list(oracle.example())
+    return [oracle.run(dict(zip(names, batch.values(), strict=True))) for _, batch in samples]
 
 
-def _elsewhere(backend: str, path: Path, samples: Sequence[Batch]) -> list[Answers]:
-    """Nothing where the backend refuses the model: the proof tells that."""
-    try:
-        session = open_session(backend, path)
-        return [
-            [[array for array in session.run(batch) if array is not None] for _, batch in samples]
-        ]
-    except OnnxproofError:
-        return []
+def _run_backends(
+    backends: Sequence[str], path: Path, samples: Sequence[Batch]
+) -> list[tuple[str, Outputs]]:
+    """The outputs of every other backend; one that refuses the model is left out, since the proof says so."""
+    stages = []
+    for backend in backends:
+        if backend in ("ort", "ort:all", "ort:disabled"):
+            continue
+        try:
+            session = open_session(backend, path)
+            outputs = [
+                [array for array in session.run(batch) if array is not None] for _, batch in samples
+            ]
+        except OnnxproofError:
+            continue
+        stages.append((f"Q/DQ on {backend}", outputs))
+    return stages
 
 
-def _steps(before: Answers, after: Answers, reference: Answers) -> float:
+def _worst_steps(before: Outputs, after: Outputs, reference: Outputs) -> float:
     worst = 0.0
-    for place in range(len(reference[0])):
-        if reference[0][place].dtype.kind == "f":
-            low = min(float(batch[place].min(initial=0)) for batch in reference)
-            high = max(float(batch[place].max(initial=0)) for batch in reference)
-            far = max(
-                float(np.abs(a[place] - b[place]).max(initial=0))
-                for a, b in zip(before, after, strict=True)
-            )
-            worst = max(worst, far * 255 / (high - low) if high > low else 0.0)
+    for place, first in enumerate(reference[0]):
+        if first.dtype.kind != "f":
+            continue
+        low = min(float(batch[place].min(initial=0)) for batch in reference)
+        high = max(float(batch[place].max(initial=0)) for batch in reference)
+        if not high > low:
+            continue
+        difference = max(
+            float(np.abs(a[place] - b[place]).max(initial=0))
+            for a, b in zip(before, after, strict=True)
+        )
+        worst = max(worst, difference * 255 / (high - low))
     return worst

@@ -10,7 +10,8 @@ import onnx
 
 from onnxproof.quantization.evaluation import Evaluator
 from onnxproof.quantization.paired_metric import CONFIDENCE, Metric, Outcome
-from onnxproof.quantization.workbench import Bench, Score
+from onnxproof.quantization.scoring import Score
+from onnxproof.quantization.trials import QuantizationTrials
 
 Array = np.ndarray[Any, Any]
 
@@ -56,9 +57,9 @@ class Point:
 
 @dataclass(slots=True, kw_only=True)
 class Tuning:
-    """Everything that was tried, and the bench as it stands."""
+    """Everything that was tried, and the quantized graph as it stands."""
 
-    bench: Bench
+    trials: QuantizationTrials
     evaluator: Evaluator | None
     plain: onnx.ModelProto
     budget: Budget
@@ -70,36 +71,39 @@ class Tuning:
     def outcome(self) -> Outcome:
         """Whether the budget holds for the graph as it stands: by the metric where one may not drop, else by decibels."""
         if self.evaluator is None or self.budget.max_drop is None:
-            return reached(self.bench.score, self.budget)
+            return judge_sqnr(self.trials.score, self.budget)
         if self.metric is None:
-            self.metric = self.evaluator.compare(self.plain, self.bench.quantized)
+            self.metric = self.evaluator.compare(self.plain, self.trials.quantized)
         return self.metric.outcome(self.budget.max_drop)
 
     def take(
         self, quantized: onnx.ModelProto, score: Score, kept_float: tuple[str, ...] = ()
     ) -> None:
         """Go on with another quantized graph."""
-        self.bench.quantized, self.bench.score, self.metric, self.kept_float = (
-            quantized,
-            score,
-            None,
-            kept_float,
-        )
+        self.trials.quantized = quantized
+        self.trials.score = score
+        self.metric = None
+        self.kept_float = kept_float
 
 
-def reached(score: Score, budget: Budget) -> Outcome:
+def judge_sqnr(score: Score, budget: Budget) -> Outcome:
     """Whether a graph has the decibels that are aimed at where no metric is given."""
-    return Outcome.SHOWN if score.sqnr_db >= budget.min_sqnr else Outcome.BEYOND
+    if score.sqnr_db >= budget.min_sqnr:
+        return Outcome.SHOWN
+    return Outcome.BEYOND
 
 
-def one(bench: Bench) -> dict[str, Array]:
+def single_sample(trials: QuantizationTrials) -> dict[str, Array]:
     """The first kept sample, alone where the graph's batch may vary."""
-    batch = bench.samples[0][1]
-    port = next(iter(bench.model.graph.input)).type.tensor_type.shape.dim
-    varies = bool(port) and not port[0].HasField("dim_value")
-    return {name: array[:1] if varies and array.ndim else array for name, array in batch.items()}
+    batch = trials.samples[0][1]
+    dims = next(iter(trials.model.graph.input)).type.tensor_type.shape.dim
+    if not dims or dims[0].HasField("dim_value"):
+        return dict(batch)
+    return {name: array[:1] if array.ndim else array for name, array in batch.items()}
 
 
-def deadline(seconds: float) -> float:
+def deadline_after(seconds: float) -> float:
     """So many seconds from now, on the monotonic clock."""
-    return time.monotonic() + seconds if math.isfinite(seconds) else math.inf
+    if not math.isfinite(seconds):
+        return math.inf
+    return time.monotonic() + seconds

@@ -1,6 +1,7 @@
 """Several backends beside each other: backends by outputs, each against the truth, and who is right. Every writer shows this table."""
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -22,7 +23,7 @@ class Line:
 
     backend: str
     cells: tuple[str, ...]
-    far: tuple[str, str]
+    distances: tuple[str, str]
     verdict: Verdict
 
 
@@ -33,74 +34,80 @@ def outputs(cross: CrossCheck) -> list[str]:
 
 def lines(cross: CrossCheck) -> list[Line]:
     """One line a backend."""
-    made = []
-    for backend in dict.fromkeys(standing.backend for standing in cross.standings):
-        mine = {
-            standing.output: standing for standing in cross.standings if standing.backend == backend
-        }
-        made.append(
-            Line(
-                backend=backend,
-                cells=tuple(_cell(mine[output]) for output in outputs(cross)),
-                far=(
-                    _far([standing.from_truth for standing in mine.values()]),
-                    _far([standing.from_arbiter for standing in mine.values()]),
-                ),
-                verdict=max(
-                    (standing.verdict for standing in mine.values()), key=list(Verdict).index
-                ),
-            )
-        )
-    return made
+    by_backend: dict[str, dict[str, Standing]] = {}
+    for standing in cross.standings:
+        by_backend.setdefault(standing.backend, {})[standing.output] = standing
+    return [_line(backend, mine, outputs(cross)) for backend, mine in by_backend.items()]
+
+
+def _line(backend: str, standings: Mapping[str, Standing], names: Sequence[str]) -> Line:
+    from_truth = [standing.from_truth for standing in standings.values()]
+    from_arbiter = [standing.from_arbiter for standing in standings.values()]
+    verdicts = [standing.verdict for standing in standings.values()]
+    return Line(
+        backend=backend,
+        cells=tuple(_cell(standings[output]) for output in names),
+        distances=(_largest(from_truth), _largest(from_arbiter)),
+        verdict=max(verdicts, key=list(Verdict).index),
+    )
 
 
 def words(cross: CrossCheck) -> list[str]:
     """Who is right, and who disagrees with whom."""
-    said = [f"on case `{cross.case}`: {cross.words}"]
-    for one, other, apart in cross.disagree:
-        how = (
-            "only one of them answers"
-            if math.isinf(apart)
-            else f"their answers are {apart:.2g} apart, relative to their size"
-        )
-        said.append(f"{one} and {other} disagree: {how}")
-    return said
+    sentences = [f"on case `{cross.case}`: {cross.words}"]
+    for one, other, distance in cross.disagree:
+        how = f"their answers are {distance:.2g} apart, relative to their size"
+        if math.isinf(distance):
+            how = "only one of them answers"
+        sentences.append(f"{one} and {other} disagree: {how}")
+    return sentences
 
 
 def show(cross: CrossCheck, out: Console, colours: dict[Verdict, str]) -> None:
     """Print the table, and who disagrees with whom."""
-    names, made = outputs(cross), lines(cross)
     distances = ("from truth", "from arbiter") if out.width >= _WIDE else ()
-    beside = [max(len(line.backend) for line in made), *map(len, distances), len("diverged")]
-    room = max(_CELL, (out.width - sum(beside) - 2 * len(beside)) // max(len(names), 1) - 2)
+    out.print(_table(cross, out.width, distances, colours))
+    for place, sentence in enumerate(words(cross)):
+        out.print(safe(f"  {sentence}"), style="dim" if place else "", soft_wrap=True)
+
+
+def _table(
+    cross: CrossCheck, width: int, distances: Sequence[str], colours: dict[Verdict, str]
+) -> Table:
+    names = outputs(cross)
+    backends = lines(cross)
+    longest = max(len(line.backend) for line in backends)
+    others = [longest, *map(len, distances), len("diverged")]
+    left = width - sum(others) - 2 * len(others)
+    room = max(_CELL, left // max(len(names), 1) - 2)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in (
-        "backend",
-        *(
-            short(name if len(names) > 1 else f"{name}: x noise, worst case", room)
-            for name in names
-        ),
-    ):
-        table.add_column(safe(name), overflow="fold")
+    headers = names
+    if len(names) == 1:
+        headers = [f"{names[0]}: x noise, worst case"]
+    table.add_column("backend", overflow="fold")
+    for name in headers:
+        table.add_column(safe(short(name, room)), overflow="fold")
     for name in distances:
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
-    for line in made:
+    for line in backends:
         table.add_row(
             safe(line.backend),
             *(safe(short(cell, room)) for cell in line.cells),
-            *line.far[: len(distances)],
+            *line.distances[: len(distances)],
             Text(line.verdict.value, style=colours[line.verdict]),
         )
-    out.print(table)
-    for place, said in enumerate(words(cross)):
-        out.print(safe(f"  {said}"), style="dim" if place else "", soft_wrap=True)
+    return table
 
 
 def _cell(standing: Standing) -> str:
-    return f"{ratio(standing.noise_ratio)} ({standing.case})" if standing.cases else "not compared"
+    if not standing.cases:
+        return "not compared"
+    return f"{ratio(standing.noise_ratio)} ({standing.case})"
 
 
-def _far(distances: list[float | None]) -> str:
+def _largest(distances: list[float | None]) -> str:
     known = [distance for distance in distances if distance is not None]
-    return f"{max(known):.1e}" if known else "no answer"
+    if not known:
+        return "no answer"
+    return f"{max(known):.1e}"

@@ -1,4 +1,4 @@
-"""What a GitHub workflow shows of a proof: annotations on the guilty line, and the summary page."""
+"""What a GitHub workflow shows of a proof: annotations on the line of Python that the fault came from, and the summary page."""
 
 import os
 from pathlib import Path
@@ -15,31 +15,28 @@ def annotations(proof: Proof) -> str:
     """Workflow commands, one a line: an error or a warning at the line of Python, a notice for each finding."""
     lines = []
     if not proof.passed or proof.verdict is Verdict.DRIFT:
-        source = proof.location.source if proof.location else None
-        where = (
-            {"file": str(relative(source.file)), "line": str(source.line)}
-            if source
-            else {"file": str(relative(proof.candidate))}
-        )
-        cause = next(
-            (
-                f"\n{'proven' if c.proven else 'possible'} cause {c.code}: {c.title}; {c.evidence}"
-                for c in proof.causes
-            ),
-            "",
-        )
-        replay = f"\nreplay: {proof.replay}" if proof.replay else ""
-        text = f"{proof.sentence()}\n{place(proof)}{cause}{replay}"
-        lines.append(
-            _command(
-                "warning" if proof.passed else "error",
-                text,
-                title=f"onnxproof: {proof.verdict.value}",
-                **where,
-            )
-        )
-    lines += [_command(_kind(f), f.what, title=f"onnxproof: {f.code}") for f in proof.findings]
+        lines.append(_annotate_verdict(proof))
+    lines += [
+        _command(_kind(finding), finding.what, title=f"onnxproof: {finding.code}")
+        for finding in proof.findings
+    ]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _annotate_verdict(proof: Proof) -> str:
+    where = {"file": str(relative(proof.candidate))}
+    if proof.location and proof.location.source:
+        source = proof.location.source
+        where = {"file": str(relative(source.file)), "line": str(source.line)}
+    text = f"{proof.sentence()}\n{place(proof)}"
+    if proof.causes:
+        cause = proof.causes[0]
+        word = "proven" if cause.proven else "possible"
+        text += f"\n{word} cause {cause.code}: {cause.title}; {cause.evidence}"
+    if proof.replay:
+        text += f"\nreplay: {proof.replay}"
+    kind = "warning" if proof.passed else "error"
+    return _command(kind, text, title=f"onnxproof: {proof.verdict.value}", **where)
 
 
 def _kind(finding: Finding) -> str:
@@ -61,17 +58,13 @@ def add_summary(proof: Proof) -> None:
 
 def _command(kind: str, text: str, **properties: str) -> str:
     """One workflow command; nothing in its words can begin another."""
-    given = ",".join(
-        f"{name}={_escape(value).replace(':', '%3A').replace(',', '%2C')}"
-        for name, value in properties.items()
-    )
-    return f"::{kind} {given}::{_escape(text)}"
+    assignments = []
+    for name, value in properties.items():
+        escaped = _escape(value).replace(":", "%3A").replace(",", "%2C")
+        assignments.append(f"{name}={escaped}")
+    return f"::{kind} {','.join(assignments)}::{_escape(text)}"
 
 
 def _escape(text: str) -> str:
-    return (
-        "\n".join(map(visible, text.split("\n")))
-        .replace("%", "%25")
-        .replace("\r", "%0D")
-        .replace("\n", "%0A")
-    )
+    lines = "\n".join(map(visible, text.split("\n")))
+    return lines.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

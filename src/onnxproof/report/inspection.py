@@ -13,6 +13,7 @@ from onnxproof.report.plain import safe, short, visible
 
 _COLOURS = {Rating.GOOD: "green", Rating.ODD: "bold yellow", Rating.BAD: "bold red"}
 _OPERATORS = 12
+"""Kinds of operators that are shown."""
 
 
 def dumps(seen: Inspection) -> str:
@@ -22,14 +23,7 @@ def dumps(seen: Inspection) -> str:
 
 def show(seen: Inspection, out: Console, *, quiet: bool = False) -> None:
     """One row a check, then operators and weights."""
-    facts = f"{seen.path}: opset {seen.opset}, {seen.nodes} nodes, {seen.parameters:,} parameters, {megabytes(seen.file_bytes)}"
-    out.print(
-        Text.assemble(
-            (seen.rating.value.upper(), _COLOURS[seen.rating]),
-            f"  {visible(facts)}{f', made by {short(seen.producer, 80)}' if seen.producer else ''}",
-        ),
-        soft_wrap=True,
-    )
+    out.print(_headline(seen), soft_wrap=True)
     if quiet:
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -46,19 +40,20 @@ def show(seen: Inspection, out: Console, *, quiet: bool = False) -> None:
     out.print()
     out.print(table)
     out.print()
-    common = ", ".join(
-        f"{name} {count}" for name, count in list(seen.operators.items())[:_OPERATORS]
-    )
-    more = (
-        f" and {len(seen.operators) - _OPERATORS} more kinds"
-        if len(seen.operators) > _OPERATORS
-        else ""
-    )
-    out.print(safe(f"operators: {common}{more}"), soft_wrap=True)
+    counts = [f"{name} {count}" for name, count in seen.operators.items()]
+    operators = ", ".join(counts[:_OPERATORS])
+    if len(counts) > _OPERATORS:
+        operators += f" and {len(counts) - _OPERATORS} more kinds"
+    out.print(safe(f"operators: {operators}"), soft_wrap=True)
     for weight in seen.heaviest[:5]:
-        out.print(
-            safe(
-                f"  {megabytes(weight.bytes):>10}  {weight.name} {weight.dtype}{list(weight.shape)}"
-            ),
-            soft_wrap=True,
-        )
+        size = megabytes(weight.bytes)
+        line = f"  {size:>10}  {weight.name} {weight.dtype}{list(weight.shape)}"
+        out.print(safe(line), soft_wrap=True)
+
+
+def _headline(seen: Inspection) -> Text:
+    facts = f"{seen.path}: opset {seen.opset}, {seen.nodes} nodes, {seen.parameters:,} parameters, {megabytes(seen.file_bytes)}"
+    facts = visible(facts)
+    if seen.producer:
+        facts += f", made by {short(seen.producer, 80)}"
+    return Text.assemble((seen.rating.value.upper(), _COLOURS[seen.rating]), f"  {facts}")

@@ -5,6 +5,7 @@ threshold is that of the values up to it; a node's own color goes before it.
 """
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +32,12 @@ def make(proof: Proof) -> dict[str, Any]:
             where=proof.candidate,
         )
     results: dict[str, dict[str, Any]] = {name: {"value": 0.0} for name in proof.location.nodes}
-    measured = {
-        node.node: node.ratio for node in (proof.profile.nodes if proof.profile is not None else ())
-    }
+    measured: dict[str, float] = {}
+    if proof.profile is not None:
+        measured |= {node.node: node.ratio for node in proof.profile.nodes}
     measured |= {suspect.node: suspect.ratio for suspect in proof.location.suspects}
-    results |= {
-        name: {"value": min(ratio, _LARGEST) if ratio == ratio else _LARGEST}
-        for name, ratio in measured.items()
-    }
+    for name, ratio in measured.items():
+        results[name] = {"value": _LARGEST if math.isnan(ratio) else min(ratio, _LARGEST)}
     if proof.location.nodes:
         results[proof.location.nodes[0]] |= {"bgColor": "#d32f2f", "textColor": "#ffffff"}
     limit = proof.policy.noise_limit
@@ -48,7 +47,8 @@ def make(proof: Proof) -> dict[str, Any]:
             "name": "times the rounding noise",
             "results": results,
             "thresholds": [
-                {"value": b, "bgColor": c} for b, c in zip(bounds, _COLOURS, strict=True)
+                {"value": bound, "bgColor": colour}
+                for bound, colour in zip(bounds, _COLOURS, strict=True)
             ],
         }
     }

@@ -14,20 +14,23 @@ from onnxproof.results import Gap
 from onnxproof.results.judging import judge_gap, level_words, severity
 from onnxproof.results.proof import Proof
 
-LEAST, MOST = 1e-2, 1e9
+LEAST = 1e-2
+MOST = 1e9
 """Ratios beyond are drawn at these: a log scale has no zero and no infinity."""
+_MOSTLY_DISTINCT = 0.7
+"""Share of different values beyond which numbering them saves nothing (not measured)."""
 
 
 def data(proof: Proof) -> dict[str, Any]:
     """Every dataset that the charts name; those without rows are left out."""
-    made = {
+    datasets = {
         "gaps": _columns(_gaps(proof)),
         "nodes": _columns(_nodes(proof)),
         "causes": _columns(_causes(proof)),
         "losses": _columns(_losses(proof)),
         "ranges": _columns(_ranges(proof)),
     }
-    return {name: columns for name, columns in made.items() if columns}
+    return {name: columns for name, columns in datasets.items() if columns}
 
 
 def choices(proof: Proof) -> dict[str, list[str]]:
@@ -41,11 +44,11 @@ def choices(proof: Proof) -> dict[str, list[str]]:
 
 def dims(proof: Proof) -> list[str]:
     """The dims that took more than one size."""
-    seen: dict[str, set[int]] = {}
+    by_name: dict[str, set[int]] = {}
     for sizes in proof.sizes.values():
         for name, size in sizes.items():
-            seen.setdefault(name, set()).add(size)
-    return [name for name, sizes in seen.items() if len(sizes) > 1]
+            by_name.setdefault(name, set()).add(size)
+    return [name for name, taken in by_name.items() if len(taken) > 1]
 
 
 def source_line(file: str, line: int) -> str:
@@ -58,29 +61,26 @@ def _gaps(proof: Proof) -> Iterable[dict[str, Any]]:
     names = dims(proof)
     groups = list(dict.fromkeys(gap.group for gap in proof.gaps))
     places: dict[str, dict[str, int]] = {group: {} for group in groups}
-    worst: dict[tuple[str, str], Gap] = {}
     for gap in proof.gaps:
         places[gap.group].setdefault(gap.case, len(places[gap.group]))
-        best = worst.get((gap.case, gap.backend))
-        if best is None or severity(gap, proof.policy) > severity(best, proof.policy):
-            worst[gap.case, gap.backend] = gap
+    worst = _worst_by_case(proof)
     for gap in proof.gaps:
-        said, peak, largest, tolerance = numbers(gap)
+        noise_ratio, peak, largest, tolerance = numbers(gap)
         place = places[gap.group][gap.case]
-        row = short(f"{gap.group} · {gap.backend}" if several else gap.group, 60)
+        row = f"{gap.group} · {gap.backend}" if several else gap.group
         sizes = proof.sizes.get(gap.case, {})
         yield {
             "case": short(gap.case),
             "group": short(gap.group),
             "backend": short(gap.backend),
             "output": short(gap.output),
-            "row": row,
+            "row": short(row, 60),
             "rank": groups.index(gap.group) * 100 + _index(proof.backends, gap.backend),
             "place": place,
             "end": place + 1,
             "top": worst[gap.case, gap.backend] is gap,
             "shown": _drawn(gap),
-            "said": said,
+            "said": noise_ratio,
             "peak": peak,
             "largest": largest,
             "tolerance": tolerance,
@@ -91,70 +91,90 @@ def _gaps(proof: Proof) -> Iterable[dict[str, Any]]:
         }
 
 
+def _worst_by_case(proof: Proof) -> dict[tuple[str, str], Gap]:
+    """The worst output of each case on each backend."""
+    worst: dict[tuple[str, str], Gap] = {}
+    for gap in proof.gaps:
+        known = worst.get((gap.case, gap.backend))
+        if known is None or severity(gap, proof.policy) > severity(known, proof.policy):
+            worst[gap.case, gap.backend] = gap
+    return worst
+
+
 def _index(names: tuple[str, ...], name: str) -> int:
     return names.index(name) if name in names else len(names)
 
 
 def _verdict(gap: Gap, proof: Proof) -> str:
-    return (
-        "note"
-        if gap.domain is not None and not proof.policy.strict_domains
-        else judge_gap(gap, proof.policy).value
-    )
+    if gap.domain is not None and not proof.policy.strict_domains:
+        return "note"
+    return judge_gap(gap, proof.policy).value
 
 
 def _drawn(gap: Gap) -> float:
     """The ratio within what can be drawn; what has no ratio (another shape, a refusal, a lost value) is as bad as it gets."""
-    broken = gap.lost or gap.status.value in ("shape", "missing", "refused")
-    return MOST if broken else clamped(gap.noise_ratio)
+    if gap.lost or gap.status.value in ("shape", "missing", "refused"):
+        return MOST
+    return clamp(gap.noise_ratio)
 
 
-def clamped(value: float) -> float:
+def clamp(value: float) -> float:
     """Within what a log scale can show, four digits."""
-    return MOST if math.isnan(value) else float(f"{min(max(value, LEAST), MOST):.4g}")
+    if math.isnan(value):
+        return MOST
+    return _round(min(max(value, LEAST), MOST))
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.4g}")
 
 
 def _number(value: float) -> float | None:
-    return float(f"{value:.4g}") if math.isfinite(value) else None
+    """Four digits; None for what JSON has no number for."""
+    if not math.isfinite(value):
+        return None
+    return _round(value)
 
 
 def _nodes(proof: Proof) -> Iterable[dict[str, Any]]:
     if proof.profile is None:
         return
-    location = proof.location
-    first = location.nodes[0] if location is not None and location.nodes else None
-    guilty = {first} | {
-        suspect.node
-        for suspect in (location.suspects if location is not None else ())
-        if suspect.why
-    }
+    first: str | None = None
+    guilty: set[str | None] = set()
+    if proof.location is not None:
+        first = next(iter(proof.location.nodes), None)
+        guilty = {suspect.node for suspect in proof.location.suspects if suspect.why}
     for place, node in enumerate(proof.profile.nodes):
-        source = node.source
+        line = text = ""
+        if node.source:
+            line = source_line(node.source.file, node.source.line)
+            text = short(node.source.text, 160)
         yield {
             "place": place,
             "node": short(node.node),
             "op": short(node.op_type),
-            "shown": clamped(node.ratio),
+            "shown": clamp(node.ratio),
             "said": ratio(node.ratio),
             "module": short(node.module or ""),
-            "line": source_line(source.file, source.line) if source else "",
-            "text": short(source.text, 160) if source else "",
-            "guilty": node.node in guilty,
+            "line": line,
+            "text": text,
+            "guilty": node.node in guilty or node.node == first,
             "first": node.node == first,
         }
 
 
 def _causes(proof: Proof) -> Iterable[dict[str, Any]]:
     for place, cause in enumerate(proof.causes):
-        if cause.before:
-            for when, value in (("before", cause.before), ("after", cause.after)):
-                yield {
-                    "code": short(cause.code, 60),
-                    "place": place,
-                    "when": when,
-                    "shown": clamped(value),
-                    "said": ratio(value),
-                }
+        if not cause.before:
+            continue
+        for when, value in (("before", cause.before), ("after", cause.after)):
+            yield {
+                "code": short(cause.code, 60),
+                "place": place,
+                "when": when,
+                "shown": clamp(value),
+                "said": ratio(value),
+            }
 
 
 def _losses(proof: Proof) -> Iterable[dict[str, Any]]:
@@ -173,31 +193,32 @@ def _losses(proof: Proof) -> Iterable[dict[str, Any]]:
 
 
 def _ranges(proof: Proof) -> Iterable[dict[str, Any]]:
-    for place, found in enumerate(proof.ranges):
+    for place, each in enumerate(proof.ranges):
         yield {
             "place": place,
-            "tensor": short(found.tensor, 120),
-            "clipped": _number(found.clipped),
-            "unused": _number(found.unused),
-            "clips": percent(found.clipped, 3),
-            "leaves": percent(found.unused, 0),
-            **{
-                name: _number(getattr(found, name))
-                for name in ("low", "high", "chosen_low", "chosen_high")
-            },
+            "tensor": short(each.tensor, 120),
+            "clipped": _number(each.clipped),
+            "unused": _number(each.unused),
+            "clips": percent(each.clipped, 3),
+            "leaves": percent(each.unused, 0),
+            "low": _number(each.low),
+            "high": _number(each.high),
+            "chosen_low": _number(each.chosen_low),
+            "chosen_high": _number(each.chosen_high),
         }
 
 
 def _columns(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Columns instead of rows; a value that repeats is written once and then by its number."""
-    made = list(rows)
-    return {name: _column([row[name] for row in made]) for name in made[0]} if made else {}
+    records = list(rows)
+    if not records:
+        return {}
+    return {name: _column([record[name] for record in records]) for name in records[0]}
 
 
 def _column(values: list[Any]) -> Any:
     known = {value: place for place, value in enumerate(dict.fromkeys(values))}
-    if all(isinstance(value, bool | int | float | None) for value in values) or len(
-        known
-    ) > 0.7 * len(values):
+    plain_numbers = all(isinstance(value, bool | int | float | None) for value in values)
+    if plain_numbers or len(known) > _MOSTLY_DISTINCT * len(values):
         return [int(value) if isinstance(value, bool) else value for value in values]
     return {"values": list(known), "at": [known[value] for value in values]}

@@ -26,7 +26,9 @@ def short(text: str, longest: int = LONGEST) -> str:
     >>> short("abcdefghij", 7)
     'abc...ij'
     """
-    text = visible(" ".join(text.split()) if "\n" in text or "\t" in text else text)
+    if "\n" in text or "\t" in text:
+        text = " ".join(text.split())
+    text = visible(text)
     if len(text) <= longest:
         return text
     head = longest - longest // 3 - 2
@@ -39,32 +41,36 @@ def brief(text: str) -> str:
     >>> brief("[0,1]=-0.12345678901234, nan")
     '[0,1]=-0.123457, nan'
     """
-    return _DIGITS.sub(lambda found: f"{float(found[0]):.6g}", text)
+    return _DIGITS.sub(lambda match: f"{float(match[0]):.6g}", text)
 
 
 def relative(path: str) -> Path:
     """The path as seen from the working folder, where it lies below: that is what people read, and what a code host can link to."""
-    found = Path(path)
+    original = Path(path)
     try:
-        return found.resolve().relative_to(Path.cwd())
+        return original.resolve().relative_to(Path.cwd())
     except (ValueError, OSError):
-        return found
+        return original
 
 
 def ratio(value: float) -> str:
     """How many times the noise: one decimal below a hundred, none beyond."""
-    return (
-        f"{value:,.1f}" if value < 100 else f"{value:,.0f}" if math.isfinite(value) else str(value)
-    )
+    if value < 100:
+        return f"{value:,.1f}"
+    if math.isfinite(value):
+        return f"{value:,.0f}"
+    return str(value)
 
 
 def share(allowance: float) -> str:
     """How much of the classical tolerance the worst element used: below 100 % `allclose` passes."""
     if math.isnan(allowance):
         return "unknown"
-    return (
-        f"{allowance:.2%}" if allowance < 0.1 else f"{allowance:.0%}" if allowance < 10 else "fails"
-    )
+    if allowance < 0.1:
+        return f"{allowance:.2%}"
+    if allowance < 10:
+        return f"{allowance:.0%}"
+    return "fails"
 
 
 def percent(value: float, digits: int = 2) -> str:
@@ -73,4 +79,6 @@ def percent(value: float, digits: int = 2) -> str:
     >>> percent(0.125, 1), percent(float("nan"))
     ('12.5%', 'unknown')
     """
-    return f"{value:.{digits}%}" if math.isfinite(value) else "unknown"
+    if not math.isfinite(value):
+        return "unknown"
+    return f"{value:.{digits}%}"

@@ -1,10 +1,12 @@
 """What a proof says about a quantized model's quality, for people: decibels, agreement, clipping, and where the error comes from."""
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.table import Table
 
 from onnxproof.report.plain import percent, safe
-from onnxproof.results import judging
+from onnxproof.results import Gap, judging
 from onnxproof.results.proof import Proof
 
 _WORDS = {
@@ -24,31 +26,33 @@ _WORDS = {
 
 def show(proof: Proof, out: Console) -> None:
     """One line a backend and output; nothing for a float candidate."""
-    found = judging.asked(proof.gaps)
-    for backend, output in dict.fromkeys((gap.backend, gap.output) for gap in found):
-        mine = [gap for gap in found if (gap.backend, gap.output) == (backend, output)]
-        parts = [judging.level_words(judging.pooled_db(mine))]
-        channels = [gap.channel_db for gap in mine if gap.channel_db is not None]
-        parts += [f"worst channel {judging.level_words(min(channels))}"] if channels else []
-        agreed = [(gap.top1, gap.compared) for gap in mine if gap.top1 is not None]
-        parts += (
-            [
-                f"same best class {percent(sum(t * n for t, n in agreed) / sum(n for _, n in agreed))}"
-            ]
-            if agreed
-            else []
-        )
-        clips = [gap.clipped for gap in mine if gap.clipped is not None]
-        parts += [f"{percent(sum(clips) / len(clips))} of the inputs clipped"] if clips else []
-        where = (
-            "your data"
-            if mine[0].group == "data"
-            else "the example inputs (give --data for an answer on real ones)"
-        )
-        out.print(
-            safe(f"quality on {backend}, `{output}`: {', '.join(parts)}; on {where}"),
-            soft_wrap=True,
-        )
+    by_output: dict[tuple[str, str], list[Gap]] = {}
+    for gap in judging.asked(proof.gaps):
+        by_output.setdefault((gap.backend, gap.output), []).append(gap)
+    for (backend, output), gaps in by_output.items():
+        where = "the example inputs (give --data for an answer on real ones)"
+        if gaps[0].group == "data":
+            where = "your data"
+        parts = ", ".join(_measures(gaps))
+        line = f"quality on {backend}, `{output}`: {parts}; on {where}"
+        out.print(safe(line), soft_wrap=True)
+
+
+def _measures(gaps: Sequence[Gap]) -> list[str]:
+    """The SQNR of one output, and what else was measured of it."""
+    parts = [judging.level_words(judging.pooled_db(gaps))]
+    channels = [gap.channel_db for gap in gaps if gap.channel_db is not None]
+    if channels:
+        parts.append(f"worst channel {judging.level_words(min(channels))}")
+    agreements = [(gap.top1, gap.compared) for gap in gaps if gap.top1 is not None]
+    if agreements:
+        agreed = sum(share * count for share, count in agreements)
+        compared = sum(count for _, count in agreements)
+        parts.append(f"same best class {percent(agreed / compared)}")
+    clipped = [gap.clipped for gap in gaps if gap.clipped is not None]
+    if clipped:
+        parts.append(f"{percent(sum(clipped) / len(clipped))} of the inputs clipped")
+    return parts
 
 
 def waterfall(proof: Proof, out: Console) -> None:
@@ -56,20 +60,18 @@ def waterfall(proof: Proof, out: Console) -> None:
     if not proof.waterfall:
         return
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name, side in (
-        ("where the error comes from", "left"),
-        ("share", "right"),
-        ("recovers", "right"),
-        ("then", "right"),
-    ):
-        table.add_column(name, justify=side, no_wrap=True)  # type: ignore[arg-type]
+    table.add_column("where the error comes from", no_wrap=True)
+    for name in ("share", "recovers", "then"):
+        table.add_column(name, justify="right", no_wrap=True)
     for step in proof.waterfall:
-        after = judging.level_words(step.after_db)
+        recovered = f"{step.db:+.1f} dB"
+        if step.code == "rest":
+            recovered = ""
         table.add_row(
             safe(_WORDS.get(step.code, step.code)),
             percent(step.share, 1),
-            "" if step.code == "rest" else f"{step.db:+.1f} dB",
-            after,
+            recovered,
+            judging.level_words(step.after_db),
         )
     table.add_row("all of it", percent(sum(step.share for step in proof.waterfall), 1), "", "")
     out.print()

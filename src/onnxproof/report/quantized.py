@@ -16,59 +16,48 @@ if TYPE_CHECKING:
     from onnxproof.quantization.result import Quantized
 
 _FEW = 6
+"""Findings and ranges that are shown unless it is verbose."""
 
 
 def headline(result: "Quantized") -> Text:
     """The verdict as a word, then the sentence."""
     doubts = [finding for finding in result.findings if finding.doubts]
-    parts = [
-        f"{result.path}: {_db(result.score.sqnr_db)} against the float model"
-        + (" (in doubt)" if doubts else "")
-    ]
+    quality = f"{result.path}: {_db(result.score.sqnr_db)} against the float model"
+    if doubts:
+        quality += " (in doubt)"
+    parts = [quality]
     if result.metric is not None:
-        m = result.metric
-        parts.append(
-            f"metric {m.before:.4g} -> {m.after:.4g} (drop {m.drop:+.4f}, {_interval(m)}, {m.samples} samples)"
-        )
+        metric = result.metric
+        details = f"drop {metric.drop:+.4f}, {_interval(metric)}, {metric.samples} samples"
+        parts.append(f"metric {metric.before:.4g} -> {metric.after:.4g} ({details})")
     elif result.score.agreement is not None:
         parts.append(f"the same best class for {percent(result.score.agreement)}")
     parts.append(
         f"{result.size / 1e6:.3g} MB of {result.float_size / 1e6:.3g}, {_ms(result.latency_s)} of {_ms(result.float_latency_s)} a pass"
     )
-    more = (
-        f"; {doubts[0].what}" + (f", and {len(doubts) - 1} more doubts" if len(doubts) > 1 else "")
-        if doubts
-        else ""
-    )
-    return Text.assemble(
-        (result.verdict.value.upper(), COLOURS[result.verdict]),
-        "  " + visible(", ".join(parts) + more),
-    )
+    sentence = ", ".join(parts)
+    if doubts:
+        sentence += f"; {doubts[0].what}"
+    if len(doubts) > 1:
+        sentence += f", and {len(doubts) - 1} more doubts"
+    word = (result.verdict.value.upper(), COLOURS[result.verdict])
+    return Text.assemble(word, "  " + visible(sentence))
 
 
 def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
     """Print the whole report."""
     out.print(headline(result), soft_wrap=True)
     if not result.met:
-        out.print(
-            safe(f"  the budget does not hold: {_missed(result)}"), style="yellow", soft_wrap=True
-        )
-    done, heavy = result.census.heavy
-    facts = [
-        f"scheme {result.scheme}",
-        f"{result.samples} calibration samples",
-        f"{done} of {heavy} heavy nodes run as integers",
-        f"{result.tried} graphs tried",
-    ]
-    facts += [f"{result.recalled} of them known from an earlier run"] if result.recalled else []
-    out.print("  " + " · ".join([*facts, f"{result.seconds:.1f} s"]), style="dim", soft_wrap=True)
+        missed = safe(f"  the budget does not hold: {_missed(result)}")
+        out.print(missed, style="yellow", soft_wrap=True)
+    out.print("  " + " · ".join(_facts(result)), style="dim", soft_wrap=True)
     for finding in result.findings[:_FEW]:
         out.print(safe(f"  {finding.code}: {finding.what}"), style="yellow", soft_wrap=True)
         out.print(safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
     out.print()
     out.print(_steps(result))
     out.print()
-    out.print(_ledger(result))
+    out.print(_stages(result))
     if result.samples and result.proof.ranges:
         out.print()
         out.print(_ranges(result, len(result.proof.ranges) if verbose else _FEW))
@@ -86,6 +75,19 @@ def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
         out.print(f"\nprove it again:\n  {safe(result.proof.replay)}", soft_wrap=True)
 
 
+def _facts(result: "Quantized") -> list[str]:
+    integer, heavy = result.census.heavy
+    facts = [
+        f"scheme {result.scheme}",
+        f"{result.samples} calibration samples",
+        f"{integer} of {heavy} heavy nodes run as integers",
+        f"{result.tried} graphs tried",
+    ]
+    if result.recalled:
+        facts.append(f"{result.recalled} of them known from an earlier run")
+    return [*facts, f"{result.seconds:.1f} s"]
+
+
 def _missed(result: "Quantized") -> str:
     budget, metric = result.budget, result.metric
     if metric is not None and budget.max_drop is not None and result.outcome is not Outcome.SHOWN:
@@ -99,7 +101,7 @@ def _drop(metric: "Metric", most: float, outcome: "Outcome") -> str:
     """What the samples say, and what would be needed to know more."""
     if outcome is Outcome.BEYOND:
         return f"the metric drops by {metric.drop:.4f} ({_interval(metric)}), and {most:.4f} is allowed; the most accurate graph that was tried is written"
-    said = f"a drop of at most {most:.4f} is not shown with {metric.samples} samples: {_interval(metric)}"
+    problem = f"a drop of at most {most:.4f} is not shown with {metric.samples} samples: {_interval(metric)}"
     needed = metric.needed(most)
     if metric.samples < 2:
         more = "let the evaluator return one score for each sample, or take its number as it is with `--confidence 0`"
@@ -107,21 +109,20 @@ def _drop(metric: "Metric", most: float, outcome: "Outcome") -> str:
         more = "the estimate itself is beyond it, so more samples would hardly show it"
     else:
         more = f"about {needed:,} samples would show it if the drop stays as it is"
-    return f"{said}; {more}; the fastest graph is written all the same"
+    return f"{problem}; {more}; the fastest graph is written all the same"
 
 
 def _interval(metric: "Metric") -> str:
-    return (
-        f"{metric.confidence:.0%} interval {metric.low:+.4f} to {metric.high:+.4f}"
-        if metric.confidence
-        else "no interval asked for"
-    )
+    if not metric.confidence:
+        return "no interval asked for"
+    return f"{metric.confidence:.0%} interval {metric.low:+.4f} to {metric.high:+.4f}"
 
 
-def _table(*columns: str) -> Table:
+def _table(first: str, *others: str) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for place, name in enumerate(columns):
-        table.add_column(name, justify="left" if place == 0 else "right", no_wrap=place == 0)
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        table.add_column(name, justify="right")
     return table
 
 
@@ -129,43 +130,35 @@ def _steps(result: "Quantized") -> Table:
     table = _table("recipe", "before", "after", "")
     table.columns[-1].justify = "left"
     for step in result.steps:
-        table.add_row(
-            safe(step.name),
-            _db(step.before_db),
-            _db(step.after_db) if step.kept else "",
-            safe(step.what if step.kept else f"not kept: {step.what}"),
-        )
+        after, what = "", f"not kept: {step.what}"
+        if step.kept:
+            after, what = _db(step.after_db), step.what
+        table.add_row(safe(step.name), _db(step.before_db), after, safe(what))
     return table
 
 
-def _ledger(result: "Quantized") -> Table:
+def _stages(result: "Quantized") -> Table:
     table = _table("stage", "SQNR", "steps", "same class")
-    for entry in result.ledger:
-        table.add_row(
-            safe(entry.stage),
-            _db(entry.sqnr_db),
-            f"{entry.steps:.2f}",
-            "" if entry.agreement is None else percent(entry.agreement),
-        )
+    for error in result.ledger:
+        agreement = ""
+        if error.agreement is not None:
+            agreement = percent(error.agreement)
+        table.add_row(safe(error.stage), _db(error.sqnr_db), f"{error.steps:.2f}", agreement)
     return table
 
 
 def _ranges(result: "Quantized", most: int) -> Table:
     """The ranges that fit held-out data worst."""
-    table = _table(
-        f"range ({min(most, len(result.proof.ranges))} of {len(result.proof.ranges)}, the worst first)",
-        "clips",
-        "unused",
-        "from",
-        "to",
-    )
-    for found in result.proof.ranges[:most]:
+    ranges = result.proof.ranges
+    title = f"range ({min(most, len(ranges))} of {len(ranges)}, the worst first)"
+    table = _table(title, "clips", "unused", "from", "to")
+    for each in ranges[:most]:
         table.add_row(
-            safe(found.tensor),
-            percent(found.clipped, 3),
-            percent(found.unused, 0),
-            f"{found.chosen_low:.4g}",
-            f"{found.chosen_high:.4g}",
+            safe(each.tensor),
+            percent(each.clipped, 3),
+            percent(each.unused, 0),
+            f"{each.chosen_low:.4g}",
+            f"{each.chosen_high:.4g}",
         )
     return table
 
@@ -173,12 +166,16 @@ def _ranges(result: "Quantized", most: int) -> Table:
 def _front(result: "Quantized") -> Table:
     table = _table("tried (* nothing beats it)", "SQNR", "a pass", "size", "metric")
     for point in result.front:
+        mark = "*" if point.best else " "
+        metric = ""
+        if point.metric is not None:
+            metric = f"{point.metric:.4g}"
         table.add_row(
-            safe(f"{'*' if point.best else ' '} {point.name}"),
+            safe(f"{mark} {point.name}"),
             _db(point.sqnr_db),
             _ms(point.latency_s),
             f"{point.size / 1e6:.3g} MB",
-            "" if point.metric is None else f"{point.metric:.4g}",
+            metric,
         )
     return table
 

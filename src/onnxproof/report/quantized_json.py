@@ -16,7 +16,7 @@ SCHEMA = "quantized-1"
 def to_dict(result: "Quantized") -> dict[str, Any]:
     """Plain dicts, lists, strings and numbers."""
     plain = {
-        f.name: json._plain(getattr(result, f.name))
+        f.name: json.to_plain(getattr(result, f.name))
         for f in fields(result)
         if f.name not in ("proof", "path")
     }
@@ -31,7 +31,7 @@ def to_dict(result: "Quantized") -> dict[str, Any]:
 
 def dumps(result: "Quantized") -> str:
     """The text: one line for each item of a list."""
-    return json._layout(to_dict(result))
+    return json.layout(to_dict(result))
 
 
 def write(result: "Quantized", path: str | Path) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from onnxproof.options import Policy
 from onnxproof.report.plain import ratio, share
@@ -31,26 +32,26 @@ def rows(proof: Proof) -> list[Row]:
     for gap in proof.gaps:
         groups.setdefault((gap.group, gap.backend), []).append(gap)
     asked = {id(gap) for gap in judging.asked(proof.gaps)}
-    made = [
-        _row(group, backend, gaps, proof.policy, [gap for gap in gaps if id(gap) in asked])
-        for (group, backend), gaps in groups.items()
-    ]
-    return sorted(
-        made,
-        key=lambda row: (_RANK.index(row.verdict), severity(row.worst, proof.policy)),
-        reverse=True,
-    )
+    unsorted = []
+    for (group, backend), gaps in groups.items():
+        judged = [gap for gap in gaps if id(gap) in asked]
+        unsorted.append(_row(group, backend, gaps, proof.policy, judged))
+
+    def badness(row: Row) -> tuple[int, Any]:
+        return _RANK.index(row.verdict), severity(row.worst, proof.policy)
+
+    return sorted(unsorted, key=badness, reverse=True)
 
 
 def _row(
-    group: str, backend: str, gaps: Sequence[Gap], policy: Policy, asked: Sequence[Gap]
+    group: str, backend: str, gaps: Sequence[Gap], policy: Policy, judged: Sequence[Gap]
 ) -> Row:
-    """`asked` are those of the gaps by which the quality of a quantized candidate is judged: the row says what came of that, too."""
+    """`judged` are those of the gaps by which the quality of a quantized candidate is judged: the row says what came of that, too."""
     counted = [gap for gap in gaps if gap.domain is None] or gaps
     worst = max(counted, key=lambda gap: severity(gap, policy))
     verdict = judge_gap(worst, policy)
-    if asked:
-        verdict = worse(verdict, judging.quality(asked, policy))
+    if judged:
+        verdict = worse(verdict, judging.quality(judged, policy))
     return Row(
         group=group,
         backend=backend,
@@ -76,7 +77,9 @@ def last_number(gap: Gap) -> str:
     """The share of the classical tolerance; of a quantized candidate, which no such tolerance fits, the decibels that are left."""
     if gap.noise_kind not in judging.QUANTIZED:
         return share(gap.allowance)
-    return "" if gap.sqnr_db is None else level_words(gap.sqnr_db)
+    if gap.sqnr_db is None:
+        return ""
+    return level_words(gap.sqnr_db)
 
 
 def last_column(proof: Proof) -> str:
@@ -88,29 +91,28 @@ def last_column(proof: Proof) -> str:
     }
     if kinds == {True}:
         return "SQNR"
-    return "allclose or SQNR" if len(kinds) > 1 else "allclose"
+    if len(kinds) > 1:
+        return "allclose or SQNR"
+    return "allclose"
 
 
 def facts(proof: Proof) -> list[str]:
     """What was done, in a few words each: cases, noise, time, coverage, seed."""
     kinds = sorted({gap.noise_kind.value for gap in proof.gaps if gap.status is Status.COMPARED})
-    total = proof.seconds.get("total", 0.0)
-    forward = sum(seconds for name, seconds in proof.seconds.items() if name != "total")
+    cases = {gap.case for gap in proof.gaps}
     parts = [
-        f"{len({gap.case for gap in proof.gaps})} cases on {', '.join(proof.backends)}",
+        f"{len(cases)} cases on {', '.join(proof.backends)}",
         f"noise from {', '.join(kinds) or 'nothing'}",
     ]
-    parts += (
-        [f"{len(proof.dropped)} cases dropped, since the reference refuses them"]
-        if proof.dropped
-        else []
-    )
-    parts += [f"{total:.1f} s ({forward / total:.0%} in forward passes)"] if total else []
-    parts += (
-        [f"{proof.coverage.exercised} of {proof.coverage.points} decision points reached"]
-        if proof.coverage.points
-        else []
-    )
+    if proof.dropped:
+        parts.append(f"{len(proof.dropped)} cases dropped, since the reference refuses them")
+    total = proof.seconds.get("total", 0.0)
+    if total:
+        forward = sum(seconds for name, seconds in proof.seconds.items() if name != "total")
+        parts.append(f"{total:.1f} s ({forward / total:.0%} in forward passes)")
+    coverage = proof.coverage
+    if coverage.points:
+        parts.append(f"{coverage.exercised} of {coverage.points} decision points reached")
     return [*parts, f"seed {proof.seed}"]
 
 
@@ -119,5 +121,7 @@ def place(proof: Proof) -> str:
     location = proof.location
     if location is None:
         return ""
-    optimizer = f" ({location.optimizer})" if location.optimizer else ""
-    return f"stage {location.stage.value}{optimizer}, {', '.join(location.nodes[:3]) or 'no single node'}"
+    stage = f"stage {location.stage.value}"
+    if location.optimizer:
+        stage += f" ({location.optimizer})"
+    return f"{stage}, {', '.join(location.nodes[:3]) or 'no single node'}"

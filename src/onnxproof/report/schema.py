@@ -62,13 +62,13 @@ def _object(kind: type, defs: dict[str, Any]) -> dict[str, Any]:
     name = kind.__name__
     if name not in defs:
         defs[name] = {}
-        mine = [field.name for field in fields(kind) if field.name not in LEFT_OUT]
+        names = [field.name for field in fields(kind) if field.name not in LEFT_OUT]
         defs[name] = {
-            "description": (kind.__doc__ or "").strip().partition("\n")[0],
+            "description": _first_line(kind),
             "type": "object",
             "additionalProperties": False,
-            "required": mine,
-            "properties": {field: _schema(hints(kind)[field], defs) for field in mine},
+            "required": names,
+            "properties": {field: _schema(hints(kind)[field], defs) for field in names},
         }
     return {"$ref": f"#/$defs/{name}"}
 
@@ -79,30 +79,38 @@ def _schema(kind: Any, defs: dict[str, Any]) -> dict[str, Any]:
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (UnionType, Union):
         return {"anyOf": [_schema(item, defs) for item in inner]}
-    if origin is tuple and inner[1:] == (...,):
-        return {"type": "array", "items": _schema(inner[0], defs)}
     if origin is tuple:
-        return {
-            "type": "array",
-            "prefixItems": [_schema(item, defs) for item in inner],
-            "minItems": len(inner),
-            "maxItems": len(inner),
-            "items": False,
-        }
+        return _array(inner, defs)
     if origin is not None and issubclass(origin, Mapping):
         return {"type": "object", "additionalProperties": _schema(inner[1], defs)}
     if is_dataclass(kind) and isinstance(kind, type):
         return _object(kind, defs)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        defs.setdefault(
-            kind.__name__,
-            {
-                "description": (kind.__doc__ or "").strip().partition("\n")[0],
-                "enum": [item.value for item in kind],
-            },
-        )
-        return {"$ref": f"#/$defs/{kind.__name__}"}
+        return _enum(kind, defs)
     raise TypeError(f"no schema for {kind}")
+
+
+def _array(inner: tuple[Any, ...], defs: dict[str, Any]) -> dict[str, Any]:
+    """A tuple: of any length, or with a type for each place."""
+    if inner[1:] == (...,):
+        return {"type": "array", "items": _schema(inner[0], defs)}
+    return {
+        "type": "array",
+        "prefixItems": [_schema(item, defs) for item in inner],
+        "minItems": len(inner),
+        "maxItems": len(inner),
+        "items": False,
+    }
+
+
+def _enum(kind: type[Enum], defs: dict[str, Any]) -> dict[str, Any]:
+    definition = {"description": _first_line(kind), "enum": [item.value for item in kind]}
+    defs.setdefault(kind.__name__, definition)
+    return {"$ref": f"#/$defs/{kind.__name__}"}
+
+
+def _first_line(kind: type) -> str:
+    return (kind.__doc__ or "").strip().partition("\n")[0]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from rich.text import Text
 from onnxproof.report import consensus_table, export_table, quality
 from onnxproof.report.plain import brief, ratio, relative, safe, short, visible
 from onnxproof.report.rows import Row, facts, last_column, numbers, place, rows
-from onnxproof.results import Location, Verdict
+from onnxproof.results import Cause, DimInfo, Finding, Location, Verdict
 from onnxproof.results.proof import Proof
 
 COLOURS = {
@@ -55,12 +55,10 @@ _QUANTIZED_LEGEND = (
 
 def console(*, stderr: bool = False) -> Console:
     """Colours on a terminal only (and none under NO_COLOR); elsewhere plain lines that are not cut at 80 columns."""
-    made = Console(stderr=stderr, highlight=False)
-    return (
-        made
-        if made.is_terminal
-        else Console(stderr=stderr, highlight=False, width=max(made.width, 120))
-    )
+    plain = Console(stderr=stderr, highlight=False)
+    if plain.is_terminal:
+        return plain
+    return Console(stderr=stderr, highlight=False, width=max(plain.width, 120))
 
 
 def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
@@ -69,16 +67,7 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
         export_table.show(proof.export, out)
     _headline(proof, out)
     if proof.gaps:
-        out.print(safe("  " + " · ".join(facts(proof))), style="dim", soft_wrap=True)
-        out.print()
-        if proof.cross is None or verbose:
-            out.print(_table(proof, out.width, verbose=verbose))
-            _more(0 if verbose else len(rows(proof)), out, shown=_ROWS)
-        if proof.cross is not None:
-            consensus_table.show(proof.cross, out, COLOURS)
-        if verbose:
-            out.print(_QUANTIZED_LEGEND if last_column(proof) == "SQNR" else _LEGEND, style="dim")
-        quality.show(proof, out)
+        _measurements(proof, out, verbose=verbose)
     if verbose:
         _signature(proof, out)
     if proof.location is not None:
@@ -87,9 +76,27 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
     quality.waterfall(proof, out)
     _notes(proof, out, _FEW if verbose or proof.location is None else 1)
     _findings(proof, out)
+    _replay(proof, out)
+
+
+def _measurements(proof: Proof, out: Console, *, verbose: bool) -> None:
+    """What was done, and the tables of what came of it."""
+    out.print(safe("  " + " · ".join(facts(proof))), style="dim", soft_wrap=True)
+    out.print()
+    if proof.cross is None or verbose:
+        out.print(_table(proof, out.width, verbose=verbose))
+        if not verbose:
+            _more(len(rows(proof)), out, shown=_ROWS)
+    if proof.cross is not None:
+        consensus_table.show(proof.cross, out, COLOURS)
+    if verbose:
+        out.print(_QUANTIZED_LEGEND if last_column(proof) == "SQNR" else _LEGEND, style="dim")
+    quality.show(proof, out)
+
+
+def _replay(proof: Proof, out: Console) -> None:
     if proof.replay:
-        out.print()
-        out.print(f"replay the worst case:\n  {safe(proof.replay)}", soft_wrap=True)
+        out.print(f"\nreplay the worst case:\n  {safe(proof.replay)}", soft_wrap=True)
 
 
 def explain(proof: Proof, out: Console) -> None:
@@ -104,21 +111,31 @@ def explain(proof: Proof, out: Console) -> None:
         )
     _causes(proof, out)
     quality.waterfall(proof, out)
-    if proof.replay:
-        out.print(f"\nreplay the worst case:\n  {safe(proof.replay)}", soft_wrap=True)
+    _replay(proof, out)
 
 
 def summary(proof: Proof, out: Console) -> None:
     """Only the verdict, what makes the run fail although the verdict stands, and what became of the user's data."""
     out.print(headline(proof), soft_wrap=True)
     for finding in proof.findings:
-        if finding.fails or finding.code.startswith(_ALWAYS):
-            word = ("  fails", "bold red") if finding.fails else ("  note", "bold yellow")
-            out.print(
-                Text.assemble(word, visible(f" {finding.code}: {finding.what}")), soft_wrap=True
-            )
-            if finding.help:
-                out.print(safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
+        if not _is_below_verdict(finding):
+            continue
+        word = ("  note", "bold yellow")
+        if finding.fails:
+            word = ("  fails", "bold red")
+        line = Text.assemble(word, visible(f" {finding.code}: {finding.what}"))
+        out.print(line, soft_wrap=True)
+        _help(finding, out)
+
+
+def _is_below_verdict(finding: Finding) -> bool:
+    """Findings that are shown below the verdict instead of at the end."""
+    return finding.fails or finding.code.startswith(_ALWAYS)
+
+
+def _help(finding: Finding, out: Console) -> None:
+    if finding.help:
+        out.print(safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
 
 
 def headline(proof: Proof) -> Text:
@@ -130,20 +147,18 @@ def headline(proof: Proof) -> Text:
 def _headline(proof: Proof, out: Console) -> None:
     summary(proof, out)
     if proof.verdict is Verdict.DRIFT and proof.quality() is None:
-        word = (
-            "fails, since the policy is strict"
-            if proof.policy.strict
-            else "passes, but it is a real defect: `--strict` makes it fail"
-        )
+        consequence = "passes, but it is a real defect: `--strict` makes it fail"
+        if proof.policy.strict:
+            consequence = "fails, since the policy is strict"
         tolerance = f"atol {proof.policy.atol:g}, rtol {proof.policy.rtol:g}"
         out.print(
-            f"  a difference that rounding does not explain, too small for {tolerance}: it {word}",
+            f"  a difference that rounding does not explain, too small for {tolerance}: it {consequence}",
             style="yellow",
             soft_wrap=True,
         )
-    if not proof.complete and (
-        proof.error or proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
-    ):  # others say it in their sentence
+    # other verdicts say it in their sentence
+    says_it_here = proof.error or proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
+    if not proof.complete and says_it_here:
         out.print(f"  not all cases were run: {_unfinished(proof)}", style="dim")
 
 
@@ -154,59 +169,58 @@ def _unfinished(proof: Proof) -> str:
     if proof.error:
         return "an error came first"
     late = proof.seconds.get("total", 0.0) >= _NEARLY * proof.budget_s
-    clear = proof.verdict is Verdict.DIVERGED and not late
-    return "the verdict was clear" if clear else f"the budget of {proof.budget_s:g} s ended first"
+    if proof.verdict is Verdict.DIVERGED and not late:
+        return "the verdict was clear"
+    return f"the budget of {proof.budget_s:g} s ended first"
 
 
 def _table(proof: Proof, width: int, *, verbose: bool) -> Table:
     """As many columns as the terminal has room for; as many rows as a screen has."""
-    made = rows(proof) if verbose else rows(proof)[:_ROWS]
-    columns = _columns(proof, made)
-    while _width(columns) > width and (
-        spare := next((name for name in _SPARE if name in columns), None)
-    ):
-        del columns[spare]
+    shown_rows = rows(proof)
+    if not verbose:
+        shown_rows = shown_rows[:_ROWS]
+    columns = _columns(proof, shown_rows)
+    for spare in _SPARE:
+        if _width(columns) <= width:
+            break
+        columns.pop(spare, None)
     room = max(width - _width(columns) + _CASE, _CASE)
+    if "worst case" in columns:
+        columns["worst case"] = [short(cell, room) for cell in columns["worst case"]]
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in (*columns, "verdict"):
         table.add_column(name, justify="right" if name in _RIGHT else "left", no_wrap=True)
-    for row, *cells in zip(made, *columns.values(), strict=True):
-        shown = [
-            short(cell, room) if name == "worst case" else cell
-            for name, cell in zip(columns, cells, strict=True)
-        ]
-        table.add_row(
-            *map(safe, shown),
-            Text(row.verdict.value + (" *" if row.note else ""), style=COLOURS[row.verdict]),
-        )
+    for row, *cells in zip(shown_rows, *columns.values(), strict=True):
+        word = row.verdict.value
+        if row.note:
+            word += " *"
+        table.add_row(*map(safe, cells), Text(word, style=COLOURS[row.verdict]))
     return table
 
 
-def _columns(proof: Proof, made: Sequence[Row]) -> dict[str, list[str]]:
+def _columns(proof: Proof, shown_rows: Sequence[Row]) -> dict[str, list[str]]:
     """Every column but the verdict, by its name."""
-    several, outputs = len(proof.backends) > 1, len(proof.signature.outputs) > 1
-    columns = {"group": [row.group for row in made]} | (
-        {"backend": [row.backend for row in made]} if several else {}
-    )
-    columns |= {
-        "cases": [str(row.cases) for row in made],
-        "worst case": [
-            f"{row.worst.case} ({row.worst.output})" if outputs else row.worst.case for row in made
-        ],
-    }
-    found = [numbers(row.worst) for row in made]
-    return columns | {
-        name: [numbers[place] for numbers in found]
-        for place, name in enumerate(("x noise", "x peak", "max abs", last_column(proof)))
-    }
+    columns = {"group": [row.group for row in shown_rows]}
+    if len(proof.backends) > 1:
+        columns["backend"] = [row.backend for row in shown_rows]
+    columns["cases"] = [str(row.cases) for row in shown_rows]
+    columns["worst case"] = [row.worst.case for row in shown_rows]
+    if len(proof.signature.outputs) > 1:
+        columns["worst case"] = [f"{row.worst.case} ({row.worst.output})" for row in shown_rows]
+    cells = [numbers(row.worst) for row in shown_rows]
+    for position, name in enumerate(("x noise", "x peak", "max abs", last_column(proof))):
+        columns[name] = [row_cells[position] for row_cells in cells]
+    return columns
 
 
 def _width(columns: Mapping[str, Sequence[str]]) -> int:
     """The columns that they take beside the verdict, with the least that a case's name needs."""
-    widths = [
-        _CASE if name == "worst case" else max(map(len, [name, *map(visible, cells)]))
-        for name, cells in columns.items()
-    ]
+    widths = []
+    for name, cells in columns.items():
+        width = max(map(len, [name, *map(visible, cells)]))
+        if name == "worst case":
+            width = _CASE
+        widths.append(width)
     return sum(widths) + len(widths) + len("faithful *")
 
 
@@ -216,87 +230,62 @@ def _signature(proof: Proof, out: Console) -> None:
     for name in ("  tensor", "reference", "in the file", "paired by"):
         table.add_column(name, overflow="fold")
     for info in proof.signature.inputs:
-        filed = f"{info.onnx_name} {info.onnx_dtype}" if info.onnx_name else "absent"
-        table.add_row(
-            *map(
-                safe,
-                (
-                    f"  input {info.name}",
-                    f"{info.dtype}[{', '.join(map(str, info.dims))}]",
-                    filed,
-                    info.paired_by,
-                ),
-            )
-        )
+        dims = ", ".join(map(str, info.dims))
+        in_file = f"{info.onnx_name} {info.onnx_dtype}" if info.onnx_name else "absent"
+        cells = (f"  input {info.name}", f"{info.dtype}[{dims}]", in_file, info.paired_by)
+        table.add_row(*map(safe, cells))
     for output in proof.signature.outputs:
         shape = f"{output.dtype}[{', '.join(map(str, output.shape))}]"
-        table.add_row(
-            *map(
-                safe,
-                (f"  output {output.name}", shape, output.onnx_name or "absent", output.paired_by),
-            )
-        )
+        in_file = output.onnx_name or "absent"
+        cells = (f"  output {output.name}", shape, in_file, output.paired_by)
+        table.add_row(*map(safe, cells))
     out.print(table)
     for dim in proof.signature.dims:
-        limit = f"{dim.minimum} to {dim.maximum if dim.maximum is not None else 'any size'}"
-        out.print(
-            safe(
-                f"  dim {dim.name}: {dim.example} in the example, {f'follows {dim.derived}' if dim.derived else limit}"
-                f"{'' if dim.declared else ' (left open by the file)'}"
-            ),
-            soft_wrap=True,
-        )
+        out.print(safe(_describe_dim(dim)), soft_wrap=True)
     for name, version in proof.environment.items():
         out.print(safe(f"  {name} {version}"), style="dim", soft_wrap=True)
     for dropped in proof.dropped:
         out.print(safe(f"  dropped {dropped.case}: {dropped.reason}"), style="dim", soft_wrap=True)
 
 
+def _describe_dim(dim: DimInfo) -> str:
+    maximum = "any size" if dim.maximum is None else dim.maximum
+    limits = f"{dim.minimum} to {maximum}"
+    if dim.derived:
+        limits = f"follows {dim.derived}"
+    line = f"  dim {dim.name}: {dim.example} in the example, {limits}"
+    if not dim.declared:
+        line += " (left open by the file)"
+    return line
+
+
 def _notes(proof: Proof, out: Console, few: int) -> None:
     if not proof.notes:
         return
     out.print()
-    counts = (
-        "they count, since the policy is strict about domains"
-        if proof.policy.strict_domains
-        else "they do not change the verdict"
-    )
-    out.print(
-        Text.assemble(
-            ("notes (*)", "bold"),
-            f": {len(proof.notes)} differences where runtimes differ by nature; {counts}",
-        ),
-        soft_wrap=True,
-    )
+    weight = "they do not change the verdict"
+    if proof.policy.strict_domains:
+        weight = "they count, since the policy is strict about domains"
+    sentence = f": {len(proof.notes)} differences where runtimes differ by nature; {weight}"
+    out.print(Text.assemble(("notes (*)", "bold"), sentence), soft_wrap=True)
     for note in proof.notes[:few]:
-        out.print(
-            safe(
-                f"  {note.domain.value}: case `{note.case}` on {note.backend}, output `{note.output}`: {note.what}"
-            ),
-            soft_wrap=True,
-        )
-        out.print(
-            f"    reference {safe(brief(note.reference))}\n    candidate {safe(brief(note.candidate))}",
-            style="dim",
-            soft_wrap=True,
-        )
+        where = f"case `{note.case}` on {note.backend}, output `{note.output}`"
+        out.print(safe(f"  {note.domain.value}: {where}: {note.what}"), soft_wrap=True)
+        reference = f"    reference {safe(brief(note.reference))}"
+        candidate = f"    candidate {safe(brief(note.candidate))}"
+        out.print(f"{reference}\n{candidate}", style="dim", soft_wrap=True)
     _more(len(proof.notes), out, shown=few)
 
 
 def _findings(proof: Proof, out: Console) -> None:
-    findings = [
-        finding
-        for finding in proof.findings
-        if not finding.fails and not finding.code.startswith(_ALWAYS)
-    ]  # the others stand below the verdict
+    findings = [finding for finding in proof.findings if not _is_below_verdict(finding)]
     if not findings:
         return
     out.print()
     out.print("findings", style="bold")
     for finding in findings[:_FEW]:
         out.print(safe(f"  {finding.code}: {finding.what}"), soft_wrap=True)
-        if finding.help:
-            out.print(safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
+        _help(finding, out)
     _more(len(findings), out)
 
 
@@ -304,10 +293,9 @@ def _location(location: Location, where: str, out: Console) -> None:
     out.print()
     out.print(Text.assemble(("where", "bold"), f": {visible(where)}"), soft_wrap=True)
     if location.source is not None:
-        out.print(
-            f"  --> {safe(f'{relative(location.source.file)}:{location.source.line}')}\n      {safe(location.source.text.strip())}",
-            soft_wrap=True,
-        )
+        source = location.source
+        line = safe(f"{relative(source.file)}:{source.line}")
+        out.print(f"  --> {line}\n      {safe(source.text.strip())}", soft_wrap=True)
     if location.module:
         out.print(safe(f"  = note: in module {location.module}"), soft_wrap=True)
     if location.evidence:
@@ -319,33 +307,35 @@ def _causes(proof: Proof, out: Console) -> None:
         return
     out.print()
     if not any(cause.proven for cause in proof.causes) and (proof.tried or proof.untried):
-        out.print(
-            Text.assemble(
-                ("cause unknown", "bold yellow"),
-                f": {_search(proof)}; `explain --repro DIR` makes a small case of it",
-            ),
-            soft_wrap=True,
-        )
+        sentence = f": {_search(proof)}; `explain --repro DIR` makes a small case of it"
+        out.print(Text.assemble(("cause unknown", "bold yellow"), sentence), soft_wrap=True)
     for cause in proof.causes[:_FEW]:
-        word = ("proven cause", "bold red") if cause.proven else ("possible cause", "bold yellow")
-        out.print(Text.assemble(word, visible(f" {cause.code}: {cause.title}")), soft_wrap=True)
-        moved = (
-            f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)"
-            if cause.before
-            else ""
-        )
-        out.print(safe(f"  = note: {brief(cause.evidence)}{moved}"), soft_wrap=True)
-        if cause.fix is not None:
-            tried = f" (tried: {cause.fix.verdict.value})" if cause.fix.verdict else ""
-            out.print(safe(f"  = help: {cause.fix.what}{tried}"), soft_wrap=True)
+        _cause(cause, out)
+
+
+def _cause(cause: Cause, out: Console) -> None:
+    word = ("possible cause", "bold yellow")
+    if cause.proven:
+        word = ("proven cause", "bold red")
+    out.print(Text.assemble(word, visible(f" {cause.code}: {cause.title}")), soft_wrap=True)
+    note = f"  = note: {brief(cause.evidence)}"
+    if cause.before:
+        note += f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)"
+    out.print(safe(note), soft_wrap=True)
+    if cause.fix is not None:
+        fix = f"  = help: {cause.fix.what}"
+        if cause.fix.verdict:
+            fix += f" (tried: {cause.fix.verdict.value})"
+        out.print(safe(fix), soft_wrap=True)
 
 
 def _search(proof: Proof) -> str:
-    """How many causes were ruled out, and how many nobody knows of."""
-    parts = (
-        [f"{len(proof.tried)} were ruled out (`tried` in the JSON says how)"] if proof.tried else []
-    )
-    parts += [f"{len(proof.untried)} were not tried (`untried` says why)"] if proof.untried else []
+    """How many causes were ruled out, and how many could not be tried."""
+    parts = []
+    if proof.tried:
+        parts.append(f"{len(proof.tried)} were ruled out (`tried` in the JSON says how)")
+    if proof.untried:
+        parts.append(f"{len(proof.untried)} were not tried (`untried` says why)")
     return " and ".join(parts)
 
 

@@ -19,7 +19,7 @@ from onnxproof.diagnosis.counterfactuals.quantized_study import granted, study
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.inputs import data_stream as user_data
 from onnxproof.quantization.attribution import Study
-from onnxproof.quantization.calibration.data_quality import scale_of
+from onnxproof.quantization.calibration.data_quality import check_scale
 from onnxproof.quantization.calibration.statistics import Statistics
 
 TITLE = "the ranges were learned from other data"
@@ -33,7 +33,7 @@ def test(bench: Workbench) -> Tried | str:
         return found
     return granted(
         found,
-        found.recalibrated(),
+        found.recalibrate(),
         what=f"with ranges from the served data ({_words(found)}{_inputs(bench, found)})",
         fix="calibrate with inputs as they are served: onnxproof quantize SUBJECT -o MODEL --calibration DATA",
     )
@@ -42,9 +42,9 @@ def test(bench: Workbench) -> Tried | str:
 def _words(found: Study) -> str:
     """How far the ranges are off, at the value where it is worst."""
     ratios = {}
-    for pair in found.rounded:
-        if pair.value in found.seen:
-            low, high = found.reach(pair)
+    for pair in found.pairs:
+        if pair.value in found.statistics:
+            low, high = found.observed_range(pair)
             here = max(abs(float(limit.reshape(-1)[0])) for limit in pair.limits)
             ratios[pair.value] = max(abs(low), abs(high)) / max(here, 1e-30)
     worst = max(ratios, key=lambda name: abs(np.log(max(ratios[name], 1e-30))))
@@ -60,7 +60,7 @@ def _inputs(bench: Workbench, found: Study) -> str:
         for name, array in arrays.items():
             stats = Statistics()
             stats.update(np.asarray(array, np.float32), name)
-            said = scale_of(name, stats, served[name], "what is served")
+            said = check_scale(name, stats, served[name], "what is served")
             if said:
                 return f"; {said[0].what}"
         break

@@ -32,14 +32,14 @@ def test(bench: Workbench) -> Tried | str:
     found = study(bench)
     if isinstance(found, str):
         return found
-    what, model = f"with a scale for each channel ({_words(found)})", found.by_channel()
+    what, model = f"with a scale for each channel ({_words(found)})", found.use_channel_scales()
     tried = granted(found, model, what=what, fix=_FIX)
     if (
         isinstance(tried, str) or not tried.proven
     ):  # weights that undo the imbalance suffer from it as well
         both = granted(
             found,
-            found.float_weights(model),
+            found.restore_float_weights(model),
             what=f"{what} and of the weights that read it",
             fix=_FIX,
         )
@@ -54,8 +54,8 @@ def test(bench: Workbench) -> Tried | str:
 def _words(found: Study) -> str:
     """The value with the most channels that are left with fewer than 16 levels."""
     shares = {}
-    for pair in found.rounded:
-        stats = found.seen.get(pair.value)
+    for pair in found.pairs:
+        stats = found.statistics.get(pair.value)
         if stats is not None and stats.channel_low is not None and stats.channel_high is not None:
             levels = (stats.channel_high - stats.channel_low) / float(pair.scale.max())
             shares[pair.value] = float((levels < 16).mean())

@@ -25,15 +25,15 @@ def test(bench: Workbench) -> Tried | str:
         return found
     ratios = {
         pair.value: max(abs(s.low), abs(s.high)) / max(s.rms, 1e-30)
-        for pair in found.rounded
-        if (s := found.seen.get(pair.value)) is not None
+        for pair in found.pairs
+        if (s := found.statistics.get(pair.value)) is not None
     }
     if not ratios:
         return "no activation is rounded"
     worst = max(ratios, key=lambda name: ratios[name])
     return granted(
         found,
-        found.trimmed(),
+        found.trim_ranges(),
         what=f"with ranges that give up what is rare (`{worst}` reaches {ratios[worst]:.3g} times its rms)",
         fix="calibrate with --calibrator mse, percentile:99.99 or auto",
     )

@@ -21,8 +21,12 @@ from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.options import Policy
 from onnxproof.quantization.attribution import Study, gain
-from onnxproof.quantization.saturation import full_biases, reduced, saturated
-from onnxproof.quantization.workbench import compare
+from onnxproof.quantization.saturation import (
+    find_saturated_biases,
+    measure_saturation,
+    reduce_weight_range,
+)
+from onnxproof.quantization.scoring import compare
 from onnxproof.results import Fix
 from onnxproof.runtimes import open_session
 from onnxproof.system import temporary
@@ -36,19 +40,19 @@ def test(bench: Workbench) -> Tried | str:
     found = study(bench)
     if isinstance(found, str):
         return found
-    full = full_biases(found.model)
+    full = find_saturated_biases(found.model)
     if full:
         return granted(
             found,
-            found.unsaturated(),
+            found.restore_saturated_biases(),
             what=f"with the biases in float that don't fit int32 ({full[0]})",
             fix="keep these biases in float",
         )
     if bench.scene.gap is None or bench.scene.gap.noise_ratio <= Policy().runtime_limit:
         return "no bias is full, and the runtime does what the graph says"
-    model = reduced(found.model)
+    model = reduce_weight_range(found.model)
     before, after = _on(bench, found, found.model), _on(bench, found, model)
-    touched = saturated(found.model, found.samples)
+    touched = measure_saturation(found.model, found.samples)
     if gain(before, after) < 3 or not touched:
         return f"seven-bit weights change {before:.1f} dB to {after:.1f} dB"
     worst = max(touched, key=lambda name: touched[name])
@@ -69,7 +73,7 @@ def _on(bench: Workbench, found: Study, model: onnx.ModelProto) -> float:
         try:
             session = open_session(bench.scene.backend, path)
             return compare(
-                found.wanted,
+                found.reference_outputs,
                 [[a for a in session.run(batch) if a is not None] for _, batch in found.samples],
             ).sqnr_db
         except OnnxproofError:

@@ -27,17 +27,17 @@ def test(bench: Workbench) -> Tried | str:
     best: Tried | str = "neither asymmetric ranges nor finer weights make the difference"
     for model, what, fix in (
         (
-            found.asymmetric(),
+            found.use_asymmetric_ranges(),
             "with all levels where the data is (asymmetric)",
             "quantize activations asymmetrically: --scheme u8s8",
         ),
         (
-            found.by_filter(),
+            found.use_filter_scales(),
             "with a scale for each filter of the weights",
             "quantize weights per channel: --scheme u8s8",
         ),
         (
-            found.float_weights(),
+            found.restore_float_weights(),
             "with the float weights",
             "give the weights more bits: --scheme u8s8, or w8",
         ),

@@ -26,7 +26,7 @@ def test(bench: Workbench) -> Tried | str:
         return found
     return granted(
         found,
-        found.fused(),
+        found.fuse_layers(),
         what="without the roundings between layers and what should be part of them",
         fix="fold BatchNorm and activations before quantizing: onnxproof quantize SUBJECT -o MODEL",
     )

@@ -16,7 +16,8 @@ from onnxproof.inputs import data_stream
 from onnxproof.options import Policy
 from onnxproof.quantization.attribution import Study, gain
 from onnxproof.quantization.float_graph import prepare
-from onnxproof.quantization.workbench import Bench
+from onnxproof.quantization.trials import QuantizationTrials
+from onnxproof.quantization.waterfall import compute_waterfall
 from onnxproof.results import Fix, NoiseKind, Share
 from onnxproof.runtimes.session.execution import feed
 from onnxproof.system import temporary
@@ -99,12 +100,12 @@ def _float_graph(bench: Workbench) -> onnx.ModelProto | None:
 
 def granted(found: Study, model: onnx.ModelProto | None, *, what: str, fix: str) -> Tried | str:
     """The cause is proven when the candidate with this one change is as good as a healthy quantized model is."""
-    if found.said >= Policy().drift_db:
-        return f"with {found.said:.1f} dB the graph is as good as healthy quantized models are"
+    if found.graph_db >= Policy().drift_db:
+        return f"with {found.graph_db:.1f} dB the graph is as good as healthy quantized models are"
     if model is None:
         return "there is nothing to change"
-    after = found.level(model)
-    recovered = gain(found.said, after)
+    after = found.sqnr_db(model)
+    recovered = gain(found.graph_db, after)
     if recovered < LEAST_DB:
         return f"it would recover {recovered:.1f} dB"
     healed = after >= Policy().drift_db
@@ -112,7 +113,7 @@ def granted(found: Study, model: onnx.ModelProto | None, *, what: str, fix: str)
         proven=healed,
         after=10 ** (-after / 20),
         model=model if healed else None,
-        evidence=f"{what}: {found.said:.1f} dB become {after:.1f} dB",
+        evidence=f"{what}: {found.graph_db:.1f} dB become {after:.1f} dB",
         fix=Fix(kind="graph", what=fix),
     )
 
@@ -121,8 +122,9 @@ def requantized(bench: Workbench, found: Study, *recipes: str) -> onnx.ModelProt
     """The reference quantized anew on the study's data, with the recipes that the cause calls for."""
     from onnxproof.quantization import recipes as known
     from onnxproof.quantization.schemes import u8s8
+    from onnxproof.quantization.scoring import compute_outputs
+    from onnxproof.quantization.trials import recompute_statistics
     from onnxproof.quantization.tuning import arrange
-    from onnxproof.quantization.workbench import answers, restated
 
     plain = float_graph(bench)
     if plain is None or {v.name for v in plain.graph.input} - {
@@ -130,19 +132,19 @@ def requantized(bench: Workbench, found: Study, *recipes: str) -> onnx.ModelProt
     } != set(found.samples[0][1]):
         return None
     made, _ = arrange(
-        Bench(
+        QuantizationTrials(
             model=plain,
-            stats=restated(plain, found.samples),
+            stats=recompute_statistics(plain, found.samples),
             plan=u8s8.PLAN.with_(calibrator="min-max"),
             samples=found.samples,
-            answers=answers(plain, found.samples),
+            reference_outputs=compute_outputs(plain, found.samples),
         ),
         frozenset(),
     )
     for name in recipes:
         applied = known.load(name).apply(made)
         if not isinstance(applied, str):
-            other = made.took(applied)
+            other = made.with_applied(applied)
             made = other if other.score.better(made.score) else made
     return made.quantized
 
@@ -150,4 +152,4 @@ def requantized(bench: Workbench, found: Study, *recipes: str) -> onnx.ModelProt
 def waterfall(bench: Workbench) -> tuple[Share, ...]:
     """Where the error of a quantized candidate comes from; empty for others."""
     found = study(bench)
-    return () if isinstance(found, str) else tuple(found.waterfall())
+    return () if isinstance(found, str) else tuple(compute_waterfall(found))

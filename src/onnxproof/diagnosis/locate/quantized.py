@@ -12,7 +12,8 @@ from onnxproof.diagnosis.locate.scene import Located, Scene, name_suspects
 from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel.graph import source_of
 from onnxproof.quantization.attribution import Study, gain
-from onnxproof.quantization.qdq import Pair, without_rounding
+from onnxproof.quantization.qdq import Pair
+from onnxproof.quantization.qdq_edit import without_rounding
 from onnxproof.results import Location, Stage, Suspect
 from onnxproof.runtimes import ort
 from onnxproof.runtimes import reference as standard
@@ -70,12 +71,12 @@ def _costly_roundings(scene: Scene) -> Location:
     """Take one rounding out after the other, and measure what the answers gain."""
     model = onnx.load(scene.path)
     study = _study(scene, model)
-    ranked = sorted(study.rounded, key=lambda pair: -_coarseness(study, pair))[:_MOST_TRIALS]
+    ranked = sorted(study.pairs, key=lambda pair: -_coarseness(study, pair))[:_MOST_TRIALS]
     suspects = _named_by_gain(study, model, ranked) or _named_by_range(study, model)
     location = Location(
         stage=Stage.GRAPH,
         compared=len(ranked),
-        evidence=f"{study.said:.1f} dB; no single rounding makes the difference",
+        evidence=f"{study.graph_db:.1f} dB; no single rounding makes the difference",
     )
     if not suspects:
         return location
@@ -99,7 +100,7 @@ def _named_by_gain(
 ) -> list[Suspect]:
     """The roundings without which the answers gain most."""
     gains = [
-        (gain(study.said, study.level(without_rounding(model, [pair.value]))), pair)
+        (gain(study.graph_db, study.sqnr_db(without_rounding(model, [pair.value]))), pair)
         for pair in ranked
     ]
     worth = [(gained, pair) for gained, pair in gains if gained > _LEAST_GAIN_DB]
@@ -117,7 +118,7 @@ def _named_by_gain(
 
 def _named_by_range(study: Study, model: onnx.ModelProto) -> list[Suspect]:
     """Several roundings are off at once: the ones whose range fits the data least."""
-    seen = [pair for pair in study.rounded if pair.value in study.seen]
+    seen = [pair for pair in study.pairs if pair.value in study.statistics]
     seen.sort(key=lambda pair: -_range_error(study, pair))
     why = "no single rounding makes the difference; the range of `{}` fits the data least"
     return [_suspect(model, pair, 0.0, why.format(pair.value)) for pair in seen[:_MOST_SUSPECTS]]
@@ -148,7 +149,7 @@ def _suspect(
 
 def _range_error(study: Study, pair: Pair) -> float:
     """How far a range is from what the data reaches, in octaves."""
-    low, high = study.reach(pair)
+    low, high = study.observed_range(pair)
     limit = max(abs(float(limit.reshape(-1)[0])) for limit in pair.limits)
     return abs(math.log2(max(abs(low), abs(high), _TINY) / max(limit, _TINY)))
 
@@ -156,7 +157,7 @@ def _range_error(study: Study, pair: Pair) -> float:
 def _coarseness(study: Study, pair: Pair) -> float:
     """The step of a rounding in units of its value: of the reach of its flattest channels, or of its rms."""
     step = float(pair.scale.reshape(-1)[0])
-    stats = study.seen.get(pair.value)
+    stats = study.statistics.get(pair.value)
     if stats is None:
         return 0.0
     if stats.channel_low is None or stats.channel_high is None:

@@ -8,27 +8,33 @@ import numpy as np
 from onnxproof.errors import InputError
 from onnxproof.inputs import training_statistics
 from onnxproof.inputs.training_statistics import guess
-from onnxproof.quantization.calibration.batches import Batch, samples
-from onnxproof.quantization.calibration.observe import Pass
+from onnxproof.quantization.calibration.batches import Batch, count_samples
+from onnxproof.quantization.calibration.calibration_pass import Pass
 from onnxproof.quantization.calibration.statistics import Statistics
-from onnxproof.quantization.workbench import Answers
+from onnxproof.quantization.scoring import Outputs
 from onnxproof.results import Finding
 
 Array = np.ndarray[Any, Any]
 FEW = 16
 """Different samples below which nothing is claimed: on MNIST 4 images kept 19.3 dB where 256 kept 31.9, and 16 kept 32.6."""
 STEADY = 32
-"""Below this the number of samples is told."""
+"""Below this the number of samples is a finding (not measured)."""
 _CLIPPED = 1e-3
+"""Share of a value's held-out elements beyond its range from which on it is a finding (not measured)."""
 _COUNTED = 20
-"""Values beyond a range that make a share of a small tensor more than chance."""
+"""Values beyond a range that make a share of a small tensor more than chance (not measured)."""
 _GROWING = 0.02
-_OFF, _OFF_MADE_UP = 8.0, 32.0
+"""Mean growth of the ranges with each batch from which on more data would move them (not measured)."""
+_OFF = 8.0
+_OFF_MADE_UP = 32.0
 """Inputs that are this many times larger or smaller than they should be are something else; a made-up example (randn where sounds are served) is far off by itself."""
 _BETWEEN = 1.5
 """Times that a real example's size may lie outside of the sizes of all samples."""
 _MOST_CLASSES = 100
-_ONE_CLASS, _GIVEN, _OTHERS = 0.9, 0.6, 0.4
+"""Outputs with more columns are not taken for scores of classes (not measured)."""
+_ONE_CLASS = 0.9
+_GIVEN = 0.6
+_OTHERS = 0.4
 """Of the samples, those that go to one class at least, of the classes, those that are given at all at most, and those that made-up inputs get besides at least: then
 data is one-sided. Nets trained on digits give one class 85 to 100 % of its own images, 1 to 6 classes in all, and 8 or 9 others to the same images shuffled or turned."""
 _ACTION = (
@@ -38,31 +44,36 @@ _ACTION = (
 
 def examine(
     seen: Pass,
-    answers: Answers,
+    outputs: Outputs,
     *,
     expected: Mapping[str, Array] | None = None,
     expected_from: str = "the example inputs",
     kept: Sequence[Batch] = (),
     fits: bool = False,
-    elsewhere: Callable[[], Answers] | None = None,
+    elsewhere: Callable[[], Outputs] | None = None,
 ) -> list[Finding]:
     """Everything that can be said from the pass itself, and against inputs that are known to be right.
 
-    `kept` are samples that were kept, `fits` says that the model's own statistics vouch for the data (an example of another scale is then only told), and
-    `elsewhere` gives the model's answers on made-up inputs.
+    `kept` are samples that were kept, `fits` says that the model's own statistics fit the data (an example of another scale is then no
+    doubt), and `elsewhere` gives the model's outputs on made-up inputs.
     """
-    found = [*_amount(seen, kept), *_held_out(seen), *_classes(answers, elsewhere), *_flat(kept)]
+    findings = [
+        *_check_count(seen, kept),
+        *_check_growth(seen),
+        *_check_held_out(seen),
+        *_check_classes(outputs, elsewhere),
+        *_check_variation(kept),
+    ]
     for name, stats in seen.fitted.items():
-        if expected is not None and name in expected and expected[name].dtype.kind == "f":
-            found += _against_example(
-                name,
-                stats,
-                expected[name],
-                expected_from,
-                [batch[name] for _, batch in kept if name in batch],
-                fits=fits,
-            )
-    found += [
+        example = (expected or {}).get(name)
+        if example is None or example.dtype.kind != "f":
+            continue
+        arrays = [batch[name] for _, batch in kept if name in batch]
+        against_example = _check_example(name, stats, example, expected_from, arrays)
+        if fits:
+            against_example = [_blame_example(finding) for finding in against_example]
+        findings += against_example
+    findings += [
         Finding(
             code="calibration-not-finite",
             what=f"left out: {words}",
@@ -70,47 +81,40 @@ def examine(
         )
         for words in seen.broken[:4]
     ]
-    return found
+    return findings
 
 
-def _against_example(
-    name: str, stats: Statistics, example: Array, where: str, kept: Sequence[Array], *, fits: bool
+def _blame_example(finding: Finding) -> Finding:
+    """Where the model's own statistics fit the calibration data, the example is what is unlike."""
+    return Finding(
+        code="example-unlike",
+        what=f"{finding.what}; the model's own statistics fit the calibration data",
+        help="give an example as it is served",
+    )
+
+
+def _check_example(
+    name: str, stats: Statistics, example: Array, where: str, kept: Sequence[Array]
 ) -> list[Finding]:
     """The calibration data beside the example: by its scale, and where the example is no random tensor by the sizes of all samples."""
-    made_up = training_statistics.looks_made_up(example)
-    found = scale_of(name, stats, example, where, off=_OFF_MADE_UP if made_up else _OFF)
-    if not found and not made_up and example.ndim and example.shape[0]:
-        sizes, size = (
-            training_statistics.rows_rms(kept),
-            float(np.median(training_statistics.rows_rms([example]))),
-        )
-        if (
-            sizes.size >= FEW
-            and size > 0
-            and not sizes.min() / _BETWEEN <= size <= sizes.max() * _BETWEEN
-        ):
-            middle = float(np.median(sizes))
-            found = [
-                _scale_finding(
-                    name,
-                    middle / size,
-                    where,
-                    f" (rms {middle:.3g} and {size:.3g}, and no sample is as {'small' if middle > size else 'large'})",
-                )
-            ]
-    if fits:  # the example is what is unlike
-        return [
-            Finding(
-                code="example-unlike",
-                what=f"{f.what}; the model's own statistics fit the calibration data",
-                help="give an example as it is served",
-            )
-            for f in found
-        ]
-    return found
+    if training_statistics.looks_made_up(example):
+        return check_scale(name, stats, example, where, off=_OFF_MADE_UP)
+    findings = check_scale(name, stats, example, where)
+    if findings or not example.ndim or not example.shape[0]:
+        return findings
+    sizes = training_statistics.rows_rms(kept)
+    size = float(np.median(training_statistics.rows_rms([example])))
+    if sizes.size < FEW or not size > 0:
+        return []
+    if sizes.min() / _BETWEEN <= size <= sizes.max() * _BETWEEN:
+        return []
+    middle = float(np.median(sizes))
+    word = "small" if middle > size else "large"
+    detail = f" (rms {middle:.3g} and {size:.3g}, and no sample is as {word})"
+    return [_scale_finding(name, middle / size, where, detail)]
 
 
-def scale_of(
+def check_scale(
     name: str, stats: Statistics, expected: Array, where: str, off: float = _OFF
 ) -> list[Finding]:
     """Whether the calibration data is of the size that the inputs should be, with a guess at what was forgotten."""
@@ -128,74 +132,92 @@ def scale_of(
             )
         ]
     ratio = stats.rms / other.rms
-    return [] if 1 / off < ratio < off else [_scale_finding(name, ratio, where)]
+    if 1 / off < ratio < off:
+        return []
+    return [_scale_finding(name, ratio, where)]
 
 
 def _scale_finding(name: str, ratio: float, where: str, more: str = "") -> Finding:
+    times = f"{ratio:,.3g} times larger" if ratio > 1 else f"{1 / ratio:,.3g} times smaller"
     return Finding(
         code="calibration-scale",
-        what=f"the calibration data for `{name}` looks {_times(ratio)} than {where}{more}: {guess(ratio)}",
+        what=f"the calibration data for `{name}` looks {times} than {where}{more}: {guess(ratio)}",
         help="calibrate with inputs exactly as the model is served, after its preprocessing",
         doubts=True,
     )
 
 
-def _times(ratio: float) -> str:
-    return f"{ratio:,.3g} times larger" if ratio > 1 else f"{1 / ratio:,.3g} times smaller"
-
-
-def distinct(kept: Sequence[Batch]) -> int:
+def count_distinct(kept: Sequence[Batch]) -> int:
     """How many different samples there are among those that were kept."""
     rows = set()
     for _, batch in kept:
-        count = samples(batch)
-        cut = [
-            array + array.dtype.type(0) if array.dtype.kind == "f" else array
+        count = count_samples(batch)
+        arrays = [
+            _without_negative_zero(array)
             for array in batch.values()
             if array.ndim and array.shape[0] == count
-        ]  # -0 is 0
-        rows |= {b"".join(array[row].tobytes() for array in cut) for row in range(count)}
+        ]
+        rows |= {b"".join(array[row].tobytes() for array in arrays) for row in range(count)}
     return len(rows)
 
 
-def _amount(seen: Pass, kept: Sequence[Batch]) -> list[Finding]:
-    found = []
-    different = distinct(kept) if kept else seen.samples
-    count = min(seen.samples, different) if different < FEW else seen.samples
-    said = f"{count} calibration sample{'s' if count > 1 else ''}" + (
-        f" (given {seen.samples} times in all)" if count < seen.samples else ""
-    )
-    if count < STEADY:
-        found.append(
-            Finding(
-                code="few-samples",
-                what=f"there {'are' if count > 1 else 'is'} {said}"
-                + (": ranges fit them and little else" if count < FEW else ""),
-                help="give a few hundred: ranges are steady from about a hundred on",
-                doubts=count < FEW,
-            )
-        )
-    last = [growth for _, growth in seen.trail[-max(len(seen.trail) // 4, 1) :]]
-    if len(seen.trail) >= 4 and float(np.mean(last)) > _GROWING:
-        found.append(
-            Finding(
-                code="calibration-growing",
-                what=f"ranges still grow by {np.mean(last):.1%} with each batch",
-                help="more data would still move them",
-            )
-        )
-    return found
+def _without_negative_zero(array: Array) -> Array:
+    if array.dtype.kind != "f":
+        return array
+    return np.asarray(array + array.dtype.type(0))
 
 
-def _held_out(seen: Pass) -> list[Finding]:
+def _check_count(seen: Pass, kept: Sequence[Batch]) -> list[Finding]:
+    distinct = count_distinct(kept) if kept else seen.samples
+    count = seen.samples
+    if distinct < FEW:
+        count = min(seen.samples, distinct)
+    if count >= STEADY:
+        return []
+    what = f"there are {count} calibration samples"
+    if count <= 1:
+        what = f"there is {count} calibration sample"
+    if count < seen.samples:
+        what += f" (given {seen.samples} times in all)"
+    if count < FEW:
+        what += ": ranges fit them and little else"
+    return [
+        Finding(
+            code="few-samples",
+            what=what,
+            help="give a few hundred: ranges are steady from about a hundred on",
+            doubts=count < FEW,
+        )
+    ]
+
+
+def _check_growth(seen: Pass) -> list[Finding]:
+    """Whether the last quarter of the pass still moved the ranges."""
+    if len(seen.trail) < 4:
+        return []
+    last_quarter = [growth for _, growth in seen.trail[-(len(seen.trail) // 4) :]]
+    mean = float(np.mean(last_quarter))
+    if not mean > _GROWING:
+        return []
+    return [
+        Finding(
+            code="calibration-growing",
+            what=f"ranges still grow by {mean:.1%} with each batch",
+            help="more data would still move them",
+        )
+    ]
+
+
+def _check_held_out(seen: Pass) -> list[Finding]:
     """What ranges from four fifths of the data clip on the last fifth."""
     worst, where = 0.0, ""
     for name, stats in seen.held.items():
         fitted = seen.fitted.get(name)
-        if fitted is not None and fitted.count and stats.count:
-            share = stats.beyond(fitted.low, fitted.high)
-            if share > worst and stats.count * share >= _COUNTED:
-                worst, where = share, name
+        if fitted is None or not fitted.count or not stats.count:
+            continue
+        share = stats.beyond(fitted.low, fitted.high)
+        if share > worst and stats.count * share >= _COUNTED:
+            worst, where = share, name
     if worst <= _CLIPPED:
         return []
     return [
@@ -207,37 +229,30 @@ def _held_out(seen: Pass) -> list[Finding]:
     ]
 
 
-def _classes(answers: Answers, elsewhere: Callable[[], Answers] | None = None) -> list[Finding]:
+def _check_classes(
+    outputs: Outputs, elsewhere: Callable[[], Outputs] | None = None
+) -> list[Finding]:
     """Classes that the float model never gives on the calibration data; nearly all samples of one class is a doubt, unless the model is like that anywhere."""
-    if (
-        not answers
-        or not answers[0]
-        or answers[0][0].ndim != 2
-        or not 2 < answers[0][0].shape[1] <= _MOST_CLASSES
-    ):
+    if not outputs or not outputs[0]:
         return []
-    chosen = np.concatenate([batch[0].argmax(1) for batch in answers])
-    size = answers[0][0].shape[1]
-    given = np.bincount(chosen, minlength=size)
-    missing = np.flatnonzero(given == 0).tolist()
-    shown = ", ".join(map(str, missing[:8]))
-    top = int(given.argmax())
-    if (
-        chosen.size >= FEW
-        and given[top] >= _ONE_CLASS * chosen.size
-        and size - len(missing) <= max(1, _GIVEN * size)
-        and _gives_others(top, size, elsewhere)
-    ):
+    first = outputs[0][0]
+    if first.ndim != 2 or not 2 < first.shape[1] <= _MOST_CLASSES:
+        return []
+    size = first.shape[1]
+    counts = np.bincount(np.concatenate([batch[0].argmax(1) for batch in outputs]), minlength=size)
+    if _is_one_sided(counts) and _gives_others(int(counts.argmax()), size, elsewhere):
         return [
             Finding(
                 code="calibration-suspicious",
-                what=f"the calibration data looks one-sided: the model gives the class {top} to {given[top]} of {chosen.size} samples",
+                what=f"the calibration data looks one-sided: the model gives the class {counts.argmax()} to {counts.max()} of {counts.sum()} samples",
                 help=_ACTION,
                 doubts=True,
             )
         ]
-    if chosen.size < 3 * size or not missing or len(missing) < max(2, size // 5):
+    missing = np.flatnonzero(counts == 0).tolist()
+    if counts.sum() < 3 * size or len(missing) < max(2, size // 5):
         return []
+    shown = ", ".join(map(str, missing[:8]))
     return [
         Finding(
             code="calibration-classes",
@@ -247,14 +262,26 @@ def _classes(answers: Answers, elsewhere: Callable[[], Answers] | None = None) -
     ]
 
 
-def _gives_others(top: int, size: int, elsewhere: Callable[[], Answers] | None) -> bool:
+def _is_one_sided(counts: Array) -> bool:
+    """Whether nearly all samples go to one class, and few classes are given at all."""
+    samples = counts.sum()
+    classes_given = int((counts > 0).sum())
+    return bool(
+        samples >= FEW
+        and counts.max() >= _ONE_CLASS * samples
+        and classes_given <= max(1, _GIVEN * counts.size)
+    )
+
+
+def _gives_others(top: int, size: int, elsewhere: Callable[[], Outputs] | None) -> bool:
     """Whether made-up inputs get several other classes: those of an untrained model, and numbers that are no scores of classes, mostly have one largest."""
-    return elsewhere is not None and len(
-        {int(best) for batch in elsewhere() for best in batch[0].argmax(1)} - {top}
-    ) >= max(2, _OTHERS * size)
+    if elsewhere is None:
+        return False
+    classes = {int(best) for batch in elsewhere() for best in batch[0].argmax(1)}
+    return len(classes - {top}) >= max(2, _OTHERS * size)
 
 
-def _flat(kept: Sequence[Batch]) -> list[Finding]:
+def _check_variation(kept: Sequence[Batch]) -> list[Finding]:
     """Samples without any variation inside: zeros, or one colour. An input that is always constant (a first state) is usual; all of them are not."""
     arrays = [
         array.reshape(len(array), -1)
@@ -263,14 +290,14 @@ def _flat(kept: Sequence[Batch]) -> list[Finding]:
         if array.dtype.kind == "f" and array.ndim and array.size > len(array)
     ]
     rows = sum(len(array) for array in arrays)
-    flat = sum(int((array == array[:, :1]).all(1).sum()) for array in arrays)
-    if not rows or flat < _ONE_CLASS * rows:
+    constant = sum(int((array == array[:, :1]).all(1).sum()) for array in arrays)
+    if not rows or constant < _ONE_CLASS * rows:
         return []
     first = float(arrays[0][0, 0])
     return [
         Finding(
             code="calibration-constant",
-            what=f"the calibration data does not vary: all values of {flat} of {rows} samples are equal ({first:.3g} in the first)",
+            what=f"the calibration data does not vary: all values of {constant} of {rows} samples are equal ({first:.3g} in the first)",
             help="was it read as it is served?",
             doubts=True,
         )
@@ -279,11 +306,11 @@ def _flat(kept: Sequence[Batch]) -> list[Finding]:
 
 def refuse_other_scale(seen: Pass, served: Mapping[str, Any]) -> None:
     """Refuse calibration data of another scale than the data that the model is evaluated on."""
-    observed = seen.merged()
+    observed = seen.merged_statistics()
     for name, array in served.items():
         if array.dtype.kind != "f" or name not in observed:
             continue
-        findings = scale_of(name, observed[name], array, "the data it is evaluated on")
+        findings = check_scale(name, observed[name], array, "the data it is evaluated on")
         if findings:
             raise InputError(
                 "calibration-mismatch",

@@ -53,21 +53,23 @@ def read(
             f"`{data}` holds images, and reading them needs Pillow",
             help="pip install 'onnxproof[images]'",
         ) from why
-    files = _files(Path(data)) if Path(data).is_dir() else [Path(data)]
-    if not files or not Path(data).exists():
+    path = Path(data)
+    files = _files(path) if path.is_dir() else [path]
+    if not files or not path.exists():
         raise InputError(
             "no-data", f"`{data}` holds no image", help=f"images end in {', '.join(SUFFIXES)}"
         )
     if preprocess is not None:
-        return _stacked(_named(preprocess, file, ports) for file in files), []
+        return _stack(_apply_preprocess(preprocess, file, ports) for file in files), []
     if len(ports) != 1:
         raise InputError(
             "images-need-preprocessing",
             f"the model takes {len(ports)} inputs ({', '.join(port.name for port in ports)}), and an image is one",
             help=_HELP,
         )
-    scale, findings = _scale(ports[0], None if example is None else example.get(ports[0].name))
-    return _stacked({ports[0].name: _pixels(file, ports[0], scale)} for file in files), findings
+    port = ports[0]
+    scale, findings = _guess_scale(port, (example or {}).get(port.name))
+    return _stack({port.name: _read_pixels(file, port, scale)} for file in files), findings
 
 
 def _files(folder: Path) -> list[Path]:
@@ -90,12 +92,14 @@ def _open(file: Path) -> Any:
         ) from why
 
 
-def _named(preprocess: Preprocess, file: Path, ports: Sequence[Port]) -> dict[str, Array]:
+def _apply_preprocess(
+    preprocess: Preprocess, file: Path, ports: Sequence[Port]
+) -> dict[str, Array]:
     """What the user's function makes of one image, with a batch axis."""
     image = _open(file)
     try:
-        made = preprocess(image)
-    except Exception as why:  # the user's own code: whatever it raises is told in its words
+        result = preprocess(image)
+    except Exception as why:  # the user's own code: the message gives whatever it raises
         raise InputError(
             "preprocess-raised",
             f"the preprocessing raised {type(why).__name__}: {why}",
@@ -103,18 +107,20 @@ def _named(preprocess: Preprocess, file: Path, ports: Sequence[Port]) -> dict[st
             notes=[f"the image is {image.mode}, {image.width} x {image.height}"],
             help="it is called with an image as Pillow opens it",
         ) from why
-    item = made if isinstance(made, Mapping | tuple | list) else (made,)
-    _, arrays = next(user_data.stream([item], [port.name for port in ports]))
-    return {
-        port.name: arrays[port.name][None]
-        if port.dims is not None and arrays[port.name].ndim == len(port.dims) - 1
-        else arrays[port.name]
-        for port in ports
-    }
+    if not isinstance(result, Mapping | tuple | list):
+        result = (result,)
+    _, arrays = next(user_data.stream([result], [port.name for port in ports]))
+    return {port.name: _with_batch_axis(arrays[port.name], port) for port in ports}
 
 
-def _scale(port: Port, example: Array | None) -> tuple[float, list[Finding]]:
-    """What a pixel is divided by: 1 for integers, and what the example's values tell for floats."""
+def _with_batch_axis(array: Array, port: Port) -> Array:
+    if port.dims is not None and array.ndim == len(port.dims) - 1:
+        return array[None]
+    return array
+
+
+def _guess_scale(port: Port, example: Array | None) -> tuple[float, list[Finding]]:
+    """What a pixel is divided by: 1 for integers, and what the example's values show for floats."""
     if np.dtype(port.dtype).kind in "iu":
         return 1.0, []
     if example is None or not example.size:
@@ -130,7 +136,9 @@ def _scale(port: Port, example: Array | None) -> tuple[float, list[Finding]]:
             f"the example of `{port.name}` reaches from {low:.3g} to {high:.3g}: its pixels were normalised, and nobody says how",
             help=_HELP,
         )
-    scale, words = (255.0, "divided by 255") if high <= 1 else (1.0, "left as 0 to 255")
+    scale, words = 1.0, "left as 0 to 255"
+    if high <= 1:
+        scale, words = 255.0, "divided by 255"
     return scale, [
         Finding(
             code="pixels-guessed",
@@ -140,23 +148,27 @@ def _scale(port: Port, example: Array | None) -> tuple[float, list[Finding]]:
     ]
 
 
-def _pixels(file: Path, port: Port, scale: float) -> Array:
+def _read_pixels(file: Path, port: Port, scale: float) -> Array:
     """One image in the layout of the input; a size that does not fit is an error, since resizing is preprocessing."""
     dims = port.dims or ()
     axis = _channel_axis(port)
-    channels = dims[axis] if axis is not None else 1
-    image = np.asarray(_open(file).convert(_MODES[int(channels or 1)]))
-    image = image[..., None] if image.ndim == 2 and axis is not None else image
-    image = image.transpose(2, 0, 1) if axis == 1 else image
-    wanted = dims[1:]
-    if any(isinstance(d, int) and d != size for d, size in zip(wanted, image.shape, strict=True)):
+    channels = 1 if axis is None else int(dims[axis] or 1)
+    image = np.asarray(_open(file).convert(_MODES[channels]))
+    if image.ndim == 2 and axis is not None:
+        image = image[..., None]
+    if axis == 1:
+        image = image.transpose(2, 0, 1)
+    sizes = zip(dims[1:], image.shape, strict=True)
+    if any(isinstance(dim, int) and dim != size for dim, size in sizes):
         raise InputError(
             "image-size",
-            f"`{file.name}` is {list(image.shape)}, and `{port.name}` takes {list(wanted)}",
+            f"`{file.name}` is {list(image.shape)}, and `{port.name}` takes {list(dims[1:])}",
             where=str(file),
             help=f"resizing is part of the preprocessing; {_HELP}",
         )
-    return (image / np.float32(scale) if scale != 1 else image).astype(port.dtype)[None]
+    if scale != 1:
+        image = image / np.float32(scale)
+    return image.astype(port.dtype)[None]
 
 
 def _channel_axis(port: Port) -> int | None:
@@ -175,12 +187,12 @@ def _channel_axis(port: Port) -> int | None:
     )
 
 
-def _stacked(items: Iterator[dict[str, Array]]) -> Iterator[dict[str, Array]]:
+def _stack(items: Iterator[dict[str, Array]]) -> Iterator[dict[str, Array]]:
     """Neighbours of one shape as one batch: the runtime is quicker over several."""
 
     def shapes(item: dict[str, Array]) -> list[tuple[int, ...]]:
         return [array.shape[1:] for array in item.values()]
 
-    for _, alike in itertools.groupby(items, key=shapes):
-        while batch := list(itertools.islice(alike, SIZE)):
+    for _, same_shape in itertools.groupby(items, key=shapes):
+        while batch := list(itertools.islice(same_shape, SIZE)):
             yield {name: np.concatenate([item[name] for item in batch]) for name in batch[0]}

@@ -15,12 +15,12 @@ Array = np.ndarray[Any, Any]
 Range = tuple[float, float]
 Calibrator = Callable[[Statistics, int, bool], Range]
 _SHARES = np.concatenate([np.geomspace(1e-4, 0.3, 40), np.linspace(0.32, 1.0, 35)])
-"""Candidates for a clipped range, as shares of the whole one."""
+"""Candidates for a clipped range, as shares of the whole one: dense at both ends, since outliers are far out (not measured)."""
 
 
 def min_max(stats: Statistics, levels: int, symmetric: bool) -> Range:
     """Everything that was seen."""
-    return _shaped(stats.low, stats.high, symmetric)
+    return _include_zero(stats.low, stats.high, symmetric)
 
 
 def percentile(stats: Statistics, levels: int, symmetric: bool, share: float = 0.9999) -> Range:
@@ -32,7 +32,7 @@ def percentile(stats: Statistics, levels: int, symmetric: bool, share: float = 0
     tail = (1 - share) / 2
     low = values[int(np.searchsorted(reached, tail))]
     high = values[min(int(np.searchsorted(reached, 1 - tail)), counts.size - 1)]
-    return _shaped(max(float(low), stats.low), min(float(high), stats.high), symmetric)
+    return _include_zero(max(float(low), stats.low), min(float(high), stats.high), symmetric)
 
 
 def squared_error(stats: Statistics, levels: int, symmetric: bool) -> Range:
@@ -76,13 +76,16 @@ def calibrator(name: str) -> Calibrator:
     return lambda stats, levels, symmetric: percentile(stats, levels, symmetric, share)
 
 
-def _shaped(low: float, high: float, symmetric: bool) -> Range:
+def _include_zero(low: float, high: float, symmetric: bool) -> Range:
     """Zero must be representable: padding and ReLU rest on it."""
-    low, high = min(low, 0.0), max(high, 0.0)
+    low = min(low, 0.0)
+    high = max(high, 0.0)
     if symmetric:
         high = max(-low, high)
         low = -high
-    return (low, high) if high > low else (0.0, 1.0)
+    if high > low:
+        return low, high
+    return 0.0, 1.0
 
 
 def _search(stats: Statistics, symmetric: bool, cost: Callable[[float, float], float]) -> Range:
@@ -99,7 +102,7 @@ def _search(stats: Statistics, symmetric: bool, cost: Callable[[float, float], f
     return float(low * lower), float(high * upper)
 
 
-def _zero(stats: Statistics) -> Array:
+def _is_zero_bin(stats: Statistics) -> Array:
     """The bin that zero falls into."""
     h = stats.histogram
     return np.asarray(h.first + np.arange(h.counts.size) == 0)
@@ -118,22 +121,21 @@ def _divergence(stats: Statistics, low: float, high: float, levels: int) -> floa
     """KL of the clipped distribution against its quantized form; empty bins stay empty."""
     h = stats.histogram
     inside = (h.centres >= low) & (h.centres <= high)
-    counts = np.where(
-        _zero(stats), 0, h.counts
-    )  # the spike that ReLU makes at zero would decide alone
+    # the spike that ReLU makes at zero would decide alone
+    counts = np.where(_is_zero_bin(stats), 0, h.counts)
     p = counts[inside].astype(np.float64)
     if p.size < 2 or not p.sum():
         return float("inf")
     kept = p.copy()
     p[0] += counts[h.centres < low].sum()
     p[-1] += counts[h.centres > high].sum()
-    groups = (
-        np.minimum((np.arange(p.size) * levels) // p.size, levels - 1)
-        if p.size > levels
-        else np.arange(p.size)
-    )
-    sums, filled = np.bincount(groups, kept), np.bincount(groups, (kept > 0).astype(np.float64))
+    groups = np.arange(p.size)
+    if p.size > levels:
+        groups = np.minimum((groups * levels) // p.size, levels - 1)
+    sums = np.bincount(groups, kept)
+    filled = np.bincount(groups, (kept > 0).astype(np.float64))
     q = np.where(kept > 0, (sums / np.maximum(filled, 1))[groups], 0.0)
-    p, q = p / p.sum(), q / max(q.sum(), 1e-300)
+    p = p / p.sum()
+    q = q / max(q.sum(), 1e-300)
     used = p > 0
     return float((p[used] * np.log(p[used] / np.maximum(q[used], 1e-12))).sum())

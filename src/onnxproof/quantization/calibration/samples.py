@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from onnxproof.quantization.calibration import batches, data_quality
-from onnxproof.quantization.calibration.observe import Pass, held_out
+from onnxproof.quantization.calibration.calibration_pass import Pass
+from onnxproof.quantization.calibration.observe import is_held_out
 from onnxproof.reference.protocol import open_reference
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Finding
@@ -30,9 +31,12 @@ class Samples:
 
     def unseen(self) -> list[batches.Batch]:
         """What quality is asked on: samples that chose no range; where there are too few to tell anything, also inputs like those that did."""
-        few = not self.held or data_quality.distinct([*self.tuned, *self.held]) < data_quality.FEW
+        few = (
+            not self.held
+            or data_quality.count_distinct([*self.tuned, *self.held]) < data_quality.FEW
+        )
         if few:
-            return [*self.held, *batches.perturbed(self.tuned)]
+            return [*self.held, *batches.perturb(self.tuned)]
         return self.held
 
     def keeping(self, stream: Iterator[batches.Batch], few: int | None) -> Iterator[batches.Batch]:
@@ -40,9 +44,9 @@ class Samples:
         count = 0
         for place, (label, batch) in enumerate(stream):
             if count < _KEPT and all(_is_finite(array) for array in batch.values()):
-                kept = self.held if held_out(place, few) else self.tuned
+                kept = self.held if is_held_out(place, few) else self.tuned
                 kept.append((label, batch))
-                count += batches.samples(batch)
+                count += batches.count_samples(batch)
             yield label, batch
 
 

@@ -28,7 +28,7 @@ class Histogram:
 
     def add(self, values: Array, weight: int, low: float, high: float) -> None:
         """Count values between `low` and `high`, each `weight` times."""
-        self._make_room(low, high)
+        self._extend_grid(low, high)
         places = np.floor(values * (1.0 / self.width)).astype(np.int64) - self.first
         np.clip(places, 0, BINS - 1, out=places)
         self.counts += np.bincount(places, minlength=BINS) * weight
@@ -39,7 +39,7 @@ class Histogram:
             return
         used = np.flatnonzero(other.counts)
         edges = (other.first + used) * other.width
-        self._make_room(float(edges[0]), float(edges[-1]), least=other.width)
+        self._extend_grid(float(edges[0]), float(edges[-1]), least=other.width)
         places = np.floor((edges + other.width / 2) / self.width).astype(np.int64) - self.first
         np.add.at(self.counts, np.clip(places, 0, BINS - 1), other.counts[used])
 
@@ -48,31 +48,30 @@ class Histogram:
         """The middle of each bin."""
         return (self.first + np.arange(self.counts.size) + 0.5) * self.width
 
-    def _make_room(self, low: float, high: float, least: float = 0.0) -> None:
+    def _extend_grid(self, low: float, high: float, least: float = 0.0) -> None:
         """Let the grid reach from `low` to `high`: wider bins where they must be, a shifted window where that is enough."""
         if not self.counts.size:
-            reach = max(high - low, abs(high) * 1e-6, 1e-30)
-            self.width, self.counts = (
-                max(2.0 ** math.ceil(math.log2(reach / (BINS // 2))), least),
-                np.zeros(BINS, np.int64),
-            )
-            self.first = math.floor((low + high) / 2 / self.width) - BINS // 2
+            self._start_grid(low, high, least)
         used = np.flatnonzero(self.counts)
-        bottom = min(low, (self.first + int(used[0])) * self.width) if used.size else low
-        top = max(high, (self.first + int(used[-1]) + 0.5) * self.width) if used.size else high
+        if used.size:
+            low = min(low, (self.first + int(used[0])) * self.width)
+            high = max(high, (self.first + int(used[-1]) + 0.5) * self.width)
         while (
-            math.floor(top / self.width) - math.floor(bottom / self.width) >= BINS
+            math.floor(high / self.width) - math.floor(low / self.width) >= BINS
             or self.width < least
         ):
             self._regrid(self.width * 2, math.floor(self.first / 2))
-        if (
-            not self.first
-            <= math.floor(bottom / self.width)
-            <= math.floor(top / self.width)
-            < self.first + BINS
-        ):
-            middle = (math.floor(bottom / self.width) + math.floor(top / self.width)) // 2
-            self._regrid(self.width, middle - BINS // 2)
+        lowest = math.floor(low / self.width)
+        highest = math.floor(high / self.width)
+        if not self.first <= lowest <= highest < self.first + BINS:
+            self._regrid(self.width, (lowest + highest) // 2 - BINS // 2)
+
+    def _start_grid(self, low: float, high: float, least: float) -> None:
+        """Bins around the first values, twice as many as these need."""
+        width = max(high - low, abs(high) * 1e-6, 1e-30)
+        self.width = max(2.0 ** math.ceil(math.log2(width / (BINS // 2))), least)
+        self.counts = np.zeros(BINS, np.int64)
+        self.first = math.floor((low + high) / 2 / self.width) - BINS // 2
 
     def _regrid(self, width: float, first: int) -> None:
         used = np.flatnonzero(self.counts)
@@ -85,21 +84,21 @@ class Histogram:
 
 _SHIFT = 18
 _OCTAVES = 1 << (32 - _SHIFT)
-_BITS = np.arange(_OCTAVES, dtype=np.uint32)
+_BIN_STARTS = np.ascontiguousarray(np.arange(_OCTAVES, dtype=np.uint32) << _SHIFT)
+_BIN_MIDDLES = np.ascontiguousarray(_BIN_STARTS + (1 << (_SHIFT - 1)))
 with np.errstate(invalid="ignore", over="ignore"):
-    _EDGES = np.ascontiguousarray(_BITS << _SHIFT).view(np.float32).astype(np.float64)
-    _CENTRES = (
-        np.ascontiguousarray((_BITS << _SHIFT) + (1 << (_SHIFT - 1)))
-        .view(np.float32)
-        .astype(np.float64)
-    )
+    _EDGES = _BIN_STARTS.view(np.float32).astype(np.float64)
+    _CENTRES = _BIN_MIDDLES.view(np.float32).astype(np.float64)
 """A float32's sign, exponent and first five bits of mantissa are the place of its bin: nothing has to be computed."""
 
 
-def _octaves(values: Array) -> Array:
-    return np.bincount(
-        np.ascontiguousarray(values, np.float32).view(np.uint32) >> _SHIFT, minlength=_OCTAVES
-    )
+_BIN_WIDTH = 1.04
+"""A bin of 32 an octave is at most this much wide, so a value within it may lie on either side of a range's end."""
+
+
+def _count_by_octave(values: Array) -> Array:
+    bins = np.ascontiguousarray(values, np.float32).view(np.uint32) >> _SHIFT
+    return np.bincount(bins, minlength=_OCTAVES)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,34 +134,26 @@ class Statistics:
             self.broken = self.broken or sample
             return
         if self.axis is not None and lows.size > 1:
-            self._channels(lows.astype(np.float64), highs.astype(np.float64))
+            self._extend_channels(lows.astype(np.float64), highs.astype(np.float64))
         picked = picked.astype(np.float64)
-        self.low, self.high, self.count = (
-            min(self.low, low),
-            max(self.high, high),
-            self.count + picked.size * stride,
-        )
-        self.total, self.squares, self.sampled = (
-            self.total + float(picked.sum()),
-            self.squares + float((picked * picked).sum()),
-            self.sampled + picked.size,
-        )
+        self.low = min(self.low, low)
+        self.high = max(self.high, high)
+        self.count += picked.size * stride
+        self.total += float(picked.sum())
+        self.squares += float((picked * picked).sum())
+        self.sampled += picked.size
         self.histogram.add(picked, stride, low, high)
-        self.octaves += _octaves(picked) * stride
+        self.octaves += _count_by_octave(picked) * stride
 
     def merge(self, other: "Statistics") -> None:
         """Take the statistics of other batches of the same tensor."""
-        self.low, self.high, self.count = (
-            min(self.low, other.low),
-            max(self.high, other.high),
-            self.count + other.count,
-        )
-        self.total, self.squares, self.sampled = (
-            self.total + other.total,
-            self.squares + other.squares,
-            self.sampled + other.sampled,
-        )
-        self._channels(other.channel_low, other.channel_high)
+        self.low = min(self.low, other.low)
+        self.high = max(self.high, other.high)
+        self.count += other.count
+        self.total += other.total
+        self.squares += other.squares
+        self.sampled += other.sampled
+        self._extend_channels(other.channel_low, other.channel_high)
         self.histogram.merge(other.histogram)
         self.octaves = self.octaves + other.octaves
         self.broken = self.broken or other.broken
@@ -170,12 +161,16 @@ class Statistics:
     @property
     def mean(self) -> float:
         """The mean, from the elements that entered the histogram."""
-        return self.total / self.sampled if self.sampled else 0.0
+        if not self.sampled:
+            return 0.0
+        return self.total / self.sampled
 
     @property
     def rms(self) -> float:
         """The root of the mean square, from the same."""
-        return math.sqrt(self.squares / self.sampled) if self.sampled else 0.0
+        if not self.sampled:
+            return 0.0
+        return math.sqrt(self.squares / self.sampled)
 
     def distribution(self) -> tuple[Array, Array]:
         """Values in rising order and how often each (or its like, within three parts in a hundred) was seen; zero is exactly zero."""
@@ -187,8 +182,10 @@ class Statistics:
     def beyond(self, low: float, high: float) -> float:
         """The share of values outside a range."""
         values, counts = self.distribution()
-        outside = (values < low * 1.04) | (values > high * 1.04)
-        return float(counts[outside].sum() / counts.sum()) if counts.size else 0.0
+        if not counts.size:
+            return 0.0
+        outside = (values < low * _BIN_WIDTH) | (values > high * _BIN_WIDTH)
+        return float(counts[outside].sum() / counts.sum())
 
     def _extremes(self, array: Array) -> tuple[Array, Array]:
         if self.axis is None or array.ndim < 2:
@@ -196,15 +193,13 @@ class Statistics:
         axes = tuple(axis for axis in range(array.ndim) if axis != self.axis % array.ndim)
         return array.min(axes), array.max(axes)
 
-    def _channels(self, lows: Array | None, highs: Array | None) -> None:
+    def _extend_channels(self, lows: Array | None, highs: Array | None) -> None:
         if lows is None or highs is None:
             return
         if self.channel_low is None or self.channel_high is None:
             self.channel_low, self.channel_high = lows.copy(), highs.copy()
         elif self.channel_low.shape == lows.shape:
-            self.channel_low, self.channel_high = (
-                np.minimum(self.channel_low, lows),
-                np.maximum(self.channel_high, highs),
-            )
+            self.channel_low = np.minimum(self.channel_low, lows)
+            self.channel_high = np.maximum(self.channel_high, highs)
         else:  # a dim that varies is no channel
             self.axis = self.channel_low = self.channel_high = None

@@ -1,6 +1,6 @@
 """One file a recipe: a change that costs no speed and may save decibels. The file's name is its key; nothing is imported until it is tried.
 
-A recipe has `ABOUT` and `apply(bench) -> Applied | str`: the changed float graph or quantized graph, or the reason why it does not apply.
+A recipe has `ABOUT` and `apply(trials) -> Applied | str`: the changed float graph or quantized graph, or the reason why it does not apply.
 """
 
 import importlib

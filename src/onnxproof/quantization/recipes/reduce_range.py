@@ -3,22 +3,26 @@
 Only where the data says so, and only for such a CPU: everywhere else it would cost a bit of every weight for nothing.
 """
 
-from onnxproof.quantization.saturation import has_vnni, reduced, saturated
-from onnxproof.quantization.workbench import Applied, Bench
+from onnxproof.quantization.saturation import (
+    has_vnni,
+    measure_saturation,
+    reduce_weight_range,
+)
+from onnxproof.quantization.trials import Applied, QuantizationTrials
 
 ABOUT = "seven-bit weights where sums would saturate"
 
 
-def apply(bench: Bench) -> Applied | str:
+def apply(trials: QuantizationTrials) -> Applied | str:
     """Predict the saturation from the data, layer by layer."""
-    if bench.target == "vnni" or (not bench.target and has_vnni()):
+    if trials.target == "vnni" or (not trials.target and has_vnni()):
         return "this CPU adds in 32 bits (VNNI): nothing saturates; `--target avx2` prepares for one that doesn't"
-    found = saturated(bench.quantized, bench.samples)
-    if not found:
+    shares = measure_saturation(trials.quantized, trials.samples)
+    if not shares:
         return "no pair of products leaves 16 bits on this data"
-    worst = max(found, key=lambda name: found[name])
+    worst = max(shares, key=lambda name: shares[name])
     return Applied(
-        quantized=reduced(bench.quantized, list(found)),
+        quantized=reduce_weight_range(trials.quantized, list(shares)),
         required=True,
-        what=f"{len(found)} layers; without it {found[worst]:.1%} of the outputs of {worst} would be touched",
+        what=f"{len(shares)} layers; without it {shares[worst]:.1%} of the outputs of {worst} would be touched",
     )

@@ -4,11 +4,11 @@ Half of the difference in reach (in the logarithm) moves into the weights, which
 """
 
 from onnxproof.quantization.recipes.equalize import migrate
-from onnxproof.quantization.workbench import Applied, Bench
+from onnxproof.quantization.trials import Applied, QuantizationTrials
 
 ABOUT = "outlier channels behind LayerNorm moved into the weights"
 
 
-def apply(bench: Bench) -> Applied | str:
+def apply(trials: QuantizationTrials) -> Applied | str:
     """Rescale what LayerNorms make and linear layers read."""
-    return migrate(bench, ("LayerNormalization",), strength=0.5)
+    return migrate(trials, ("LayerNormalization",), strength=0.5)

@@ -8,20 +8,21 @@ import onnx
 from onnx import numpy_helper
 
 from onnxproof.quantization.calibration.statistics import Statistics
-from onnxproof.quantization.float_graph import copied
+from onnxproof.quantization.float_graph import copy_model
 
 ABOUT = "bfloat16 weights, float32 arithmetic"
 _WORTH = 64
-"""Elements from which on a weight is worth a cast."""
+"""Elements from which on a weight is worth a cast (not measured)."""
 
 
 def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.ModelProto:
-    """A cast in front of every reader of a weight."""
-    made = copied(model)
+    """A cast in front of every consumer of a weight."""
+    changed = copy_model(model)
     casts = []
-    for tensor in made.graph.initializer:
+    for tensor in changed.graph.initializer:
         if tensor.data_type == onnx.TensorProto.FLOAT and int(np.prod(tensor.dims)) >= _WORTH:
-            narrow, name = numpy_helper.to_array(tensor).astype(ml_dtypes.bfloat16), tensor.name
+            name = tensor.name
+            narrow = numpy_helper.to_array(tensor).astype(ml_dtypes.bfloat16)
             tensor.CopyFrom(
                 onnx.TensorProto(
                     name=f"{name}_bf16",
@@ -39,7 +40,7 @@ def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.Model
                     to=onnx.TensorProto.FLOAT,
                 )
             )
-    nodes = list(made.graph.node)
-    del made.graph.node[:]
-    made.graph.node.extend([*casts, *nodes])
-    return made
+    nodes = list(changed.graph.node)
+    del changed.graph.node[:]
+    changed.graph.node.extend([*casts, *nodes])
+    return changed

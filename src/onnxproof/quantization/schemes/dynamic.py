@@ -1,6 +1,5 @@
 """Weights in 8 bits, activations rounded while the model runs, with the range each batch has: no calibration, for LSTMs and transformers."""
 
-import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,7 +8,8 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from onnxproof.errors import UsageError
 from onnxproof.quantization.calibration.statistics import Statistics
-from onnxproof.quantization.float_graph import copied
+from onnxproof.quantization.float_graph import copy_model
+from onnxproof.quantization.insert_qdq import quiet_logging
 from onnxproof.system import temporary
 
 ABOUT = "dynamic: int8 weights, activations by the batch"
@@ -24,15 +24,12 @@ _INTEGER = {
 
 def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.ModelProto:
     """By ONNX Runtime's dynamic quantizer, without the stale shapes that make it fail."""
-    plain = copied(model)
+    plain = copy_model(model)
     del plain.graph.value_info[:]
     with temporary.Folder() as folder:
         source, target = Path(folder) / "float.onnx", Path(folder) / "dynamic.onnx"
         onnx.save(plain, source)
-        log = logging.getLogger()
-        level = log.level
-        log.setLevel(logging.ERROR)
-        try:
+        with quiet_logging():
             quantize_dynamic(
                 source,
                 target,
@@ -40,11 +37,9 @@ def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.Model
                 per_channel=True,
                 extra_options={"MatMulConstBOnly": True},
             )
-        finally:
-            log.setLevel(level)
-        made = onnx.load(target)
-    if not {node.op_type for node in made.graph.node} & _INTEGER:
+        quantized = onnx.load(target)
+    if not {node.op_type for node in quantized.graph.node} & _INTEGER:
         raise UsageError(
             "nothing-to-quantize", "the dynamic quantizer found nothing to quantize in this model"
         )
-    return made
+    return quantized

@@ -6,7 +6,7 @@ import onnx
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from onnxproof.quantization.calibration.statistics import Statistics
-from onnxproof.quantization.float_graph import copied
+from onnxproof.quantization.float_graph import copy_model
 
 ABOUT = "float16, with float32 where values would overflow"
 _LARGEST = 65504.0 / 4
@@ -15,9 +15,13 @@ _LARGEST = 65504.0 / 4
 
 def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.ModelProto:
     """By ONNX Runtime's converter, with the nodes that the data rules out kept back."""
-    wide = {name for name, seen in stats.items() if max(abs(seen.low), abs(seen.high)) > _LARGEST}
+    wide = {
+        name
+        for name, observed in stats.items()
+        if max(abs(observed.low), abs(observed.high)) > _LARGEST
+    }
     kept = [node.name for node in model.graph.node if wide & {*node.input, *node.output}]
-    made: onnx.ModelProto = convert_float_to_float16(
-        copied(model), keep_io_types=True, node_block_list=kept
+    converted: onnx.ModelProto = convert_float_to_float16(
+        copy_model(model), keep_io_types=True, node_block_list=kept
     )
-    return made
+    return converted

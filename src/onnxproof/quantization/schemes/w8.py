@@ -7,15 +7,15 @@ import onnx
 from onnxproof.quantization.calibration.statistics import Statistics
 from onnxproof.quantization.float_graph import Index
 from onnxproof.quantization.insert_qdq import HEAVY, Plan, choose, insert
-from onnxproof.quantization.qdq import pairs, without_rounding
+from onnxproof.quantization.qdq import find_pairs
+from onnxproof.quantization.qdq_edit import without_rounding
 
 ABOUT = "int8 weights only, per channel"
 
 
 def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.ModelProto:
     """Quantize as ever, then take the rounding of activations out."""
-    values = dict.fromkeys(
-        Index(model).float_values(), (-1.0, 1.0)
-    )  # no range is used: only weights stay rounded
-    made = insert(model, values, Plan(nodes=choose(model, HEAVY))).model
-    return without_rounding(made, [pair.value for pair in pairs(made)])
+    # no range is used: only weights stay rounded
+    ranges = dict.fromkeys(Index(model).float_values(), (-1.0, 1.0))
+    quantized = insert(model, ranges, Plan(nodes=choose(model, HEAVY))).model
+    return without_rounding(quantized, [pair.value for pair in find_pairs(quantized)])

@@ -53,14 +53,10 @@ def failure(error: str) -> str:
 
 def page(proofs: Sequence[Proof], *, title: str = "") -> str:
     """The report of several proofs, with an index when there are more than one."""
-    title = title or (
-        f"onnxproof: {short(Path(proofs[0].candidate).name, 60)}"
-        if len(proofs) == 1
-        else f"onnxproof: {len(proofs)} proofs"
-    )
-    return _render(
-        [_article(proof, f"proof-{number}") for number, proof in enumerate(proofs)], title=title
-    )
+    if not title and len(proofs) == 1:
+        title = f"onnxproof: {short(Path(proofs[0].candidate).name, 60)}"
+    articles = [_article(proof, f"proof-{number}") for number, proof in enumerate(proofs)]
+    return _render(articles, title=title or f"onnxproof: {len(proofs)} proofs")
 
 
 def _article(proof: Proof, name: str) -> dict[str, Any]:
@@ -79,38 +75,36 @@ def _article(proof: Proof, name: str) -> dict[str, Any]:
         "choices": page_data.choices(proof),
         "data": data,
         "charts": _charts(proof, data),
-        "level": "pass"
-        if proof.passed and proof.verdict is Verdict.FAITHFUL
-        else "warn"
-        if proof.passed
-        else "fail",
+        "level": _level(proof),
     }
+
+
+def _level(proof: Proof) -> str:
+    """The class by which the page colours a proof."""
+    if not proof.passed:
+        return "fail"
+    return "pass" if proof.verdict is Verdict.FAITHFUL else "warn"
 
 
 def _worst(proof: Proof) -> str:
     """The number of a proof in the index: decibels for a quantized model, the noise ratio for others."""
     level = proof.quality()
-    return (
-        judging.level_words(level)
-        if level is not None
-        else f"{ratio(proof.worst.noise_ratio)} × noise"
-        if proof.worst
-        else ""
-    )
+    if level is not None:
+        return judging.level_words(level)
+    if proof.worst:
+        return f"{ratio(proof.worst.noise_ratio)} × noise"
+    return ""
 
 
 def _cross(proof: Proof) -> dict[str, Any]:
     """The backends beside each other; empty for a lone one."""
-    cross = proof.cross
-    return (
-        {
-            "outputs": consensus_table.outputs(cross),
-            "lines": consensus_table.lines(cross),
-            "words": consensus_table.words(cross),
-        }
-        if cross is not None
-        else {}
-    )
+    if proof.cross is None:
+        return {}
+    return {
+        "outputs": consensus_table.outputs(proof.cross),
+        "lines": consensus_table.lines(proof.cross),
+        "words": consensus_table.words(proof.cross),
+    }
 
 
 def _charts(proof: Proof, data: dict[str, Any]) -> dict[str, Any]:
@@ -118,32 +112,27 @@ def _charts(proof: Proof, data: dict[str, Any]) -> dict[str, Any]:
     from onnxproof.report import charts
 
     policy = proof.policy
-    made: dict[str, Any] = {}
+    specs: dict[str, Any] = {}
     if "gaps" in data:
-        made |= {
-            "heat": charts.heat(policy, _count(data["gaps"]["row"])),
-            "histogram": charts.histogram(),
-        }
-        made |= {"dims": charts.dims(policy)} if page_data.dims(proof) else {}
-    made |= (
-        {"profile": charts.profile(policy, guilty=any(data["nodes"]["guilty"]))}
-        if "nodes" in data
-        else {}
-    )
-    made |= (
-        {"causes": charts.causes(policy, 2 * _count(data["causes"]["code"]))}
-        if "causes" in data
-        else {}
-    )
-    made |= {"losses": charts.waterfall(_count(data["losses"]["name"]))} if "losses" in data else {}
-    return made | (
-        {"ranges": charts.ranges(_count(data["ranges"]["tensor"]))} if "ranges" in data else {}
-    )
+        specs["heat"] = charts.heat(policy, _count(data["gaps"]["row"]))
+        specs["histogram"] = charts.histogram()
+        if page_data.dims(proof):
+            specs["dims"] = charts.dims(policy)
+    if "nodes" in data:
+        specs["profile"] = charts.profile(policy, guilty=any(data["nodes"]["guilty"]))
+    if "causes" in data:
+        specs["causes"] = charts.causes(policy, 2 * _count(data["causes"]["code"]))
+    if "losses" in data:
+        specs["losses"] = charts.waterfall(_count(data["losses"]["name"]))
+    if "ranges" in data:
+        specs["ranges"] = charts.ranges(_count(data["ranges"]["tensor"]))
+    return specs
 
 
 def _count(column: Any) -> int:
     """How many different values a column has."""
-    return len(column["values"]) if isinstance(column, dict) else len(set(column))
+    values = column["values"] if isinstance(column, dict) else set(column)
+    return len(values)
 
 
 def _render(articles: Sequence[dict[str, Any]], *, title: str, error: str = "") -> str:
@@ -163,7 +152,7 @@ def _render(articles: Sequence[dict[str, Any]], *, title: str, error: str = "") 
         "text": block,
         "line": lambda source: page_data.source_line(source.file, source.line),
         "json": _json,
-        "said": _said,
+        "sentence": _mark_code,
         "brief": brief,
         "file": lambda path: str(relative(path)),
     }
@@ -183,22 +172,21 @@ def _json(value: Any) -> Any:
     """JSON for a script element: no `<` in it, so nothing in it can end the element."""
     from markupsafe import Markup
 
-    return Markup(
-        json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=True).replace(
-            "<", "\\u003c"
-        )
-    )
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
+    return Markup(text.replace("<", "\\u003c"))
 
 
-def _said(text: str, longest: int = LONGEST) -> Any:
+def _mark_code(text: str, longest: int = LONGEST) -> Any:
     """Words in which `names` stand as code; everything is escaped before that."""
     from markupsafe import Markup, escape
 
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(short(text, longest)))))
+    escaped = str(escape(short(text, longest)))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped))
 
 
 def _hash(script: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+    digest = hashlib.sha256(script.encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 @cache

@@ -21,7 +21,10 @@ from onnxproof.system.writing import write_text
 LEFT_OUT = frozenset({"witness", "scene", "located"})
 """Fields that hold tensors; they stay in memory."""
 _NUMBERS = ("inf", "-inf", "nan")
-_MOST_SHOWN, _WORDS = 10**18, 80
+_MOST_SHOWN = 10**18
+"""A larger number in a message is called large: writing out one of a million digits would take minutes."""
+_LONGEST_SHOWN = 80
+"""Characters of a damaged value in a message."""
 _MOST_COUNTED = 1 << 63
 """Nothing in a proof is counted beyond 64 bits."""
 
@@ -64,18 +67,18 @@ def read(path: str | Path) -> Proof:
 
 def dumps(proof: Proof) -> str:
     """The text: one line for each item of a list."""
-    return _layout(to_dict(proof))
+    return layout(to_dict(proof))
 
 
 def failure(error: str) -> str:
     """The document for a run that ended before anything was measured."""
-    return _layout({"schema": SCHEMA, "verdict": "error", "error": error})
+    return layout({"schema": SCHEMA, "verdict": "error", "error": error})
 
 
 def to_dict(proof: Proof) -> dict[str, Any]:
     """Plain dicts, lists, strings and numbers, with the schema's version in front."""
     return {"schema": SCHEMA} | {
-        field.name: _plain(getattr(proof, field.name))
+        field.name: to_plain(getattr(proof, field.name))
         for field in fields(proof)
         if field.name not in LEFT_OUT
     }
@@ -105,9 +108,8 @@ def from_dict(document: Any, *, where: str = "") -> Proof:
             notes=str(document.get("error", "")).splitlines()[:1],
         )
     try:
-        found: Proof = _typed(
-            {name: value for name, value in document.items() if name != "schema"}, Proof, "proof"
-        )
+        body = {name: value for name, value in document.items() if name != "schema"}
+        proof: Proof = _restore(body, Proof, "proof")
     except OverflowError:
         raise UsageError(
             "number-too-large",
@@ -126,10 +128,11 @@ def from_dict(document: Any, *, where: str = "") -> Proof:
         raise UsageError(
             "not-a-proof", f"this proof is damaged: {why}", where=where, help="verify again"
         ) from why
-    return found
+    return proof
 
 
-def _layout(document: Mapping[str, Any]) -> str:
+def layout(document: Mapping[str, Any]) -> str:
+    """The text of a document: a line for each field, and one for each item of a list."""
     lines = []
     for name, value in document.items():
         if isinstance(value, list) and value:
@@ -140,22 +143,29 @@ def _layout(document: Mapping[str, Any]) -> str:
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
-def _plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
+    """Any value of a result as plain dicts, lists, strings and numbers."""
     if isinstance(value, Enum):
         return value.value
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else str(float(value))
+        return _plain_float(value)
     if is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(item) for item in value]
+        return [to_plain(item) for item in value]
     if hasattr(value, "item"):  # a numpy scalar
-        return _plain(value.item())
+        return to_plain(value.item())
     raise TypeError(f"a {type(value).__name__} has no place in a proof")
+
+
+def _plain_float(value: float) -> float | str:
+    if math.isfinite(value):
+        return float(value)
+    return str(float(value))
 
 
 @cache
@@ -164,50 +174,54 @@ def hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _typed(value: Any, kind: Any, where: str) -> Any:
+def _restore(value: Any, kind: Any, where: str) -> Any:
     """The value as the type says: enums, dataclasses, tuples and mappings are made again."""
     origin = get_origin(kind)
     if origin in (UnionType, Union):
-        return _either(value, get_args(kind), where)
+        return _restore_union(value, get_args(kind), where)
     if origin is tuple:
         if not isinstance(value, list):
             raise ValueError(f"`{where}` is {_shown(value)} and should be a list")
-        inner = get_args(kind)
-        kinds = [inner[0]] * len(value) if inner[1:] == (...,) else inner
-        return tuple(
-            _typed(item, k, f"{where}[{place}]")
-            for place, (item, k) in enumerate(zip(value, kinds, strict=True))
-        )
+        return _restore_tuple(value, get_args(kind), where)
     if origin is not None and issubclass(origin, Mapping):
         if not isinstance(value, dict):
             raise ValueError(f"`{where}` is {_shown(value)} and should be an object")
         return {
-            key: _typed(item, get_args(kind)[1], f"{where}.{key}") for key, item in value.items()
+            key: _restore(item, get_args(kind)[1], f"{where}.{key}") for key, item in value.items()
         }
     if kind is Any:
         return value
-    return _single(value, kind, where)
+    return _restore_single(value, kind, where)
 
 
-def _either(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
+def _restore_tuple(items: list[Any], inner: tuple[Any, ...], where: str) -> tuple[Any, ...]:
+    kinds = inner
+    if inner[1:] == (...,):
+        kinds = inner[:1] * len(items)
+    return tuple(
+        _restore(item, kind, f"{where}[{place}]")
+        for place, (item, kind) in enumerate(zip(items, kinds, strict=True))
+    )
+
+
+def _restore_union(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
     if value is None and NoneType in kinds:
         return None
     rest = [kind for kind in kinds if kind is not NoneType]
     if len(rest) == 1:
-        return _typed(value, rest[0], where)
+        return _restore(value, rest[0], where)
     if any(type(value) is kind for kind in rest):
         return value
     raise ValueError(f"`{where}` is {_shown(value)}")
 
 
-def _single(value: Any, kind: type, where: str) -> Any:
+def _restore_single(value: Any, kind: type, where: str) -> Any:
     if is_dataclass(kind):
-        return _record(value, kind, where)
+        return _restore_record(value, kind, where)
     if issubclass(kind, Enum):
         return kind(value)
-    if kind is float and (
-        value in _NUMBERS or (isinstance(value, int) and not isinstance(value, bool))
-    ):
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if kind is float and (value in _NUMBERS or whole):
         return float(value)
     if type(value) is not kind:
         raise ValueError(f"`{where}` is {_shown(value)} and should be a {kind.__name__}")
@@ -218,28 +232,30 @@ def _single(value: Any, kind: type, where: str) -> Any:
 
 def _shown(value: Any) -> str:
     """A value in a message: the first words of it, since a damaged file may hold anything of any length."""
-    text = (
-        repr(value)
-        if not isinstance(value, int) or abs(value) < _MOST_SHOWN
-        else "a very large number"
-    )
-    return text if len(text) <= _WORDS else f"{text[:_WORDS]}..."
+    if isinstance(value, int) and abs(value) >= _MOST_SHOWN:
+        return "a very large number"
+    text = repr(value)
+    if len(text) > _LONGEST_SHOWN:
+        text = f"{text[:_LONGEST_SHOWN]}..."
+    return text
 
 
-def _record(value: Any, kind: type, where: str) -> Any:
+def _restore_record(value: Any, kind: type, where: str) -> Any:
     if not isinstance(value, dict):
         raise ValueError(f"`{where}` is {_shown(value)} and should be an object")
     known: dict[str, Field[Any]] = {
         field.name: field for field in fields(kind) if field.name not in LEFT_OUT
     }
-    if unknown := sorted(value.keys() - known.keys()):
+    unknown = sorted(value.keys() - known.keys())
+    if unknown:
         raise ValueError(f"`{where}` has an unknown field `{unknown[0]}`")
-    if missing := [
-        name
-        for name, field in known.items()
-        if name not in value and field.default is MISSING and field.default_factory is MISSING
-    ]:
-        raise ValueError(f"`{where}` lacks `{missing[0]}`")
-    return kind(
-        **{name: _typed(item, hints(kind)[name], f"{where}.{name}") for name, item in value.items()}
-    )
+    for name, field in known.items():
+        if name not in value and _is_required(field):
+            raise ValueError(f"`{where}` lacks `{name}`")
+    types = hints(kind)
+    values = {name: _restore(item, types[name], f"{where}.{name}") for name, item in value.items()}
+    return kind(**values)
+
+
+def _is_required(field: Field[Any]) -> bool:
+    return field.default is MISSING and field.default_factory is MISSING

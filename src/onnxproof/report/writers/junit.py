@@ -30,24 +30,24 @@ def dumps(proof: Proof) -> str:
 
 def dumps_all(proofs: Sequence[Proof]) -> str:
     """Several proofs: a suite for each."""
-    return _text([_tested(proof) for proof in proofs])
+    return _text([_proof_suite(proof) for proof in proofs])
 
 
-def _tested(proof: Proof) -> xml.Element:
+def _proof_suite(proof: Proof) -> xml.Element:
     total = proof.seconds.get("total", 0.0)
     suite = _suite(proof.candidate, total)
     properties = xml.SubElement(suite, "properties")
     for name, value in _properties(proof):
         xml.SubElement(properties, "property", name=visible(name), value=visible(value))
-    made = rows(proof)
-    for row in made:
-        _case(suite, proof, row, total / max(len(made), 1))
+    proof_rows = rows(proof)
+    for row in proof_rows:
+        _case(suite, proof, row, total / len(proof_rows))
     for finding in proof.findings:
         if finding.counts or finding.fails or (finding.doubts and proof.policy.strict):
             _finding(suite, proof, finding)
-    if not made:
+    if not proof_rows:
         _empty(suite, proof)
-    xml.SubElement(suite, "system-out").text = f"{block(proof.sentence())}\n{_story(proof)}"
+    xml.SubElement(suite, "system-out").text = f"{block(proof.sentence())}\n{_log(proof)}"
     return suite
 
 
@@ -55,10 +55,14 @@ def failure(error: str) -> str:
     """The suite of a run that ended before anything was measured."""
     suite = _suite("onnxproof", 0.0)
     case = xml.SubElement(suite, "testcase", name="run", classname="onnxproof", time="0.000")
-    xml.SubElement(
-        case, "error", message=short(error.partition("\n")[0]), type="error"
-    ).text = block(error)
+    _add(case, "error", error.partition("\n")[0], "error", block(error))
     return _text([suite])
+
+
+def _add(case: xml.Element, tag: str, message: str, kind: str, text: str) -> None:
+    """A failure or an error of a test case."""
+    element = xml.SubElement(case, tag, message=short(message), type=kind)
+    element.text = text
 
 
 def _suite(name: str, seconds: float) -> xml.Element:
@@ -67,11 +71,8 @@ def _suite(name: str, seconds: float) -> xml.Element:
 
 def _text(suites: Sequence[xml.Element]) -> str:
     """The document: counts on each suite and on the root, since readers differ in which they read."""
-    root = xml.Element(
-        "testsuites",
-        name="onnxproof",
-        time=f"{sum(float(suite.get('time', 0)) for suite in suites):.3f}",
-    )
+    seconds = sum(float(suite.get("time", 0)) for suite in suites)
+    root = xml.Element("testsuites", name="onnxproof", time=f"{seconds:.3f}")
     for suite in suites:
         for name, path in _COUNTED.items():
             suite.set(name, str(len(suite.findall(path))))
@@ -80,9 +81,8 @@ def _text(suites: Sequence[xml.Element]) -> str:
         if name != "skipped":
             root.set(name, str(len(root.findall(f"testsuite/{path}"))))
     xml.indent(root)
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(root, encoding="unicode") + "\n"
-    )
+    text = xml.tostring(root, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
 def _properties(proof: Proof) -> Iterable[tuple[str, str]]:
@@ -98,67 +98,63 @@ def _properties(proof: Proof) -> Iterable[tuple[str, str]]:
 
 def _case(suite: xml.Element, proof: Proof, row: Row, seconds: float) -> None:
     case = _testcase(suite, proof, f"{row.group} [{row.backend}]", seconds)
-    worst = row.worst
-    told = f"case {worst.case}, output {worst.output}: {' / '.join(n for n in numbers(worst) if n)} (times the noise / worst element / max abs / {last_column(proof)})"
+    worst, word = row.worst, row.verdict.value
+    values = " / ".join(number for number in numbers(worst) if number)
+    legend = f"times the noise / worst element / max abs / {last_column(proof)}"
+    measured = f"case {worst.case}, output {worst.output}: {values} ({legend})"
     if row.verdict is Verdict.DIVERGED or (row.verdict is Verdict.DRIFT and proof.policy.strict):
-        xml.SubElement(
-            case, "failure", message=short(f"{row.verdict.value}: {told}"), type=row.verdict.value
-        ).text = _story(proof)
+        _add(case, "failure", f"{word}: {measured}", word, _log(proof))
     elif row.verdict is Verdict.ERROR:
-        xml.SubElement(case, "error", message=short(told), type="error").text = block(
-            proof.error or worst.detail
-        )
+        _add(case, "error", measured, "error", block(proof.error or worst.detail))
     elif row.verdict is Verdict.VACUOUS:
-        xml.SubElement(
-            case,
-            "skipped",
-            message=f"nothing is proven: {worst.void.value}"
-            if worst.void is not None
-            else "nothing was compared",
-        )
+        reason = "nothing was compared"
+        if worst.void is not None:
+            reason = f"nothing is proven: {worst.void.value}"
+        xml.SubElement(case, "skipped", message=reason)
     if row.verdict in (Verdict.FAITHFUL, Verdict.DRIFT):
-        xml.SubElement(case, "system-out").text = visible(
-            f"{row.verdict.value}: {row.cases} cases; worst: {told}"
-        )
+        text = f"{word}: {row.cases} cases; worst: {measured}"
+        xml.SubElement(case, "system-out").text = visible(text)
 
 
 def _finding(suite: xml.Element, proof: Proof, finding: Finding) -> None:
     case = _testcase(suite, proof, f"finding {finding.code}", 0.0)
-    xml.SubElement(
-        case, "failure", message=short(finding.what), type=visible(finding.code)
-    ).text = f"{visible(finding.what)}\n{visible(finding.help)}".strip()
+    text = f"{visible(finding.what)}\n{visible(finding.help)}".strip()
+    _add(case, "failure", finding.what, visible(finding.code), text)
 
 
 def _empty(suite: xml.Element, proof: Proof) -> None:
     """Nothing compared is never a pass."""
     case = _testcase(suite, proof, "compared", 0.0)
-    xml.SubElement(
-        case, "error", message=short(proof.sentence()), type=proof.verdict.value
-    ).text = block(proof.error or proof.sentence())
+    text = block(proof.error or proof.sentence())
+    _add(case, "error", proof.sentence(), proof.verdict.value, text)
 
 
 def _testcase(suite: xml.Element, proof: Proof, name: str, seconds: float) -> xml.Element:
-    made = {
+    attributes = {
         "name": short(name),
         "classname": short(f"onnxproof.{Path(proof.candidate).stem}"),
         "time": f"{seconds:.3f}",
     }
-    source = proof.location.source if proof.location else None
-    if source is not None:
-        made |= {"file": visible(str(relative(source.file))), "line": str(source.line)}
-    return xml.SubElement(suite, "testcase", made)
+    if proof.location and proof.location.source is not None:
+        source = proof.location.source
+        attributes["file"] = visible(str(relative(source.file)))
+        attributes["line"] = str(source.line)
+    return xml.SubElement(suite, "testcase", attributes)
 
 
-def _story(proof: Proof) -> str:
+def _log(proof: Proof) -> str:
     """What a reader of the log needs: where, why, and how to run it again."""
-    told = [f"where: {place(proof)}"] if proof.location else []
+    lines = []
+    if proof.location:
+        lines.append(f"where: {place(proof)}")
     if proof.location and proof.location.source:
-        told.append(
-            f"  {relative(proof.location.source.file)}:{proof.location.source.line}: {proof.location.source.text}"
-        )
+        source = proof.location.source
+        lines.append(f"  {relative(source.file)}:{source.line}: {source.text}")
     for cause in proof.causes[:3]:
-        told.append(
-            f"{'proven' if cause.proven else 'possible'} cause {cause.code}: {cause.title}; {cause.evidence}"
-        )
-        told += [f"  fix: {cause.fix.what}"] if cause.fix else []
-    return "\n".join(map(visible, [*told, *([f"replay: {proof.replay}"] if proof.replay else [])]))
+        word = "proven" if cause.proven else "possible"
+        lines.append(f"{word} cause {cause.code}: {cause.title}; {cause.evidence}")
+        if cause.fix:
+            lines.append(f"  fix: {cause.fix.what}")
+    if proof.replay:
+        lines.append(f"replay: {proof.replay}")
+    return "\n".join(map(visible, lines))

@@ -6,7 +6,7 @@ from pathlib import Path
 from onnxproof.report import consensus_table
 from onnxproof.report.plain import block, ratio, relative, short, visible
 from onnxproof.report.rows import facts, last_column, numbers, place, rows
-from onnxproof.results import Verdict
+from onnxproof.results import Cause, Finding, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.system.text import markdown
 from onnxproof.system.writing import write_text
@@ -31,7 +31,9 @@ def write(proof: Proof, path: str | Path) -> None:
 
 def dumps(proof: Proof) -> str:
     """The summary's text."""
-    sign = _SIGNS[proof.verdict] if proof.passed or proof.verdict is not Verdict.FAITHFUL else "❌"
+    sign = _SIGNS[proof.verdict]
+    if proof.verdict is Verdict.FAITHFUL and not proof.passed:
+        sign = "❌"
     parts = [
         f"### {sign} {proof.verdict.value.upper()}: {words(proof.candidate)}",
         words(proof.sentence().partition("\n")[0]),
@@ -42,19 +44,10 @@ def dumps(proof: Proof) -> str:
         *_lists(proof),
     ]
     if proof.replay:
-        parts.append(
-            "Replay the worst case:\n\n"
-            + fenced(
-                visible(proof.replay),
-                "console" if proof.replay.startswith("onnxproof ") else "python",
-            )
-        )
-    return (
-        "\n\n".join(
-            [*(part for part in parts if part), f"<sub>{words(' · '.join(facts(proof)))}</sub>"]
-        )
-        + "\n"
-    )
+        language = "console" if proof.replay.startswith("onnxproof ") else "python"
+        parts.append(f"Replay the worst case:\n\n{fenced(visible(proof.replay), language)}")
+    parts.append(f"<sub>{words(' · '.join(facts(proof)))}</sub>")
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def dumps_all(proofs: Sequence[Proof]) -> str:
@@ -78,7 +71,8 @@ def words(text: str) -> str:
 
 def fenced(text: str, language: str = "text") -> str:
     """A code block that nothing inside can end."""
-    text, fence = block(text)[:_LONGEST], "```"
+    text = block(text)[:_LONGEST]
+    fence = "```"
     while fence in text:
         fence += "`"
     return f"{fence}{language}\n{text}\n{fence}"
@@ -87,25 +81,28 @@ def fenced(text: str, language: str = "text") -> str:
 def _table(proof: Proof) -> str:
     if not proof.gaps:
         return ""
-    made = rows(proof)
+    proof_rows = rows(proof)
+    columns = "group | backend | cases | worst case | × noise | × peak | max abs"
     lines = [
-        "| group | backend | cases | worst case | × noise | × peak | max abs | "
-        + last_column(proof)
-        + " | verdict |",
+        f"| {columns} | {last_column(proof)} | verdict |",
         "|---|---|--:|---|--:|--:|--:|--:|---|",
     ]
-    for row in made[:_ROWS]:
-        cells = [
-            row.group,
-            row.backend,
-            str(row.cases),
-            short(row.worst.case, 60),
-            *numbers(row.worst),
-            row.verdict.value + (" (note)" if row.note else ""),
-        ]
-        lines.append("| " + " | ".join(map(words, cells)) + " |")
-    more = f"\n\n... and {len(made) - _ROWS} more rows" if len(made) > _ROWS else ""
-    return "\n".join(lines) + more
+    for row in proof_rows[:_ROWS]:
+        verdict = row.verdict.value
+        if row.note:
+            verdict += " (note)"
+        case = short(row.worst.case, 60)
+        lines.append(
+            _line([row.group, row.backend, str(row.cases), case, *numbers(row.worst), verdict])
+        )
+    if len(proof_rows) > _ROWS:
+        lines += ["", f"... and {len(proof_rows) - _ROWS} more rows"]
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    """A row of a table."""
+    return "| " + " | ".join(map(words, cells)) + " |"
 
 
 def _cross(proof: Proof) -> list[str]:
@@ -113,71 +110,67 @@ def _cross(proof: Proof) -> list[str]:
     if proof.cross is None:
         return []
     names = consensus_table.outputs(proof.cross)
-    rows = [
-        [
-            "backend",
-            *(f"{name}: × noise, worst case" for name in names),
-            "from truth",
-            "from arbiter",
-            "verdict",
-        ]
+    headers = [f"{name}: × noise, worst case" for name in names]
+    table = [
+        _line(["backend", *headers, "from truth", "from arbiter", "verdict"]),
+        "|---" * (len(names) + 1) + "|--:|--:|---|",
     ]
-    rows += [
-        [line.backend, *(short(cell, 60) for cell in line.cells), *line.far, line.verdict.value]
-        for line in consensus_table.lines(proof.cross)
-    ]
-    table = ["| " + " | ".join(map(words, row)) + " |" for row in rows]
-    rule = "|---" * (len(names) + 1) + "|--:|--:|---|"
-    return [
-        "\n".join([table[0], rule, *table[1:]]),
-        "\n".join(f"- {words(said)}" for said in consensus_table.words(proof.cross)[:_FEW]),
-    ]
+    for line in consensus_table.lines(proof.cross):
+        cells = [short(cell, 60) for cell in line.cells]
+        table.append(_line([line.backend, *cells, *line.distances, line.verdict.value]))
+    sentences = consensus_table.words(proof.cross)[:_FEW]
+    return ["\n".join(table), "\n".join(f"- {words(sentence)}" for sentence in sentences)]
 
 
 def _where(proof: Proof) -> list[str]:
     if proof.location is None:
         return []
+    parts = [f"**Where:** {words(place(proof))}"]
     source = proof.location.source
-    line = (
-        f"\n\n{words(f'{relative(source.file)}:{source.line}')}\n\n{fenced(visible(source.text), 'python')}"
-        if source
-        else ""
-    )
-    return [f"**Where:** {words(place(proof))}{line}"]
+    if source:
+        parts.append(words(f"{relative(source.file)}:{source.line}"))
+        parts.append(fenced(visible(source.text), "python"))
+    return ["\n\n".join(parts)]
 
 
 def _causes(proof: Proof) -> list[str]:
-    made = []
-    for cause in proof.causes[:_FEW]:
-        moved = (
-            f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)"
-            if cause.before
-            else ""
-        )
-        fix = (
-            f"\n  - Fix{f' (tried: {cause.fix.verdict.value})' if cause.fix.verdict else ''}: {words(cause.fix.what)}"
-            if cause.fix
-            else ""
-        )
-        made.append(
-            f"- **{'Proven' if cause.proven else 'Possible'} cause** {words(cause.code)}: {words(cause.title)}\n  - {words(cause.evidence + moved)}{fix}"
-        )
-    return ["\n".join(made)] if made else []
+    return ["\n".join(map(_cause, proof.causes[:_FEW]))]
+
+
+def _cause(cause: Cause) -> str:
+    word = "Proven" if cause.proven else "Possible"
+    evidence = cause.evidence
+    if cause.before:
+        evidence += f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)"
+    lines = [
+        f"- **{word} cause** {words(cause.code)}: {words(cause.title)}",
+        f"  - {words(evidence)}",
+    ]
+    if cause.fix:
+        tried = f" (tried: {cause.fix.verdict.value})" if cause.fix.verdict else ""
+        lines.append(f"  - Fix{tried}: {words(cause.fix.what)}")
+    return "\n".join(lines)
 
 
 def _lists(proof: Proof) -> list[str]:
-    findings = [
-        f"- **{words(f.code)}**: {words(f.what)}{f' {words(f.help)}' if f.help else ''}"
-        for f in proof.findings
-    ]
-    notes = [
-        f"- note ({note.domain.value}): case {words(note.case)} on {words(note.backend)}, output {words(note.output)}: {words(note.what)}"
-        for note in proof.notes
-    ]
-    return [
-        "\n".join(
-            lines[:_FEW] + ([f"- ... and {len(lines) - _FEW} more"] if len(lines) > _FEW else [])
-        )
-        for lines in (findings, notes)
-        if lines
-    ]
+    findings = [_finding(finding) for finding in proof.findings]
+    notes = []
+    for note in proof.notes:
+        where = f"case {words(note.case)} on {words(note.backend)}, output {words(note.output)}"
+        notes.append(f"- note ({note.domain.value}): {where}: {words(note.what)}")
+    return [_shorten(findings), _shorten(notes)]
+
+
+def _finding(finding: Finding) -> str:
+    line = f"- **{words(finding.code)}**: {words(finding.what)}"
+    if finding.help:
+        line += f" {words(finding.help)}"
+    return line
+
+
+def _shorten(lines: list[str]) -> str:
+    """The first items of a list, and how many more there are."""
+    shown = lines[:_FEW]
+    if len(lines) > _FEW:
+        shown.append(f"- ... and {len(lines) - _FEW} more")
+    return "\n".join(shown)

@@ -28,12 +28,11 @@ def dumps(proof: Proof) -> str:
 
 def dumps_all(proofs: Sequence[Proof]) -> str:
     """Several proofs: a run for each."""
-    return _log(
-        [
-            _run(proof.environment.get("onnxproof", ""), _results(proof), proof, error=proof.error)
-            for proof in proofs
-        ]
-    )
+    runs = []
+    for proof in proofs:
+        version = proof.environment.get("onnxproof", "")
+        runs.append(_run(version, _results(proof), proof, error=proof.error))
+    return _log(runs)
 
 
 def failure(error: str) -> str:
@@ -48,51 +47,44 @@ def _log(runs: list[dict[str, Any]]) -> str:
 def _run(
     version: str, results: list[dict[str, Any]], proof: Proof | None, *, error: str
 ) -> dict[str, Any]:
-    driver = {"name": "onnxproof", "rules": _rules(proof, results)} | (
-        {"version": version} if version else {}
-    )
+    driver: dict[str, Any] = {"name": "onnxproof", "rules": _rules(proof, results)}
+    if version:
+        driver["version"] = version
     invocation: dict[str, Any] = {"executionSuccessful": not error}
     if error:
         invocation["toolExecutionNotifications"] = [
             {"level": "error", "message": {"text": block(error)}}
         ]
-    made = {
+    run: dict[str, Any] = {
         "tool": {"driver": driver},
         "invocations": [invocation],
         "results": results,
         "columnKind": "unicodeCodePoints",
     }
-    return made | (
-        {"automationDetails": {"id": f"onnxproof/{visible(Path(proof.candidate).name)}/"}}
-        if proof is not None
-        else {}
-    )
+    if proof is not None:
+        name = visible(Path(proof.candidate).name)
+        run["automationDetails"] = {"id": f"onnxproof/{name}/"}
+    return run
 
 
 def _results(proof: Proof) -> list[dict[str, Any]]:
-    made = [_result(proof, f.code, f.what, level=_level(f)) for f in proof.findings]
+    results = [
+        _result(proof, finding.code, finding.what, level=_level(finding))
+        for finding in proof.findings
+    ]
     if proof.verdict not in (Verdict.DRIFT, Verdict.DIVERGED):
-        return made
-    level = "error" if not proof.passed else "warning"
-    causes = [c for c in proof.causes if c.proven] or proof.causes[:1]
+        return results
+    level = "warning" if proof.passed else "error"
+    where = f"{proof.sentence()}. {place(proof)}"
+    causes = [cause for cause in proof.causes if cause.proven] or proof.causes[:1]
     for cause in causes:
-        fix = f" Fix: {cause.fix.what}" if cause.fix else ""
-        made.append(
-            _result(
-                proof,
-                cause.code,
-                f"{proof.sentence()}. {place(proof)}: {cause.title}; {cause.evidence}.{fix}",
-                level=level,
-            )
-        )
-    return (
-        made
-        if causes
-        else [
-            *made,
-            _result(proof, proof.verdict.value, f"{proof.sentence()}. {place(proof)}", level=level),
-        ]
-    )
+        text = f"{where}: {cause.title}; {cause.evidence}."
+        if cause.fix:
+            text += f" Fix: {cause.fix.what}"
+        results.append(_result(proof, cause.code, text, level=level))
+    if not causes:
+        results.append(_result(proof, proof.verdict.value, where, level=level))
+    return results
 
 
 def _level(finding: Finding) -> str:
@@ -102,21 +94,23 @@ def _level(finding: Finding) -> str:
 
 
 def _result(proof: Proof, code: str, text: str, *, level: str) -> dict[str, Any]:
-    location = proof.location
-    made: dict[str, Any] = {
+    source: Source | None = None
+    nodes: tuple[str, ...] = ()
+    if proof.location is not None:
+        source, nodes = proof.location.source, proof.location.nodes
+    location = _location(proof, source)
+    if nodes:
+        location["logicalLocations"] = [
+            {"fullyQualifiedName": visible(node), "kind": "function"} for node in nodes[:3]
+        ]
+    first_node = nodes[0] if nodes else ""
+    return {
         "ruleId": code,
         "level": level,
         "message": {"text": visible(text)},
-        "locations": [_location(proof, location.source if location else None)],
-        "partialFingerprints": {
-            "onnxproof/v1": f"{proof.candidate}:{code}:{location.nodes[0] if location and location.nodes else ''}"
-        },
+        "locations": [location],
+        "partialFingerprints": {"onnxproof/v1": f"{proof.candidate}:{code}:{first_node}"},
     }
-    if location is not None and location.nodes:
-        made["locations"][0]["logicalLocations"] = [
-            {"fullyQualifiedName": visible(node), "kind": "function"} for node in location.nodes[:3]
-        ]
-    return made
 
 
 def _location(proof: Proof, source: Source | None) -> dict[str, Any]:
@@ -131,22 +125,25 @@ def uri(path: str) -> str:
     """A URI reference for a path that may hold anything."""
     from urllib.parse import quote
 
-    found = relative(path)
-    return found.as_uri() if found.is_absolute() else quote(found.as_posix(), errors="replace")
+    shown = relative(path)
+    if shown.is_absolute():
+        return shown.as_uri()
+    return quote(shown.as_posix(), errors="replace")
 
 
 def _rules(proof: Proof | None, results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """What each code means: a cause has a page, a finding says what to do, and a verdict is explained in the documentation."""
-    titles = {cause.code: cause.title for cause in (proof.causes if proof is not None else ())}
-    helps = {
-        finding.code: finding.help
-        for finding in (proof.findings if proof is not None else ())
-        if finding.help
-    }
-    helps |= {code: f"onnxproof explain --cause {code}" for code in titles}
-    codes = dict.fromkeys(result["ruleId"] for result in results)
-    return [
-        {"id": code, "shortDescription": {"text": visible(titles.get(code, code))}}
-        | ({"help": {"text": visible(helps[code])}} if code in helps else {})
-        for code in codes
-    ]
+    titles: dict[str, str] = {}
+    helps: dict[str, str] = {}
+    if proof is not None:
+        titles = {cause.code: cause.title for cause in proof.causes}
+        helps = {finding.code: finding.help for finding in proof.findings if finding.help}
+        helps |= {code: f"onnxproof explain --cause {code}" for code in titles}
+    rules = []
+    for code in dict.fromkeys(result["ruleId"] for result in results):
+        title = titles.get(code, code)
+        rule: dict[str, Any] = {"id": code, "shortDescription": {"text": visible(title)}}
+        if code in helps:
+            rule["help"] = {"text": visible(helps[code])}
+        rules.append(rule)
+    return rules

@@ -1,0 +1,87 @@
+"""How near the outputs of a graph are to those of the float graph: SQNR in decibels, and agreement of the best class."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+
+from onnxproof.quantization.calibration.batches import Batch
+from onnxproof.runtimes import ort
+from onnxproof.verification.quantized import decibels
+
+Array = np.ndarray[Any, Any]
+Outputs = list[list[Array]]
+"""Outputs by batch."""
+_MOST_CLASSES = 4096
+"""A last axis beyond this is not taken for scores of classes (not measured)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How near a graph's outputs are to the float graph's."""
+
+    sqnr_db: float
+    """Of the worst output."""
+    agreement: float | None
+    """Share of samples whose best class is the same, where outputs look like scores."""
+
+    def better(self, other: "Score", margin: float = 0.0) -> bool:
+        """More decibels, by more than a margin."""
+        return self.sqnr_db > other.sqnr_db + margin
+
+
+REFUSED = Score(sqnr_db=-math.inf, agreement=None)
+"""The score of a graph that the runtime refuses, and of none at all."""
+
+
+def compute_outputs(model: onnx.ModelProto, samples: Sequence[Batch], level: str = "") -> Outputs:
+    """The outputs of a graph on the kept samples."""
+    session = ort.open(model.SerializeToString(), level)
+    return [[array for array in session.run(batch) if array is not None] for _, batch in samples]
+
+
+@dataclass(slots=True)
+class _OutputSums:
+    """One output, summed over the batches so far."""
+
+    signal: float = 0.0
+    error: float = 0.0
+    same: int = 0
+    count: int = 0
+
+    def add(self, reference: Array, candidate: Array) -> None:
+        """Add one batch: squares of floats, equal elements of everything else, equal best classes of what looks like scores."""
+        if reference.dtype.kind != "f":
+            self.same += int((reference == candidate).sum())
+            self.count += reference.size
+            return
+        reference = reference.astype(np.float64)
+        candidate = candidate.astype(np.float64)
+        self.signal += float((reference * reference).sum())
+        self.error += float(((candidate - reference) ** 2).sum())
+        if reference.ndim >= 2 and 2 <= reference.shape[-1] <= _MOST_CLASSES:
+            self.same += int((reference.argmax(-1) == candidate.argmax(-1)).sum())
+            self.count += int(np.prod(reference.shape[:-1]))
+
+    def sqnr_db(self) -> float:
+        """Minus infinity where the candidate is not finite."""
+        if not math.isfinite(self.error):
+            return -math.inf
+        return decibels(self.signal, self.error)
+
+
+def compare(reference: Outputs, candidate: Outputs) -> Score:
+    """SQNR of the worst output over all batches, and agreement of the best class."""
+    sums = [_OutputSums() for _ in reference[0]]
+    for place, output in enumerate(sums):
+        for reference_batch, candidate_batch in zip(reference, candidate, strict=True):
+            output.add(reference_batch[place], candidate_batch[place])
+    levels = [output.sqnr_db() for output in sums if output.signal or output.error]
+    count = sum(output.count for output in sums)
+    agreement = None
+    if count:
+        agreement = sum(output.same for output in sums) / count
+    return Score(sqnr_db=min(levels, default=math.inf), agreement=agreement)
