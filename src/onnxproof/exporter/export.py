@@ -64,7 +64,7 @@ def export(
         inside=asked.pipeline is None,
     )
     if asked.pipeline is not None:
-        pipelines.demand(found)
+        pipelines.require_preprocessing(found)
     else:
         found = replace(found, data=opened(found.data))
     written = write(found, Path(path), asked, backends=backends, tell=_teller(progress, budget_s))
@@ -116,10 +116,10 @@ def _teller(progress: run.Report | None, budget_s: float) -> Tell:
     return tell
 
 
-def _with_pipeline(proof: "Proof", compared: pipelines.Compared) -> "Proof":
+def _with_pipeline(proof: "Proof", compared: pipelines.PipelineComparison) -> "Proof":
     assert proof.export is not None
-    record = replace(proof.export, choices={**proof.export.choices, "pipeline": compared.words})
-    return replace(compared.join(proof), export=record)
+    record = replace(proof.export, choices={**proof.export.choices, "pipeline": compared.summary})
+    return replace(compared.add_to(proof), export=record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onnxproof.inspection import Inspection, Rating
-from onnxproof.inspection.view import megabytes
+from onnxproof.inspection.view import format_bytes
 from onnxproof.report.plain import safe, short, visible
 
 _COLOURS = {Rating.GOOD: "green", Rating.ODD: "bold yellow", Rating.BAD: "bold red"}
@@ -22,7 +22,7 @@ def dumps(seen: Inspection) -> str:
 
 def show(seen: Inspection, out: Console, *, quiet: bool = False) -> None:
     """One row a check, then operators and weights."""
-    facts = f"{seen.path}: opset {seen.opset}, {seen.nodes} nodes, {seen.parameters:,} parameters, {megabytes(seen.file_bytes)}"
+    facts = f"{seen.path}: opset {seen.opset}, {seen.nodes} nodes, {seen.parameters:,} parameters, {format_bytes(seen.file_bytes)}"
     out.print(
         Text.assemble(
             (seen.rating.value.upper(), _COLOURS[seen.rating]),
@@ -58,7 +58,7 @@ def show(seen: Inspection, out: Console, *, quiet: bool = False) -> None:
     for weight in seen.heaviest[:5]:
         out.print(
             safe(
-                f"  {megabytes(weight.bytes):>10}  {weight.name} {weight.dtype}{list(weight.shape)}"
+                f"  {format_bytes(weight.bytes):>10}  {weight.name} {weight.dtype}{list(weight.shape)}"
             ),
             soft_wrap=True,
         )

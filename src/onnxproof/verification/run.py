@@ -139,7 +139,7 @@ def verify(
             pipelines.compare(found, pipeline, Path(onnx)),
             replace(found, data=None, preprocess=None),
         )
-        return piped.join(
+        return piped.add_to(
             verify(
                 bare,
                 onnx,
@@ -150,7 +150,7 @@ def verify(
                 explain=explain,
                 only=only,
                 serving=serving,
-                progress=with_proofs(progress, piped.join),
+                progress=with_proofs(progress, piped.add_to),
                 profile=profile,
             )
         )
