@@ -20,7 +20,7 @@ from onnxproof.system import writing
 from onnxproof.verification import run
 
 if TYPE_CHECKING:
-    from onnxproof.exporter.job import Job, Made
+    from onnxproof.exporter.job import ExportedModel, Job
     from onnxproof.options import Policy, Serving
     from onnxproof.results.proof import Proof
 
@@ -129,16 +129,16 @@ class Written:
     record: ExportRecord
     findings: tuple[Finding, ...]
     job: "Job"
-    made: "Made"
+    model: "ExportedModel"
 
     def try_guards(self, path: Path) -> tuple[tuple[Any, ...], list[Finding]]:
         """The guards, each tried on both sides, and a finding for each size that the file accepts and they do not cover."""
-        if self.made.captured is None or not self.made.assumed:
+        if self.model.capture is None or not self.model.guards:
             return self.record.guards, []
-        from onnxproof.exporter.guard_checks import try_both
+        from onnxproof.exporter.guard_checks import check_guards
 
-        guards, findings = try_both(
-            self.made.assumed, self.made.captured, self.job.example, self.made.rows, path
+        guards, findings = check_guards(
+            self.model.guards, self.model.capture, self.job.example, self.model.rows, path
         )
         return tuple(guards), findings
 
@@ -158,9 +158,9 @@ def write(
         import torch  # noqa: F401 - whether it is there decides
 
         from onnxproof.exporter import choices, guards, metadata, modes, translate
-        from onnxproof.exporter.dim_spec import wishes
+        from onnxproof.exporter.dim_spec import read_request
         from onnxproof.exporter.example import Example
-        from onnxproof.exporter.fallbacks import make
+        from onnxproof.exporter.fallbacks import export_with_fallbacks
         from onnxproof.exporter.job import Job
     except ImportError as why:
         raise ExportError(
@@ -176,24 +176,27 @@ def write(
     job = Job(
         found=found,
         example=example,
-        wishes=wishes(found, example, options),
+        request=read_request(found, example, options),
         opset=choices.opset(options, backends),
         input_names=options.input_names,
         output_names=options.output_names,
     )
     failed: ExportError | None = None
     with quiet():
-        made, attempts = make(job, tell)
-        told = modes.modes(example, seconds=(time.monotonic() - start) * 0.05)
+        made, attempts = export_with_fallbacks(job, tell)
+        told = modes.find_training_layers(example, seconds=(time.monotonic() - start) * 0.05)
         findings = [
-            *modes.state(example),
-            *(modes.random_nodes(made.captured.program) if made.captured is not None else []),
+            *modes.find_state(example),
+            *(modes.find_random_nodes(made.capture.program) if made.capture is not None else []),
         ]
-        kept = tuple(item.guard for item in made.assumed)
-        extra = {**guards.to_metadata(made.rows, kept), **metadata.facts()}
+        kept = tuple(item.guard for item in made.guards)
+        extra = {**guards.to_metadata(made.rows, kept), **metadata.origin()}
         with writing.replacing(path, what="the model") as draft:
             made.save(
-                draft, extra, weight=translate.weight(found.module), external=options.external_data
+                draft,
+                extra,
+                weight_bytes=translate.weight_bytes(found.module),
+                external=options.external_data,
             )
             try:
                 chosen, refused = choices.apply(draft, options, found, path)
@@ -210,7 +213,7 @@ def write(
         choices={**chosen, "external data": "yes" if apart else "no"},
         seconds=time.monotonic() - start,
     )
-    return Written(record=record, findings=(*findings, *refused), job=job, made=made)
+    return Written(record=record, findings=(*findings, *refused), job=job, model=made)
 
 
 def _check(found: subject.Subject, path: Path) -> None:
