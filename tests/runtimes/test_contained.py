@@ -23,7 +23,7 @@ from onnxproof.verification import run
 pytestmark = pytest.mark.timeout(300)
 HARMFUL = '''
 import os, signal, subprocess, sys, time
-from onnxproof.backends import Description, ort
+from onnxproof.runtimes import Description, ort
 
 def end(number):
     def run():

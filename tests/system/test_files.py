@@ -232,7 +232,7 @@ NEW = {"m.onnx": "new", "m.onnx.data": "new"}
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from onnxproof import files
+from onnxproof.system import writing as files
 place, step = Path(sys.argv[1]), int(sys.argv[2])
 replace, calls = os.replace, 0
 def dies(*words):
@@ -311,7 +311,7 @@ def test_an_error_between_two_renames_puts_everything_back(
 LEAVES = """
 import os, signal, subprocess, sys, time
 from pathlib import Path
-from onnxproof import scratch
+from onnxproof.system import temporary as scratch
 folder, shared = scratch.Folder(), scratch.Folder(in_memory=True)
 (shared.path / "inputs").write_text("x")
 draft = scratch.Draft(Path(sys.argv[1]))
@@ -426,7 +426,7 @@ def test_a_pointer_of_a_dead_run_leads_to_drafts_alone(temporary: Path, place: P
 def test_a_fork_leaves_its_parents_folders_alone(temporary: Path) -> None:
     code = """
 import os, sys
-from onnxproof import scratch
+from onnxproof.system import temporary as scratch
 folder = scratch.Folder()
 child = os.fork()
 if child == 0:

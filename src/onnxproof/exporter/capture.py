@@ -24,7 +24,11 @@ _NOT_THE_USERS = (torch.__path__[0], sysconfig.get_path("stdlib"), _HERE, "<")
 class TorchFailed(Exception):
     """torch could not capture or translate the module; its exception is the cause. Our own errors are not wrapped in this."""
 
-    def __init__(self, why: BaseException, program: Any = None) -> None:
+    def __init__(
+        self,
+        why: BaseException,
+        program: Any = None,
+    ) -> None:
         super().__init__(str(why))
         self.program = program
         """The captured program, if translating it failed."""
@@ -108,7 +112,11 @@ def _dynamic_shapes(
     return collection.dynamic_shapes(module, args, kwargs)
 
 
-def _tensors(args: tuple[Any, ...], kwargs: dict[str, Any], example: Example) -> list[torch.Tensor]:
+def _tensors(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    example: Example,
+) -> list[torch.Tensor]:
     """The tensors of these arguments in the order of the example's leaves."""
     from onnxproof.reference import tree
     from onnxproof.reference.torch_session import bind
@@ -189,14 +197,23 @@ def read_source(location: str | None) -> Source | None:
     return Source(file=file, line=int(line), text=linecache.getline(file, int(line)).strip())
 
 
-def _read(program: Any, example: Example, sizes: Sizes) -> Capture:
+def _read(
+    program: Any,
+    example: Example,
+    sizes: Sizes,
+) -> Capture:
     inputs = _user_inputs(program)
     names = list(example.tensors)
     fake_modes = [value.fake_mode for value in inputs if value.fake_mode is not None]
     environment = fake_modes[0].shape_env if fake_modes else None
     if environment is None:
         return Capture(
-            program=program, symbols={}, final={}, assumptions=(), ranges={}, sizes=sizes
+            program=program,
+            symbols={},
+            final={},
+            assumptions=(),
+            ranges={},
+            sizes=sizes,
         )
     symbols = dict(locate_symbols(environment, names))
     final = {place: environment.replace(symbol) for symbol, place in symbols.items()}

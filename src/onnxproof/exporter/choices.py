@@ -15,7 +15,11 @@ from onnxproof.reference.subject import Subject
 from onnxproof.results import Finding
 
 
-def check(options: ExportOptions, example: Example, backends: Sequence[str]) -> None:
+def check(
+    options: ExportOptions,
+    example: Example,
+    backends: Sequence[str],
+) -> None:
     """Refuse what can't be done before the export, not after a minute of work."""
     opsets.check(options.opset, backends)
     precision.check(options.precision)
@@ -24,7 +28,11 @@ def check(options: ExportOptions, example: Example, backends: Sequence[str]) -> 
     _check_names("--output-names", options.output_names, None)
 
 
-def _check_names(option: str, names: Sequence[str], tensors: Sequence[str] | None) -> None:
+def _check_names(
+    option: str,
+    names: Sequence[str],
+    tensors: Sequence[str] | None,
+) -> None:
     if tensors is not None and names and len(names) != len(tensors):
         raise UsageError(
             "names",
@@ -52,7 +60,10 @@ def opset(options: ExportOptions, backends: Sequence[str]) -> int | None:
 
 
 def apply(
-    path: Path, options: ExportOptions, found: Subject, shown: Path
+    path: Path,
+    options: ExportOptions,
+    found: Subject,
+    shown: Path,
 ) -> tuple[dict[str, str], list[Finding]]:
     """Optimise, then lower the precision; what was done, and what was refused. `shown` is the file's name in messages, `path` a draft of it."""
     chosen: dict[str, str] = {}
@@ -82,7 +93,12 @@ def _read_opset(path: Path) -> int:
     return 0
 
 
-def _lower_precision(path: Path, kind: str, found: Subject, shown: Path) -> str:
+def _lower_precision(
+    path: Path,
+    kind: str,
+    found: Subject,
+    shown: Path,
+) -> str:
     try:
         inputs = sample_inputs.collect_inputs(found, path)
         return precision.lower_precision(path, kind, inputs).describe()

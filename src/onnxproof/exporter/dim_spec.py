@@ -7,7 +7,11 @@ from onnxproof.reference import pairing, subject
 from onnxproof.reference.torch_session import bind
 
 
-def read_request(found: subject.Subject, example: Example, options: ExportOptions) -> DimRequest:
+def read_request(
+    found: subject.Subject,
+    example: Example,
+    options: ExportOptions,
+) -> DimRequest:
     """`dynamic_shapes` as torch takes it, and our own options, as one request; our options win."""
     names: dict[Place, str] = {}
     limits: dict[str, Limits] = dict(options.ranges)

@@ -78,7 +78,12 @@ class Dims:
 
 
 def resolve_dims(
-    capture: Capture, example: Example, request: DimRequest, *, subject: str, seconds: float
+    capture: Capture,
+    example: Example,
+    request: DimRequest,
+    *,
+    subject: str,
+    seconds: float,
 ) -> Dims:
     """Name the open dims, and give the reasons for the others; `seconds` is the time of the capture.
 
@@ -124,7 +129,11 @@ def _free_symbols(capture: Capture, example: Example) -> dict[Any, list[Place]]:
 
 
 def _row(
-    place: Place, capture: Capture, example: Example, request: DimRequest, names: Mapping[Any, str]
+    place: Place,
+    capture: Capture,
+    example: Example,
+    request: DimRequest,
+    names: Mapping[Any, str],
 ) -> ExportedDim:
     row = ExportedDim(input=place[0], axis=place[1], size=example.size(place))
     final = capture.final.get(place)
@@ -142,7 +151,11 @@ def _row(
 
 
 def _open_row(
-    row: ExportedDim, final: Any, capture: Capture, request: DimRequest, names: Mapping[Any, str]
+    row: ExportedDim,
+    final: Any,
+    capture: Capture,
+    request: DimRequest,
+    names: Mapping[Any, str],
 ) -> ExportedDim:
     name = format_expression(final, names)
     limits = request.limits.get(name)
@@ -161,7 +174,11 @@ def format_expression(expression: Any, names: Mapping[Any, str]) -> str:
     return text.strip()
 
 
-def _fixed_row(row: ExportedDim, place: Place, capture: Capture) -> ExportedDim:
+def _fixed_row(
+    row: ExportedDim,
+    place: Place,
+    capture: Capture,
+) -> ExportedDim:
     """The first assumption that fixed the dim: `x[1] == 6`, and its line."""
     symbols = _equal_symbols(place, capture)
     for assumption in capture.assumptions:
@@ -212,7 +229,11 @@ def format_relation(expression: Any, names: Mapping[Any, str]) -> str:
     return f"{left} {operator} {right}"
 
 
-def _require_open(rows: Sequence[ExportedDim], request: DimRequest, subject: str) -> None:
+def _require_open(
+    rows: Sequence[ExportedDim],
+    request: DimRequest,
+    subject: str,
+) -> None:
     """A dim that the user calls dynamic and the module fixes is an error, with the line that fixes it."""
     for row in rows:
         if (row.input, row.axis) not in request.names or row.name:

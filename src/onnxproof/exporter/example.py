@@ -57,7 +57,11 @@ class Example:
         return self.session.arguments(self.resized(sizes))
 
 
-def _resize(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+def _resize(
+    tensor: torch.Tensor,
+    axis: int,
+    size: int,
+) -> torch.Tensor:
     old = tensor.shape[axis]
     if old == 0:
         return tensor.new_zeros((*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]))
@@ -65,7 +69,10 @@ def _resize(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
 
 
 def enlarge_ones(
-    example: Example, fixed: Collection[Place], *, max_single: int = 8
+    example: Example,
+    fixed: Collection[Place],
+    *,
+    max_single: int = 8,
 ) -> dict[Place, int]:
     """Sizes above 1 for dims that are 0 or 1 in the example, where the module accepts them.
 
@@ -88,7 +95,9 @@ def enlarge_ones(
 
 
 def _enlarge_if_accepted(
-    example: Example, sizes: dict[Place, int], places: Sequence[Place]
+    example: Example,
+    sizes: dict[Place, int],
+    places: Sequence[Place],
 ) -> dict[Place, int]:
     larger = {**sizes, **dict.fromkeys(places, _ENLARGED)}
     if places and example.accepts(larger):

@@ -62,7 +62,11 @@ class Failure:
     line: int = 0
     text: str = ""
 
-    def error(self, name: str, notes: Sequence[str] = ()) -> ExportError:
+    def error(
+        self,
+        name: str,
+        notes: Sequence[str] = (),
+    ) -> ExportError:
         """The error to raise if no attempt helped."""
         where = ""
         if self.file:
@@ -147,7 +151,8 @@ def _read_dims(text: str) -> Failure | None:
         return Failure(kind="dims", what=what)
     if "onstraints violated" in text or "user-specified ranges" in text:
         return Failure(
-            kind="dims", what="a dim that should vary can't, or not over its whole range"
+            kind="dims",
+            what="a dim that should vary can't, or not over its whole range",
         )
     return None
 

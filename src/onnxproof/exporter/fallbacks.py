@@ -77,7 +77,9 @@ def _translate(job: Job, captured: CapturedModel) -> ExportedModel:
 
 
 def _reopen_dims(
-    job: Job, captured: CapturedModel, tell: Tell
+    job: Job,
+    captured: CapturedModel,
+    tell: Tell,
 ) -> tuple[ExportedModel | None, list[Attempt]]:
     """If tracing fixed a dim that the module varies: the attempt that keeps it open, if its file is verified; else the reasons."""
     baked = [row for row in captured.dims.rows if row.baked and row.source is not None]
@@ -104,7 +106,8 @@ def _reopen_dims(
 
 
 def _reopening_attempts(
-    baked: list[ExportedDim], int_reason: str
+    baked: list[ExportedDim],
+    int_reason: str,
 ) -> tuple[list[str], list[Attempt]]:
     """The attempts that read the lines by which dims were baked, and a record of what is known without another capture."""
     codes = [code for code in _REOPENING if _contains(baked, code)]
@@ -130,7 +133,9 @@ def _open_dims(dims: Dims) -> set[tuple[str, int]]:
 
 
 def _try_attempts(
-    job: Job, failure: failures.Failure, tell: Tell
+    job: Job,
+    failure: failures.Failure,
+    tell: Tell,
 ) -> tuple[ExportedModel | None, list[Attempt]]:
     """The first attempt whose file is verified, after the record of those before it; else what became of each."""
     tried: list[Attempt] = []

@@ -118,14 +118,19 @@ class _Checker:
         keys = {name: name.replace(".", "_") for name in self.session.input_names}
         return {name: arrays[key] for name, key in keys.items() if key in arrays}
 
-    def _format(self, sizes: SymbolSizes, guard: CheckableGuard) -> str:
+    def _format(
+        self,
+        sizes: SymbolSizes,
+        guard: CheckableGuard,
+    ) -> str:
         """The sizes that differ from the example's, by name; all sizes of the guard if none does."""
         changed = [s for s in guard.names if sizes[s] != self.capture.hints[s]]
         return ", ".join(f"{guard.names[s]} {sizes[s]}" for s in changed or guard.names)
 
 
 def _find_boundary(
-    guard: CheckableGuard, capture: Capture
+    guard: CheckableGuard,
+    capture: Capture,
 ) -> tuple[dict[Any, int], dict[Any, int]] | None:
     """Sizes of every symbol for the last covered and the first uncovered size, as near to the example's as there are."""
     hints = {symbol: capture.hints[symbol] for symbol in _free_symbols(capture)}
@@ -141,7 +146,11 @@ def _find_boundary(
     return None
 
 
-def _within_range(row: ExportedDim, sizes: SymbolSizes, guard: CheckableGuard) -> bool:
+def _within_range(
+    row: ExportedDim,
+    sizes: SymbolSizes,
+    guard: CheckableGuard,
+) -> bool:
     """Whether the size for that dim is one that the user promised."""
     own_sizes = [sizes[symbol] for symbol, name in guard.names.items() if name == row.name]
     if any(size < row.minimum for size in own_sizes):

@@ -42,7 +42,12 @@ class HalfSimulation:
     float_values: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, model: onnx.ModelProto, kind: str, inputs: Inputs) -> "HalfSimulation":
+    def of(
+        cls,
+        model: onnx.ModelProto,
+        kind: str,
+        inputs: Inputs,
+    ) -> "HalfSimulation":
         """Run the float32 graph itself."""
         inferred = onnx.shape_inference.infer_shapes(model).graph
         float_values = {
@@ -119,7 +124,9 @@ def _outputs_of(model: onnx.ModelProto, nodes: Sequence[str]) -> set[str]:
 
 
 def _round_results(
-    model: onnx.ModelProto, float_values: frozenset[str], kept: Sequence[str]
+    model: onnx.ModelProto,
+    float_values: frozenset[str],
+    kept: Sequence[str],
 ) -> onnx.ModelProto:
     """Every result in half precision; that of a kept node stays as it is, and is rounded where a node in half precision consumes it."""
     kept_values = _outputs_of(model, kept) & float_values
@@ -166,7 +173,9 @@ def replace_nodes(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> on
 
 
 def run_graph(
-    model: onnx.ModelProto, inputs: Inputs, names: Sequence[str] = ()
+    model: onnx.ModelProto,
+    inputs: Inputs,
+    names: Sequence[str] = (),
 ) -> list[list[Array]]:
     """The outputs of each case, or those values inside; without optimisation, since a fusion removes values."""
     import onnxruntime
@@ -180,7 +189,9 @@ def run_graph(
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        model.SerializeToString(),
+        options,
+        providers=["CPUExecutionProvider"],
     )
     results = []
     for case in inputs:

@@ -67,7 +67,12 @@ class ExportedModel:
         return self.dims.rows
 
     def save(
-        self, path: Path, metadata: Mapping[str, str], *, weight_bytes: int, external: bool | None
+        self,
+        path: Path,
+        metadata: Mapping[str, str],
+        *,
+        weight_bytes: int,
+        external: bool | None,
     ) -> None:
         """Write the model, with its weights in a file of their own if that is asked for or necessary."""
         apart = translate.needs_external_data(weight_bytes, external)
@@ -110,7 +115,11 @@ def translate_model(
     with Keeper(job.found.module), torch.no_grad(), torch_failures(program):
         prepared = prepare(program) if prepare else program
         onnx_program = translate.translate(
-            prepared, opset=job.opset, input_names=job.input_names, output_names=names, table=table
+            prepared,
+            opset=job.opset,
+            input_names=job.input_names,
+            output_names=names,
+            table=table,
         )
     dim_names = {str(symbol): name for symbol, name in captured.dims.written.items()}
     translate.rename_dims(onnx_program.model, dim_names)
@@ -134,7 +143,11 @@ def _capture(job: Job, *, strict: bool) -> Capture:
 
 
 def _capture_at(
-    job: Job, open_dims: Mapping[Place, Limits], sizes: Sizes, *, strict: bool
+    job: Job,
+    open_dims: Mapping[Place, Limits],
+    sizes: Sizes,
+    *,
+    strict: bool,
 ) -> Capture:
     """Capture with some dims of the example at other sizes."""
     # a dim of size 0 or 1 that could not be enlarged stays fixed, since torch takes it for one that is broadcast
@@ -150,7 +163,11 @@ def _capture_at(
             module
         ):  # each time: a capture that was stopped may leave changes in the module
             return capture_program(
-                module, job.example, open_dims=large_dims, sizes=sizes, strict=strict
+                module,
+                job.example,
+                open_dims=large_dims,
+                sizes=sizes,
+                strict=strict,
             )
 
     if strict:

@@ -32,7 +32,11 @@ def _git(*arguments: str) -> str:
     """The output of git; empty if it fails."""
     try:
         result = subprocess.run(
-            ["git", *arguments], capture_output=True, text=True, timeout=5, check=False
+            ["git", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""

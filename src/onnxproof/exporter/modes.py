@@ -69,7 +69,9 @@ def _label_candidates(module: Any) -> dict[torch.nn.Module, str]:
 
 
 def _find_differing(
-    example: Example, layers: Sequence[torch.nn.Module], deadline: float
+    example: Example,
+    layers: Sequence[torch.nn.Module],
+    deadline: float,
 ) -> list[torch.nn.Module]:
     """The layers whose output differs in training mode, in the order of the forward pass."""
     probe = _TrainingProbe(deadline=deadline)
@@ -91,7 +93,11 @@ class _TrainingProbe:
         self._busy = False
 
     def __call__(
-        self, layer: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+        self,
+        layer: torch.nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        output: Any,
     ) -> None:
         if self._busy or layer in self.differing or self._is_too_late(layer):
             return
@@ -121,7 +127,8 @@ def _can_repeat(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return all(_can_repeat(item) for item in value)
     return value is None or isinstance(
-        value, torch.Tensor | int | float | bool | str | torch.dtype | torch.device
+        value,
+        torch.Tensor | int | float | bool | str | torch.dtype | torch.device,
     )
 
 

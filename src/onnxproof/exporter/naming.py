@@ -23,7 +23,10 @@ class DimNames:
     """
 
     def __init__(
-        self, example: Example, user_names: Mapping[Place, str], sizes: Sizes | None = None
+        self,
+        example: Example,
+        user_names: Mapping[Place, str],
+        sizes: Sizes | None = None,
     ) -> None:
         self._example = example
         self._user_names = user_names
@@ -47,7 +50,11 @@ class DimNames:
                 return self._user_names[place]
         return ""
 
-    def _reserve(self, name: str, places: Sequence[Place]) -> str:
+    def _reserve(
+        self,
+        name: str,
+        places: Sequence[Place],
+    ) -> str:
         """The name, shared if its other dims must have the same size, else made unique."""
         if name in self._places and self._must_agree(places, self._places[name]):
             return name
@@ -58,7 +65,11 @@ class DimNames:
         self._places[name] = places
         return name
 
-    def _must_agree(self, places: Sequence[Place], others: Sequence[Place]) -> bool:
+    def _must_agree(
+        self,
+        places: Sequence[Place],
+        others: Sequence[Place],
+    ) -> bool:
         if not places or not others or self._size(places[0]) != self._size(others[0]):
             return False
         larger = self._size(places[0]) + 1
@@ -66,7 +77,11 @@ class DimNames:
             return False
         return self._accepts([*places, *others], larger)
 
-    def _accepts(self, places: Sequence[Place], size: int) -> bool:
+    def _accepts(
+        self,
+        places: Sequence[Place],
+        size: int,
+    ) -> bool:
         return self._example.accepts({**self._sizes, **dict.fromkeys(places, size)})
 
     def _size(self, place: Place) -> int:

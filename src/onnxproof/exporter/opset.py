@@ -45,10 +45,17 @@ def newest_readable(backend: str) -> int:
     return _OLDEST
 
 
-def _opens(backend: str, opset: int, path: Path) -> bool:
+def _opens(
+    backend: str,
+    opset: int,
+    path: Path,
+) -> bool:
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
     graph = helper.make_graph(
-        [helper.make_node("Identity", ["x"], ["y"])], "probe", ports[:1], ports[1:]
+        [helper.make_node("Identity", ["x"], ["y"])],
+        "probe",
+        ports[:1],
+        ports[1:],
     )
     imports = [helper.make_opsetid("", opset)]
     onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=10), path)

@@ -72,7 +72,11 @@ def _finding(tool: str, why: str) -> Finding:
     )
 
 
-def _run_tool(tool: str, path: Path, model: onnx.ModelProto) -> onnx.ModelProto:
+def _run_tool(
+    tool: str,
+    path: Path,
+    model: onnx.ModelProto,
+) -> onnx.ModelProto:
     optimised: onnx.ModelProto
     if tool == "onnxslim":
         onnxslim: Any = importlib.import_module("onnxslim")

@@ -71,7 +71,11 @@ def check(kind: str | None) -> None:
         )
 
 
-def lower_precision(path: Path, kind: str, inputs: Inputs) -> LoweredPrecision:
+def lower_precision(
+    path: Path,
+    kind: str,
+    inputs: Inputs,
+) -> LoweredPrecision:
     """Rewrite a float32 file in half precision, in place."""
     simulation = HalfSimulation.of(onnx.load(path), kind, inputs)
     before = simulation.measure_db(())
@@ -85,7 +89,11 @@ def lower_precision(path: Path, kind: str, inputs: Inputs) -> LoweredPrecision:
     with replacing(path, what="the model") as draft:
         onnx.save(model, draft)
     return LoweredPrecision(
-        kind=kind, kept=kept, before_db=before, after_db=after, cases=len(inputs)
+        kind=kind,
+        kept=kept,
+        before_db=before,
+        after_db=after,
+        cases=len(inputs),
     )
 
 
@@ -124,7 +132,9 @@ def _convert_to_fp16(model: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelP
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
     converted: onnx.ModelProto = convert_float_to_float16(
-        copy_model(model), keep_io_types=True, node_block_list=list(kept)
+        copy_model(model),
+        keep_io_types=True,
+        node_block_list=list(kept),
     )
     # an input used twice (x * x) is cast twice under one name, which no runtime opens: the first cast stays
     by_output = {tuple(node.output): node for node in reversed(converted.graph.node)}
@@ -134,7 +144,8 @@ def _convert_to_fp16(model: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelP
 
 
 def _remove_half_casts(
-    nodes: Sequence[onnx.NodeProto], outputs: Collection[str]
+    nodes: Sequence[onnx.NodeProto],
+    outputs: Collection[str],
 ) -> list[onnx.NodeProto]:
     """The nodes without casts to half and back between two that are kept in float32.
 
@@ -177,7 +188,11 @@ def _store_in_bf16(model: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelPro
             continue
         name = f"{tensor.name}_bf16"
         cast = onnx.helper.make_node(
-            "Cast", [name], [tensor.name], name=f"{tensor.name}_to_float", to=TensorProto.FLOAT
+            "Cast",
+            [name],
+            [tensor.name],
+            name=f"{tensor.name}_to_float",
+            to=TensorProto.FLOAT,
         )
         casts.append(cast)
         values = numpy_helper.to_array(tensor).astype(ml_dtypes.bfloat16)

@@ -18,7 +18,11 @@ Tensor = torch.Tensor
 aten = torch.ops.aten
 
 
-def rsub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+def rsub(
+    x: Tensor,
+    other: Any,
+    alpha: Any = 1,
+) -> Tensor:
     """`1.0 - ids`: the integers become the type of the result first."""
     dtype = torch.result_type(x, other)
     return x.to(dtype).mul(-alpha).add(other)
@@ -48,7 +52,12 @@ def searchsorted(
     return count
 
 
-def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def kthvalue(
+    x: Tensor,
+    k: int,
+    dim: int = -1,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]:
     """The k-th of the sorted values."""
     values, places = torch.sort(x, dim)
     value = values.narrow(dim, k - 1, 1)
@@ -58,7 +67,11 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[T
     return value.squeeze(dim), place.squeeze(dim)
 
 
-def median(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def median(
+    x: Tensor,
+    dim: int,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]:
     """The lower of the two middle values."""
     return kthvalue(x, (x.shape[dim] - 1) // 2 + 1, dim, keepdim)
 
@@ -87,7 +100,12 @@ def cummin(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return -values, places
 
 
-def cdist(x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
+def cdist(
+    x: Tensor,
+    y: Tensor,
+    p: float = 2.0,
+    compute_mode: int | None = None,
+) -> Tensor:
     """The distance of every row of one to every row of the other, from their differences."""
     gaps = (x.unsqueeze(-2) - y.unsqueeze(-3)).abs()
     if p == 0:
@@ -166,7 +184,8 @@ def _is_foreign(target: Any) -> bool:
     if target.namespace in ("aten", "prims") or target.namespace.startswith("onnx"):
         return False
     return not torch._C._dispatch_has_kernel_for_dispatch_key(
-        target.name(), "CompositeImplicitAutograd"
+        target.name(),
+        "CompositeImplicitAutograd",
     )
 
 

@@ -24,7 +24,11 @@ from torch.utils import _pytree as pytree
 _CHOOSE = "onnxproof_choose"
 
 
-def choose(condition: Any, first: Any, second: Any) -> Any:
+def choose(
+    condition: Any,
+    first: Any,
+    second: Any,
+) -> Any:
     """torch.where over whatever both branches return, which must have the same structure."""
     if not isinstance(condition, torch.Tensor):
         condition = torch.as_tensor(condition)
@@ -39,7 +43,11 @@ def choose(condition: Any, first: Any, second: Any) -> Any:
     return pytree.tree_unflatten(leaves, structure)
 
 
-def _where(flag: torch.Tensor, x: Any, y: Any) -> torch.Tensor:
+def _where(
+    flag: torch.Tensor,
+    x: Any,
+    y: Any,
+) -> torch.Tensor:
     x = torch.as_tensor(x)
     y = torch.as_tensor(y)
     if x.dim() != y.dim() or x.dtype != y.dtype:
@@ -50,7 +58,11 @@ def _where(flag: torch.Tensor, x: Any, y: Any) -> torch.Tensor:
 
 
 @contextmanager
-def rewritten_branch(module: Any, file: str, line: int) -> Iterator[None]:
+def rewritten_branch(
+    module: Any,
+    file: str,
+    line: int,
+) -> Iterator[None]:
     """While inside, every layer whose method contains that line runs the rewritten method."""
     changed: list[tuple[Any, str]] = []
     rewritten: dict[FunctionType, FunctionType] = {}
@@ -80,7 +92,11 @@ def _methods(kind: type) -> Iterator[tuple[str, FunctionType]]:
                 yield name, value
 
 
-def _contains_line(function: FunctionType, file: str, line: int) -> bool:
+def _contains_line(
+    function: FunctionType,
+    file: str,
+    line: int,
+) -> bool:
     if function.__code__.co_filename != file or line < function.__code__.co_firstlineno:
         return False
     try:
@@ -115,7 +131,11 @@ def _rewrite(function: FunctionType, line: int) -> FunctionType:
 class _Rewriter(ast.NodeTransformer):
     """Rewrites the `if` at one line, as a statement or as an expression."""
 
-    def __init__(self, line: int, definition: ast.FunctionDef) -> None:
+    def __init__(
+        self,
+        line: int,
+        definition: ast.FunctionDef,
+    ) -> None:
         self._line = line
         self._definition = definition
         self._count = itertools.count(1)
@@ -153,7 +173,11 @@ class _Rewriter(ast.NodeTransformer):
             return self._rewrite_if(node, [])
         return node
 
-    def _rewrite_if(self, node: ast.If, rest: list[ast.stmt]) -> list[ast.stmt]:
+    def _rewrite_if(
+        self,
+        node: ast.If,
+        rest: list[ast.stmt],
+    ) -> list[ast.stmt]:
         """Two functions and a call of `choose`: it returns if a branch does, else it assigns what the branches assign."""
         self.done = True
         if _returns(node):
@@ -171,7 +195,9 @@ class _Rewriter(ast.NodeTransformer):
         return [first, second, ast.Assign([ast.Tuple(targets, ast.Store())], result), *rest]
 
     def _branch_function(
-        self, body: list[ast.stmt], parameters: Sequence[str] = ()
+        self,
+        body: list[ast.stmt],
+        parameters: Sequence[str] = (),
     ) -> ast.FunctionDef:
         arguments = ast.arguments(
             posonlyargs=[],
@@ -191,7 +217,11 @@ class _Rewriter(ast.NodeTransformer):
         return function  # type: ignore[no-any-return]
 
 
-def _choose(test: ast.expr, first: ast.expr, second: ast.expr) -> ast.Call:
+def _choose(
+    test: ast.expr,
+    first: ast.expr,
+    second: ast.expr,
+) -> ast.Call:
     return ast.Call(ast.Name(_CHOOSE, ast.Load()), [test, first, second], [])
 
 

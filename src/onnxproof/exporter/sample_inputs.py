@@ -40,7 +40,13 @@ def collect_inputs(found: Subject, path: Path) -> list[dict[str, Array]]:
     )
     data = user_data.stream(found.data, [port.name for port in merged.inputs])
     space = inference.make_space(
-        merged, example, file, seed=0, domains=(), data=data, parameter=oracle.parameter
+        merged,
+        example,
+        file,
+        seed=0,
+        domains=(),
+        data=data,
+        parameter=oracle.parameter,
     )
     session = ort.open(path, "basic")
     accepted: list[dict[str, Array]] = []

@@ -34,7 +34,13 @@ _NEAR, _FAR = 16, 1024
 class NarrowingGuard(BaseException):
     """A guard that excludes a size of a symbol; not an Exception, since torch catches those on the way."""
 
-    def __init__(self, guard: Any, environment: Any, symbol: Any, size: int) -> None:
+    def __init__(
+        self,
+        guard: Any,
+        environment: Any,
+        symbol: Any,
+        size: int,
+    ) -> None:
         super().__init__(str(guard.expr))
         self.guard = guard
         self.environment = environment
@@ -76,7 +82,11 @@ class SizeWatch:
                     raise NarrowingGuard(guard, self._environment, symbol, excluded)
         self._checked = len(guards)
 
-    def _find_excluded_size(self, expression: Any, symbol: Any) -> int:
+    def _find_excluded_size(
+        self,
+        expression: Any,
+        symbol: Any,
+    ) -> int:
         """The size nearest to the example's that the guard excludes, or 0."""
         hints = _hints(self._environment)
         known = {other: int(hints[other]) for other in expression.free_symbols if other in hints}
@@ -94,7 +104,9 @@ def _hints(environment: Any) -> Any:
 
 
 def capture_with_open_int(
-    take: Callable[[], Capture], example: Example, sizes: Sizes
+    take: Callable[[], Capture],
+    example: Example,
+    sizes: Sizes,
 ) -> tuple[Capture, str]:
     """Capture while `int` keeps sizes open; if that fails, with Python's own `int`, and the reason.
 
@@ -126,7 +138,11 @@ def capture_with_open_int(
     return take(), reason
 
 
-def _describe_harm(narrowing: NarrowingGuard, example: Example, sizes: Sizes) -> str:
+def _describe_harm(
+    narrowing: NarrowingGuard,
+    example: Example,
+    sizes: Sizes,
+) -> str:
     """The guard in words if the module accepts the size that it excludes; empty if the module refuses that size too."""
     expression = narrowing.guard.expr
     places = dict(locate_symbols(narrowing.environment, list(example.tensors)))
@@ -146,7 +162,11 @@ def _describe_harm(narrowing: NarrowingGuard, example: Example, sizes: Sizes) ->
     return f"the file would be right for {format_relation(expression, labels)} alone{where}; the module takes {labels[narrowing.symbol]} = {narrowing.size}, too"
 
 
-def _excludes(expression: Any, sizes: Sizes, places: Mapping[Any, Place]) -> bool:
+def _excludes(
+    expression: Any,
+    sizes: Sizes,
+    places: Mapping[Any, Place],
+) -> bool:
     """Whether the guard does not hold at these sizes: two lengths that must agree still do if both change."""
     symbols = [symbol for symbol in places if symbol in expression.free_symbols]
     return not holds(expression, {symbol: sizes[places[symbol]] for symbol in symbols})

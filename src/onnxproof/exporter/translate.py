@@ -88,7 +88,13 @@ def _values(model: Any) -> Iterator[Any]:
             yield from node.outputs
 
 
-def save(onnx_program: Any, path: Path, metadata: Mapping[str, str], *, external: bool) -> None:
+def save(
+    onnx_program: Any,
+    path: Path,
+    metadata: Mapping[str, str],
+    *,
+    external: bool,
+) -> None:
     """Write the file, with its weights beside it or inside of it."""
     onnx_program.model.metadata_props.update(metadata)
     onnx_program.save(str(path), external_data=external)

@@ -64,7 +64,12 @@ class Weight:
 class View:
     """A file to be inspected."""
 
-    def __init__(self, file: OnnxFile, weights: tuple[Weight, ...], module: Any = None) -> None:
+    def __init__(
+        self,
+        file: OnnxFile,
+        weights: tuple[Weight, ...],
+        module: Any = None,
+    ) -> None:
         self.file = file
         self.weights = weights
         self.module = module
@@ -137,7 +142,11 @@ def _weights(path: Path) -> Iterator[Weight]:
             yield weight
 
 
-def _weight(tensor: onnx.TensorProto, name: str, path: Path) -> Weight:
+def _weight(
+    tensor: onnx.TensorProto,
+    name: str,
+    path: Path,
+) -> Weight:
     return Weight(
         name=name,
         dtype=onnx_file.dtype_name(tensor.data_type),

@@ -28,7 +28,11 @@ def fit_columns(columns: Array, target: Array) -> tuple[Array, float] | None:
     return coefficients / norm, float(relative)
 
 
-def fit_channels(source: Array, target: Array, axis: int) -> tuple[Array, Array] | None:
+def fit_channels(
+    source: Array,
+    target: Array,
+    axis: int,
+) -> tuple[Array, Array] | None:
     """Factor and shift of each channel in `target = source * factor + shift`; None if a channel is constant or has too few values."""
     x = channel_rows(source, axis)
     y = channel_rows(target, axis)
@@ -45,7 +49,12 @@ def channel_rows(array: Array, axis: int) -> Array:
     return np.moveaxis(array.astype(np.float64), axis, 0).reshape(array.shape[axis], -1)
 
 
-def scale_channels(array: Array, factor: Array, shift: Array, axis: int) -> Array:
+def scale_channels(
+    array: Array,
+    factor: Array,
+    shift: Array,
+    axis: int,
+) -> Array:
     """The array with each channel scaled and shifted."""
     shape = [1] * array.ndim
     shape[axis] = len(factor)

@@ -41,7 +41,11 @@ def explain(pair: TensorPair) -> Explanation:
     if not _is_comparable(pair.own) or not _is_comparable(pair.deployed):  # step 1
         return Explanation()
     usual = itertools.chain(
-        _orders(pair), texts.mistakes(pair), _raw_channels(pair), _scales(pair), _roundings(pair)
+        _orders(pair),
+        texts.mistakes(pair),
+        _raw_channels(pair),
+        _scales(pair),
+        _roundings(pair),
     )
     explanation = _first_match(pair, usual)  # step 2
     if explanation is None and len(pair.raw) == 1:  # step 3
@@ -61,7 +65,9 @@ def _first_match(pair: TensorPair, mistakes: Iterable[Mistake]) -> Explanation |
         if nearly_equal(mistake.result, target):
             residual = max_difference(mistake.result, target) / largest_magnitude(target)
             return Explanation(
-                description=mistake.description, residual=residual, proven=mistake.proven
+                description=mistake.description,
+                residual=residual,
+                proven=mistake.proven,
             )
     return None
 
@@ -111,7 +117,11 @@ def _channel_axes(array: Array) -> list[int]:
     return [axis for axis, size in enumerate(array.shape) if 1 < size <= _MAX_CHANNELS]
 
 
-def _fitted_scale(own: Array, deployed: Array, axis: int | None) -> Iterator[Mistake]:
+def _fitted_scale(
+    own: Array,
+    deployed: Array,
+    axis: int | None,
+) -> Iterator[Mistake]:
     """The factor and the shift of each channel that fit best; without an axis, all values are one channel."""
     shape = deployed.shape
     if axis is None:
@@ -131,7 +141,11 @@ def _fitted_scale(own: Array, deployed: Array, axis: int | None) -> Iterator[Mis
     )
 
 
-def _name_norms(own: Array, factor: Array, shift: Array) -> str:
+def _name_norms(
+    own: Array,
+    factor: Array,
+    shift: Array,
+) -> str:
     """Which usual norm is in the place of which, in words; empty if none is."""
     channels = len(factor)
     known = norms.USUAL
@@ -143,7 +157,12 @@ def _name_norms(own: Array, factor: Array, shift: Array) -> str:
     return ""
 
 
-def _name_statistics(own: Array, factor: Array, shift: Array, axis: int) -> str:
+def _name_statistics(
+    own: Array,
+    factor: Array,
+    shift: Array,
+    axis: int,
+) -> str:
     """The statistic of the values themselves that they are divided by, in words; empty if none is."""
     rows = affine.channel_rows(own, axis)
     if not (np.abs(shift) > 1e-6 * largest_magnitude(own)).any():
@@ -193,7 +212,10 @@ def _roundings(pair: TensorPair) -> Iterator[Mistake]:
 
 
 def _round_to_grid(
-    values: Array, grid_values: Array, axis: int | None, function: Callable[[Array], Array]
+    values: Array,
+    grid_values: Array,
+    axis: int | None,
+    function: Callable[[Array], Array],
 ) -> Array | None:
     """The values rounded to the grid of the others, channel by channel; None if those lie on no grid."""
     if axis is None:

@@ -50,14 +50,22 @@ class Recipe:
         """Factor and shift of each channel."""
         return self.factor, self.shift
 
-    def compute(self, image: Array, shape: tuple[int, int]) -> Array:
+    def compute(
+        self,
+        image: Array,
+        shape: tuple[int, int],
+    ) -> Array:
         """The whole tensor, height, width and channels, by these steps."""
         resized = self.geometry.apply(image, self.mode, shape, np.arange(shape[0]))
         rounded = _ROUNDINGS[self.rounding](_ordered(resized, reverse=self.reversed))
         return affine.scale_channels(rounded, self.factor, self.shift, 2)
 
 
-def explain_images(raw: Any, own: Array, deployed: Array) -> Explanation | None:
+def explain_images(
+    raw: Any,
+    own: Array,
+    deployed: Array,
+) -> Explanation | None:
     """The steps in which two tensors of one raw image differ, and the residual; None if one of them is computed in no usual way."""
     image = read_pixels(raw)
     if image is None:
@@ -93,7 +101,11 @@ def _differences(own: Recipe, deployed: Recipe) -> Iterator[str]:
         yield f"another scale, mean or standard deviation: the deployment has {deployed_scaling}, the model's own {own_scaling}"
 
 
-def _same_scaling(own: Recipe, deployed: Recipe, tolerance: float) -> bool:
+def _same_scaling(
+    own: Recipe,
+    deployed: Recipe,
+    tolerance: float,
+) -> bool:
     """Whether the constants are the same, in the same order of channels or in the reversed one."""
     if norms.same_map(own.affine, deployed.affine, tolerance):
         return True
@@ -156,7 +168,12 @@ def _better(first: Recipe | None, second: Recipe | None) -> Recipe | None:
     return second
 
 
-def _fit_scaling(geometry: Geometry, mode: str, resized: Array, target: Array) -> Recipe | None:
+def _fit_scaling(
+    geometry: Geometry,
+    mode: str,
+    resized: Array,
+    target: Array,
+) -> Recipe | None:
     """The order of channels, the rounding and the affine map that bring a resized image closest to the target."""
     best: Recipe | None = None
     orders = (False, True) if resized.shape[2] > 1 else (False,)
@@ -192,7 +209,11 @@ def _ordered(image: Array, *, reverse: bool) -> Array:
     return image
 
 
-def _residual(computed: Array, target: Array, factor: Array) -> float | None:
+def _residual(
+    computed: Array,
+    target: Array,
+    factor: Array,
+) -> float | None:
     """The largest difference if it is that of arithmetic, else the mean one; None if rounding does not explain it."""
     difference = np.abs(computed - target) / np.abs(factor)
     largest = float(difference.max())

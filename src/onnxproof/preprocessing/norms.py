@@ -39,7 +39,11 @@ def _per_channel(constants: tuple[float, ...], channels: int) -> Array:
     return np.array(constants, np.float64)
 
 
-def _both_ranges(name: str, mean: tuple[float, ...], std: tuple[float, ...]) -> tuple[Norm, Norm]:
+def _both_ranges(
+    name: str,
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+) -> tuple[Norm, Norm]:
     """The same constants for pixels from 0 to 1 and for pixels from 0 to 255."""
     levels_mean = tuple(255 * value for value in mean)
     levels_std = tuple(255 * value for value in std)
@@ -54,7 +58,9 @@ IMAGES: tuple[Norm, ...] = (
     NONE,
     Norm(name="a division by 255", std=(255.0,)),
     *_both_ranges(
-        "the mean and standard deviation of ImageNet", (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+        "the mean and standard deviation of ImageNet",
+        (0.485, 0.456, 0.406),
+        (0.229, 0.224, 0.225),
     ),
     *_both_ranges("a mean and a standard deviation of 0.5", (0.5,), (0.5,)),
     *_both_ranges(
@@ -63,7 +69,9 @@ IMAGES: tuple[Norm, ...] = (
         (0.26862954, 0.26130258, 0.27577711),
     ),
     *_both_ranges(
-        "the mean of ImageNet without the standard deviation", (0.485, 0.456, 0.406), (1.0,)
+        "the mean of ImageNet without the standard deviation",
+        (0.485, 0.456, 0.406),
+        (1.0,),
     ),
     Norm(name="the means of Caffe", mean=(123.68, 116.779, 103.939)),
     Norm(name="the means of Caffe in the order of BGR", mean=(103.939, 116.779, 123.68)),
@@ -98,21 +106,33 @@ def norm_pairs(norms: tuple[Norm, ...], channels: int) -> Iterator[tuple[Norm, N
     yield from sorted(itertools.permutations(fitting, 2), key=lambda pair: NONE not in pair)
 
 
-def input_map(own: Norm, other: Norm, channels: int) -> AffineMap:
+def input_map(
+    own: Norm,
+    other: Norm,
+    channels: int,
+) -> AffineMap:
     """The map to apply to an input before `other`, so that the result is that of `own`."""
     own_factor, own_shift = own.affine(channels)
     factor, shift = other.affine(channels)
     return own_factor / factor, (own_shift - shift) / factor
 
 
-def result_map(own: Norm, other: Norm, channels: int) -> AffineMap:
+def result_map(
+    own: Norm,
+    other: Norm,
+    channels: int,
+) -> AffineMap:
     """The map from the result of `own` to that of `other`."""
     own_factor, own_shift = own.affine(channels)
     factor, shift = other.affine(channels)
     return factor / own_factor, shift - own_shift * factor / own_factor
 
 
-def same_map(first: AffineMap, second: AffineMap, tolerance: float = _TOLERANCE) -> bool:
+def same_map(
+    first: AffineMap,
+    second: AffineMap,
+    tolerance: float = _TOLERANCE,
+) -> bool:
     """Whether two affine maps are equal up to the digits of written constants, or up to what rounding changes."""
     factor, shift = first
     other_factor, other_shift = second

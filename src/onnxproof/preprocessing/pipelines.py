@@ -83,7 +83,10 @@ def require_preprocessing(found: subject.Subject) -> None:
 
 
 def compare(
-    found: subject.Subject, deployed: Any, path: Path, backend: str = "ort"
+    found: subject.Subject,
+    deployed: Any,
+    path: Path,
+    backend: str = "ort",
 ) -> PipelineComparison:
     """Both preprocessings on every raw input, then the module behind the one and the file behind the other."""
     from onnxproof.reference.torch_session import TorchSession
@@ -162,7 +165,11 @@ class _Differences:
     causes: list[Cause] = field(default_factory=list)
 
     def add(
-        self, label: str, difference: _Difference, explanation: Explanation, outputs: str
+        self,
+        label: str,
+        difference: _Difference,
+        explanation: Explanation,
+        outputs: str,
     ) -> None:
         """Report one raw input on which the two differ."""
         parts = [part for part in (difference.description, explanation.description) if part]
@@ -274,14 +281,19 @@ def _data_files(path: Path) -> list[Path]:
     return [regular(path, InputError)]
 
 
-def _preprocess(function: Function, raw: tuple[Any, ...], label: str) -> list[Array]:
+def _preprocess(
+    function: Function,
+    raw: tuple[Any, ...],
+    label: str,
+) -> list[Array]:
     """The tensors that a preprocessing computes from a raw input, as arrays."""
     try:
         positional, named = as_arguments(function(*raw))
     except Exception as why:  # the user's own code
         name = getattr(function, "__name__", function)
         raise UsageError(
-            "preprocess-raised", f"`{name}` raised {type(why).__name__} on {label}: {why}"
+            "preprocess-raised",
+            f"`{name}` raised {type(why).__name__} on {label}: {why}",
         ) from why
     leaves = tree.flatten([*positional, *named.values()])
     return [_as_array(leaf) for _, leaf in leaves]
@@ -296,7 +308,11 @@ def _as_array(leaf: Any) -> Array:
     return array
 
 
-def _compare_outputs(module: "TorchSession", session: Session, prepared: _PreparedInput) -> str:
+def _compare_outputs(
+    module: "TorchSession",
+    session: Session,
+    prepared: _PreparedInput,
+) -> str:
     """What the difference does to the outputs, end to end."""
     if len(prepared.own) != len(prepared.deployed):
         return ""

@@ -56,7 +56,9 @@ MODES: dict[str, Mode] = {
     "bilinear": Mode(kernel=_triangle, support=1.0),
     "bilinear with aligned corners": Mode(kernel=_triangle, support=1.0, coordinates="corners"),
     "bilinear from the corner of each pixel": Mode(
-        kernel=_triangle, support=1.0, coordinates="asymmetric"
+        kernel=_triangle,
+        support=1.0,
+        coordinates="asymmetric",
     ),
     "bilinear with antialiasing": Mode(kernel=_triangle, support=1.0, antialias=True),
     "bicubic": Mode(kernel=_cubic(-0.75), support=2.0),
@@ -67,7 +69,11 @@ MODES: dict[str, Mode] = {
 
 
 @functools.lru_cache(maxsize=128)
-def resize_matrix(before: int, after: int, mode_name: str) -> Array:
+def resize_matrix(
+    before: int,
+    after: int,
+    mode_name: str,
+) -> Array:
     """The share of each old pixel in each new one: rows add up to one."""
     mode = MODES[mode_name]
     centres = _source_centres(before, after, mode.coordinates)
@@ -83,7 +89,8 @@ def resize_matrix(before: int, after: int, mode_name: str) -> Array:
     matrix = np.zeros((after, before))
     reach = int(mode.support)
     for tap in range(
-        -reach + 1, reach + 1
+        -reach + 1,
+        reach + 1,
     ):  # pixels outside of the image repeat the one at the edge
         pixel = np.floor(centres[:, 0]) + tap
         inside = np.clip(pixel, 0, before - 1).astype(int)
@@ -91,7 +98,11 @@ def resize_matrix(before: int, after: int, mode_name: str) -> Array:
     return matrix
 
 
-def _source_centres(before: int, after: int, coordinates: str) -> Array:
+def _source_centres(
+    before: int,
+    after: int,
+    coordinates: str,
+) -> Array:
     """Where the centre of each new pixel is in the old image, as a column."""
     new = np.arange(after)[:, None]
     scale = before / after
@@ -119,7 +130,13 @@ class Geometry:
         """False if the part that is taken has the right size already."""
         return self.size != self.source[2:]
 
-    def apply(self, image: Array, mode: str, shape: tuple[int, int], rows: Array) -> Array:
+    def apply(
+        self,
+        image: Array,
+        mode: str,
+        shape: tuple[int, int],
+        rows: Array,
+    ) -> Array:
         """Some rows of the result; the image has its channels last."""
         top, left, height, width = self.source
         part = image[top : top + height, left : left + width]
@@ -153,7 +170,9 @@ def geometries(before: tuple[int, int], after: tuple[int, int]) -> Iterator[Geom
             size=after,
         )
         yield Geometry(
-            name="cuts out the top left without resizing", source=(0, 0, *after), size=after
+            name="cuts out the top left without resizing",
+            source=(0, 0, *after),
+            size=after,
         )
     yield from _letterboxes(before, after)
 

@@ -105,7 +105,11 @@ def _row_mistakes(own: Array, deployed: Array) -> Iterator[Mistake]:
         yield from _vocabulary_mistakes(own, deployed)
 
 
-def _mark_mistakes(verb: str, marked: Rows, unmarked: Rows) -> Iterator[Mistake]:
+def _mark_mistakes(
+    verb: str,
+    marked: Rows,
+    unmarked: Rows,
+) -> Iterator[Mistake]:
     """The same ids with a mark of the beginning or the end on one side only."""
     if not all(len(row) > 1 for row in marked):
         return
@@ -121,7 +125,10 @@ def _mark_mistakes(verb: str, marked: Rows, unmarked: Rows) -> Iterator[Mistake]
 
 
 def _padding_mistakes(
-    own: Array, deployed: Array, own_padding: Padding | None, deployed_padding: Padding | None
+    own: Array,
+    deployed: Array,
+    own_padding: Padding | None,
+    deployed_padding: Padding | None,
 ) -> Iterator[Mistake]:
     if own_padding and deployed_padding and own_padding != deployed_padding:
         changes = []
@@ -170,7 +177,9 @@ def _truncated_sides(own: Rows, deployed: Rows) -> Iterator[Mistake]:
             beginnings.append(right_row[:overlap])
         else:
             yield Mistake(
-                description=description, result=_as_array(ends), target=_as_array(beginnings)
+                description=description,
+                result=_as_array(ends),
+                target=_as_array(beginnings),
             )
 
 

@@ -21,7 +21,9 @@ def _check_shapes(view: View) -> Check:
     """Reshape of an input-dependent value to a constant shape, in a file that has open dims."""
     if not _has_open_dim(view):
         return Check(
-            name="baked-shapes", rating=Rating.GOOD, what="no input varies, so no shape need to"
+            name="baked-shapes",
+            rating=Rating.GOOD,
+            what="no input varies, so no shape need to",
         )
     baked = [text for node in view.file.model.graph.node if (text := _baked_shape(view, node))]
     if not baked:
