@@ -5,7 +5,7 @@ ours leaves open. That is its best case: a user who does not know them has to op
 way, the denominator is the plain call on the module as a user would have mended it by hand; the failing call before that is not counted.
 
 The numerator is all of ours: capture, dims and their names, assumptions, training mode and state, every way that was tried, the file with its
-metadata. The proofs of ways that helped are verification: they are made and timed in the warm-up, shown, and left out of the rounds.
+metadata. The proofs of attempts that helped are verification: they are made and timed in the warm-up, shown, and left out of the rounds.
 
 Both are run in one process after a warm-up of both, in turn, the order changing from round to round. A round's ratio is of neighbours; a model's is the
 median of its rounds, with the worst one beside it. It is processor time of one thread: a busy machine must not decide.
@@ -135,7 +135,7 @@ class Proofs:
     """The proofs inside an export: made in the warm-up and timed there, remembered in the rounds."""
 
     def __init__(self) -> None:
-        self._real, self._verdicts, self._asked = fallbacks._trial, [], 0
+        self._real, self._verdicts, self._asked = fallbacks._verify, [], 0
         self.seconds = 0.0
 
     def warm(self) -> None:
@@ -244,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     proofs = Proofs()
-    fallbacks._trial = proofs
+    fallbacks._verify = proofs
     medians = {}
     print(
         "| model | kind | torch.onnx.export s | ours, times that | worst round | proofs s, left out |\n| --- | --- | ---: | ---: | ---: | ---: |"

@@ -313,10 +313,11 @@ _READERS: dict[str, Callable[[Path], None]] = {
 _MAKE = """
 import numpy as np, onnx
 from model import build
-from onnxproof import exporter, subject
+from onnxproof.exporter import export
+from onnxproof.reference import subject
 
 module, example = build()
-exporter.write(subject.load(module, example), __import__("pathlib").Path("good.onnx"))
+export.write(subject.load(module, example), __import__("pathlib").Path("good.onnx"))
 wrong = onnx.load("good.onnx")
 bias = next(t for t in wrong.graph.initializer if list(t.dims) == [4])
 bias.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(bias) + np.float32(0.5), bias.name))

@@ -373,12 +373,15 @@ def _back(pair: Pair, wanted: Sequence[str], feed: Mapping[str, Any]) -> list[An
         if set(wanted) <= set(own)
         else dict(zip(own, (feed[name] for name in wanted), strict=False))
     )
-    return [
-        (a if isinstance(a, torch.Tensor) else from_numpy(np.asarray(a)))
-        if (a := arrays.get(name)) is not None
-        else leaf
-        for name, leaf, _ in pair.leaves
-    ]
+    leaves = []
+    for name, leaf, _ in pair.leaves:
+        value = arrays.get(name)
+        if value is None:
+            value = leaf
+        elif not isinstance(value, torch.Tensor):
+            value = from_numpy(np.asarray(value))
+        leaves.append(value)
+    return leaves
 
 
 # One process builds a case; every call of a tool is a fork of it.

@@ -73,7 +73,7 @@ def verify(
 
     compared = pipelines.compare(subject, pipeline, path)
     bare = replace(subject, data=None, preprocess=None)
-    return compared.join(_verify(bare, path, chosen, with_proofs(progress, compared.join)))
+    return compared.add_to(_verify(bare, path, chosen, with_proofs(progress, compared.add_to)))
 
 
 def diff(

@@ -62,7 +62,7 @@ def test_the_bench_sees_what_is_left(tmp_path: Path) -> None:
 
 STUCK = """
 import sys, time
-from onnxproof import scratch
+from onnxproof.system import temporary as scratch
 from onnxproof.cli import _signals
 _signals.PATIENCE_S = float(sys.argv[1])
 folder = scratch.Folder()

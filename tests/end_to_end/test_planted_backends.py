@@ -21,7 +21,7 @@ from onnxproof.testing import outsider
 PLANTED = """
 import ctypes, os, sys, time
 import numpy as np
-from onnxproof.backends import Description, current, ort
+from onnxproof.runtimes import Description, current, ort
 
 class Session:
     def __init__(self, inner, wrong):

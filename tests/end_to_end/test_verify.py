@@ -977,7 +977,7 @@ def test_an_lstm_with_an_empty_batch_does_not_kill_the_process(zoo: Zoo) -> None
 
 _KILLER = """
 import os
-from onnxproof.backends import Description, ort
+from onnxproof.runtimes import Description, ort
 
 class Session:
     def __init__(self, inner): self.inner, self.input_names, self.output_names = inner, inner.input_names, inner.output_names

@@ -149,7 +149,7 @@ def test_half_precision_is_measured_on_several_cases_and_not_on_the_example_alon
 
 
 def test_the_newest_opset_is_asked_of_the_runtime(loud: Loud, tmp_path: Path) -> None:
-    newest = opset.ceiling("ort")
+    newest = opset.newest_readable("ort")
     assert newest >= 20
     with pytest.raises(
         onnxproof.OnnxproofError, match=rf"opset {newest + 1} is newer than what `ort` reads"
@@ -163,7 +163,7 @@ def test_the_newest_opset_is_asked_of_the_runtime(loud: Loud, tmp_path: Path) ->
 
 DATED = """
 import onnx
-from onnxproof.backends import Description, ort
+from onnxproof.runtimes import Description, ort
 from onnxproof.errors import BackendError
 
 
@@ -181,7 +181,7 @@ def open(model, option=""):
 def test_the_opset_is_lowered_to_what_the_chosen_runtime_reads(loud: Loud, tmp_path: Path) -> None:
     assert export(loud, X, tmp_path / "usual.onnx").export.choices["opset"] == "20"
     with outsider(tmp_path, DATED, "dated"):
-        opset.ceiling.cache_clear()
+        opset.newest_readable.cache_clear()
         proof = onnxproof.export(
             loud,
             X,
@@ -195,7 +195,7 @@ def test_the_opset_is_lowered_to_what_the_chosen_runtime_reads(loud: Loud, tmp_p
             onnxproof.OnnxproofError, match=r"opset 20 is newer than what `dated` reads"
         ):
             onnxproof.export(loud, X, tmp_path / "m.onnx", backends=("ort", "dated"), opset=20)
-    opset.ceiling.cache_clear()
+    opset.newest_readable.cache_clear()
 
 
 def test_weights_that_a_protobuf_can_not_hold_go_into_a_file_of_their_own(
@@ -284,7 +284,7 @@ def test_a_tool_that_is_not_installed_is_told_before_the_export(
 def test_an_optimizer_that_changes_the_meaning_is_refused(
     loud: Loud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def careless(model: onnx.ModelProto) -> onnx.ModelProto:
+    def careless(tool: str, path: Path, model: onnx.ModelProto) -> onnx.ModelProto:
         made = onnx.ModelProto()
         made.CopyFrom(model)
         bias = next(tensor for tensor in made.graph.initializer if tensor.name == "last.bias")
@@ -295,7 +295,7 @@ def test_an_optimizer_that_changes_the_meaning_is_refused(
         )
         return made
 
-    monkeypatch.setattr(optimizing, "_script", careless)
+    monkeypatch.setattr(optimizing, "_run_tool", careless)
     proof = export(loud, X, tmp_path / "m.onnx", optimize="onnxscript")
     assert proof.verdict is Verdict.FAITHFUL  # the file is the exporter's own
     refused = next(found for found in proof.findings if found.code == "optimizer-refused")

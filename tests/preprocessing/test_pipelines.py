@@ -1,4 +1,4 @@
-"""Two preprocessings on the same raw data: each usual slip is planted and named; the same arithmetic in another order is no difference."""
+"""Two preprocessings on the same raw data: each usual mistake is planted and named; the same arithmetic in another order is no difference."""
 
 import json
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from torch.nn import functional as F
 
 import onnxproof
 from onnxproof.cli import main
-from onnxproof.preprocessing.comparison import explain, explained
-from onnxproof.preprocessing.mistake import Both, same
+from onnxproof.preprocessing.comparison import explain
+from onnxproof.preprocessing.mistake import TensorPair, nearly_equal
 from onnxproof.results import Verdict
 
 Array = np.ndarray[Any, Any]
@@ -32,6 +32,10 @@ def photo(height: int = 90, width: int = 120) -> Array:
 
 
 IMAGE = photo()
+
+
+def describe(**pair: Any) -> str:
+    return explain(TensorPair(**pair)).description
 
 
 def resized(
@@ -152,14 +156,14 @@ IMAGES: dict[str, tuple[Callable[[], Array], str]] = {
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_a_slip_with_an_image_is_named(name: str) -> None:
+def test_a_mistake_with_an_image_is_named(name: str) -> None:
     make, words = IMAGES[name]
-    assert words in explain(Both(want=own(IMAGE), got=make(), raw=(IMAGE,), own=own))
+    assert words in describe(own=own(IMAGE), deployed=make(), raw=(IMAGE,), run_own=own)
 
 
-def test_what_no_slip_explains_is_not_explained() -> None:
+def test_what_no_mistake_explains_is_not_explained() -> None:
     noisy = own(IMAGE) + RNG.normal(0, 0.1, (1, 3, 32, 32)).astype(np.float32)
-    assert explain(Both(want=own(IMAGE), got=noisy, raw=(IMAGE,), own=own)) == ""
+    assert describe(own=own(IMAGE), deployed=noisy, raw=(IMAGE,), run_own=own) == ""
 
 
 STEREO = (
@@ -227,10 +231,10 @@ SOUNDS: dict[str, tuple[Array, Array, str]] = {
 
 
 @pytest.mark.parametrize("name", SOUNDS)
-def test_a_slip_with_a_sound_is_named(name: str) -> None:
+def test_a_mistake_with_a_sound_is_named(name: str) -> None:
     want, got, words = SOUNDS[name]
-    assert words in explain(
-        Both(want=want.astype(np.float32), got=got.astype(np.float32), raw=(STEREO,))
+    assert words in describe(
+        own=want.astype(np.float32), deployed=got.astype(np.float32), raw=(STEREO,)
     )
 
 
@@ -285,9 +289,9 @@ TEXTS: dict[str, tuple[Array, Array, str]] = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_slip_with_a_text_is_named(name: str) -> None:
+def test_a_mistake_with_a_text_is_named(name: str) -> None:
     want, got, words = TEXTS[name]
-    assert words in explain(Both(want=want, got=got))
+    assert words in describe(own=want, deployed=got)
 
 
 def letters(text: str) -> Array:
@@ -308,11 +312,19 @@ def test_letters_are_compared_by_writing_the_text_otherwise(
     def changed(text: str) -> Array:
         return letters(change(text))
 
-    assert f"the text {words} by the deployment" in explain(
-        Both(want=letters(raw), got=changed(raw), raw=(raw,), own=letters, theirs=changed)
+    assert f"the text {words} by the deployment" in describe(
+        own=letters(raw),
+        deployed=changed(raw),
+        raw=(raw,),
+        run_own=letters,
+        run_deployed=changed,
     )
-    assert f"the text {words} by the model's own" in explain(
-        Both(want=changed(raw), got=letters(raw), raw=(raw,), own=changed, theirs=letters)
+    assert f"the text {words} by the model's own" in describe(
+        own=changed(raw),
+        deployed=letters(raw),
+        raw=(raw,),
+        run_own=changed,
+        run_deployed=letters,
     )
 
 
@@ -321,7 +333,7 @@ def test_the_same_arithmetic_in_another_order_is_no_difference(seed: int) -> Non
     raw = np.random.default_rng(seed).integers(0, 256, (24, 30, 3)).astype(np.float32)
     one = (raw / 255 - MEAN.astype(np.float32)) / SPREAD.astype(np.float32)
     two = raw * (1 / (255 * SPREAD)).astype(np.float32) - (MEAN / SPREAD).astype(np.float32)
-    assert same(one, two) and same(one, one.astype(np.float64))
+    assert nearly_equal(one, two) and nearly_equal(one, one.astype(np.float64))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -338,25 +350,15 @@ def test_whatever_two_preprocessings_make_can_be_asked_about(seed: int) -> None:
 
     for _ in range(20):
         want = array()
-        explain(
-            Both(
-                want=want,
-                got=want[..., ::-1] if want.ndim and rng.random() < 0.3 else array(),
-                raw=(array(),),
-                own=lambda raw: array(),
-            )
-        )
+        deployed = want[..., ::-1] if want.ndim and rng.random() < 0.3 else array()
+        describe(own=want, deployed=deployed, raw=(array(),), run_own=lambda raw: array())
     noise = rng.normal(0, 1, (2, 3, 16, 16)).astype(np.float32)
-    for got in (
+    for other in (
         noise + rng.normal(0, 0.05, noise.shape).astype(np.float32),
         rng.permutation(noise.reshape(-1)).reshape(noise.shape),
     ):
-        assert (
-            explain(
-                Both(want=noise, got=got, raw=(rng.integers(0, 256, (40, 30, 3), dtype=np.uint8),))
-            )
-            == ""
-        )
+        image = rng.integers(0, 256, (40, 30, 3), dtype=np.uint8)
+        assert describe(own=noise, deployed=other, raw=(image,)) == ""
 
 
 FACTORY = """
@@ -459,7 +461,7 @@ def test_a_difference_that_nothing_explains_still_decides(place: Path) -> None:
     proof = onnxproof.verify("model.py:build", "m.onnx", budget_s=1, pipeline="deploy.py:odd")
     assert proof.verdict is Verdict.DIVERGED
     assert (proof.causes[0].code, proof.causes[0].proven) == ("preprocessing", False)
-    assert "no usual slip explains it" in proof.causes[0].evidence
+    assert "no usual mistake explains it" in proof.causes[0].evidence
 
 
 def test_a_subject_without_preprocessing_has_nothing_to_be_compared_with(place: Path) -> None:
@@ -481,5 +483,7 @@ def test_a_subject_without_preprocessing_has_nothing_to_be_compared_with(place: 
 def test_what_was_only_seen_is_likely_and_what_was_done_is_proven(
     want: Array, got: Array, sure: bool
 ) -> None:
-    found = explained(Both(want=want, got=got))
-    assert found.what and found.sure is sure and (found.left < 1e-5)
+    explanation = explain(TensorPair(own=want, deployed=got))
+    assert explanation.description
+    assert explanation.proven is sure
+    assert explanation.residual < 1e-5

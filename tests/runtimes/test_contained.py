@@ -22,7 +22,7 @@ from onnxproof.testing import outsider
 pytestmark = pytest.mark.timeout(300)
 HARMFUL = '''
 import os, signal, subprocess, sys, time
-from onnxproof.backends import Description, ort
+from onnxproof.runtimes import Description, ort
 
 def end(number):
     def run():

@@ -1,5 +1,6 @@
 """What the user may choose about the file: checked before the export, carried out after it."""
 
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,56 +15,64 @@ from onnxproof.reference.subject import Subject
 from onnxproof.results import Finding
 
 
-def check(options: ExportOptions, example: Example, backends: Sequence[str]) -> None:
-    """Better now than after a minute of work."""
+def check(
+    options: ExportOptions,
+    example: Example,
+    backends: Sequence[str],
+) -> None:
+    """Refuse what can't be done before the export, not after a minute of work."""
     opsets.check(options.opset, backends)
     precision.check(options.precision)
     optimizing.check(options.optimize)
-    _names("--input-names", options.input_names, list(example.tensors))
-    _names("--output-names", options.output_names, None)
+    _check_names("--input-names", options.input_names, list(example.tensors))
+    _check_names("--output-names", options.output_names, None)
 
 
-def _names(option: str, given: Sequence[str], known: Sequence[str] | None) -> None:
-    if known is not None and given and len(given) != len(known):
+def _check_names(
+    option: str,
+    names: Sequence[str],
+    tensors: Sequence[str] | None,
+) -> None:
+    if tensors is not None and names and len(names) != len(tensors):
         raise UsageError(
             "names",
-            f"`{option}` gives {len(given)} names for {len(known)} tensors",
-            notes=[f"they are {', '.join(known)}"],
+            f"`{option}` gives {len(names)} names for {len(tensors)} tensors",
+            notes=[f"they are {', '.join(tensors)}"],
         )
-    twice = sorted(
-        {name for name in given if given.count(name) > 1}
-        if isinstance(given, list | tuple)
-        else set()
-    )
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise UsageError("names", f"`{option}` gives the name `{twice[0]}` twice")
 
 
 def opset(options: ExportOptions, backends: Sequence[str]) -> int | None:
-    """The opset asked for; else torch's own, lowered where a chosen runtime can't read it, and None where torch may choose."""
+    """The opset asked for; else torch's default, lowered if a chosen runtime can't read it, and None if torch may choose."""
     if options.opset is not None:
         return options.opset
     from torch.onnx import _constants
 
-    usual = int(getattr(_constants, "ONNX_DEFAULT_OPSET", 0))
-    lowered = opsets.choose(usual, backends) if usual else 0
-    return lowered if lowered < usual else None
+    default = int(getattr(_constants, "ONNX_DEFAULT_OPSET", 0))
+    if not default:
+        return None
+    readable = opsets.choose(default, backends)
+    if readable == default:
+        return None
+    return readable
 
 
 def apply(
-    path: Path, options: ExportOptions, found: Subject, shown: Path
+    path: Path,
+    options: ExportOptions,
+    found: Subject,
+    shown: Path,
 ) -> tuple[dict[str, str], list[Finding]]:
-    """Optimise, then lower the precision; what was done, and what was refused. `shown` is the file's name in messages: `path` is a draft of it."""
+    """Optimise, then lower the precision; what was done, and what was refused. `shown` is the file's name in messages, `path` a draft of it."""
     chosen: dict[str, str] = {}
     findings: list[Finding] = []
     if options.optimize is not None:
         chosen["optimised"], findings = optimizing.optimise(path, options.optimize)
     if options.precision is not None:
-        chosen["precision"] = _lowered(path, options.precision, found, shown)
-    written = onnx.load(path, load_external_data=False)
-    version = next(
-        (entry.version for entry in written.opset_import if entry.domain in ("", "ai.onnx")), 0
-    )
+        chosen["precision"] = _lower_precision(path, options.precision, found, shown)
+    version = _read_opset(path)
     chosen["opset"] = str(version)
     if options.opset is not None and version != options.opset:
         findings.append(
@@ -76,9 +85,23 @@ def apply(
     return chosen, findings
 
 
-def _lowered(path: Path, kind: str, found: Subject, shown: Path) -> str:
+def _read_opset(path: Path) -> int:
+    model = onnx.load(path, load_external_data=False)
+    for entry in model.opset_import:
+        if entry.domain in ("", "ai.onnx"):
+            return int(entry.version)
+    return 0
+
+
+def _lower_precision(
+    path: Path,
+    kind: str,
+    found: Subject,
+    shown: Path,
+) -> str:
     try:
-        return precision.lower(path, kind, sample_inputs.feeds(found, path)).words()
+        inputs = sample_inputs.collect_inputs(found, path)
+        return precision.lower_precision(path, kind, inputs).describe()
     except Exception as why:  # the converter and the runtime raise classes of their own
         if isinstance(why, UsageError) and why.code == "cannot-write":
             raise

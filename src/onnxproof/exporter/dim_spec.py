@@ -1,20 +1,24 @@
-"""What the user said about dims, in whichever words: torch's `dynamic_shapes`, or our own options."""
+"""What the user said about dims, as torch's `dynamic_shapes` or as our own options."""
 
-from onnxproof.exporter.dims import Wishes
-from onnxproof.exporter.example import Example
+from onnxproof.exporter.dims import DimRequest, Limits
+from onnxproof.exporter.example import Example, Place
 from onnxproof.options import ExportOptions
 from onnxproof.reference import dynamic_shapes, subject
 from onnxproof.reference.torch_session import bind
 
 
-def wishes(found: subject.Subject, example: Example, options: ExportOptions) -> Wishes:
-    """`dynamic_shapes` as torch takes it, and our own options, as one."""
-    names: dict[tuple[str, int], str] = {}
-    limits: dict[str, tuple[int | None, int | None]] = dict(options.ranges)
+def read_request(
+    found: subject.Subject,
+    example: Example,
+    options: ExportOptions,
+) -> DimRequest:
+    """`dynamic_shapes` as torch takes it, and our own options, as one request; our options win."""
+    names: dict[Place, str] = {}
+    limits: dict[str, Limits] = dict(options.ranges)
+    auto: set[Place] = set()
     specs = dynamic_shapes.dim_specs(
         bind(found.module, found.args, found.kwargs), found.dynamic_shapes
     )
-    auto: set[tuple[str, int]] = set()
     for leaf, axes in specs.items():
         for axis, spec in axes.items():
             kind = dynamic_shapes.spec_kind(spec)
@@ -23,19 +27,18 @@ def wishes(found: subject.Subject, example: Example, options: ExportOptions) -> 
             elif kind == "open":
                 name = dynamic_shapes.spec_name(spec) or f"{leaf.replace('.', '_')}_{axis}"
                 names[leaf, axis] = name
-                low, high = dynamic_shapes.spec_range(spec)
-                if (low, high) != (0, None):
-                    limits.setdefault(name, (low, high))
-    names |= {
-        (leaf, axis): name for leaf, axes in options.dynamic.items() for axis, name in axes.items()
-    }
-    static = {(leaf, axis) for leaf, axes in options.static.items() for axis in axes}
-    made = Wishes(
+                spec_range = dynamic_shapes.spec_range(spec)
+                if spec_range != (0, None):
+                    limits.setdefault(name, spec_range)
+    for leaf, named_axes in options.dynamic.items():
+        for axis, name in named_axes.items():
+            names[leaf, axis] = name
+    request = DimRequest(
         names=names,
         auto=frozenset(auto),
-        static=frozenset(static),
+        static=frozenset((leaf, axis) for leaf, axes in options.static.items() for axis in axes),
         limits=limits,
-        only=found.dynamic_shapes is not None,
+        exclusive=found.dynamic_shapes is not None,
     )
-    made.check(example)
-    return made
+    request.check(example)
+    return request

@@ -1,6 +1,6 @@
 """The example inputs by leaf, and the same inputs at other sizes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ from onnxproof.reference.torch_session import TorchSession
 Place = tuple[str, int]
 """One dim: the leaf's name and the axis."""
 Sizes = Mapping[Place, int]
-_LARGER = 3
+_ENLARGED = 3
 """Not 2: code that compares a size compares it with 1 or 2."""
 
 
@@ -24,9 +24,10 @@ class Example:
 
     def places(self) -> list[Place]:
         """Every dim of every input."""
-        return [
-            (name, axis) for name, tensor in self.tensors.items() for axis in range(tensor.dim())
-        ]
+        places = []
+        for name, tensor in self.tensors.items():
+            places += [(name, axis) for axis in range(tensor.dim())]
+        return places
 
     def size(self, place: Place) -> int:
         """The example's own size of a dim."""
@@ -40,7 +41,7 @@ class Example:
         return {name: tensor.clone() for name, tensor in changed.items()}
 
     def accepts(self, sizes: Sizes) -> bool:
-        """True when the eager module takes the example at these sizes."""
+        """True if the eager module accepts the example at these sizes."""
         try:
             self.call(sizes)
         except Exception:  # the user's own module: any refusal is an answer
@@ -56,31 +57,49 @@ class Example:
         return self.session.arguments(self.resized(sizes))
 
 
-def _resize(tensor: torch.Tensor, axis: int, size: int) -> torch.Tensor:
+def _resize(
+    tensor: torch.Tensor,
+    axis: int,
+    size: int,
+) -> torch.Tensor:
     old = tensor.shape[axis]
     if old == 0:
         return tensor.new_zeros((*tensor.shape[:axis], size, *tensor.shape[axis + 1 :]))
     return tensor.index_select(axis, torch.arange(size) % old)
 
 
-def enlarge_ones(example: Example, frozen: Iterable[Place], *, most: int = 8) -> dict[Place, int]:
-    """Sizes above 1 for dims that are 0 or 1 in the example, where the module takes them.
+def enlarge_ones(
+    example: Example,
+    fixed: Collection[Place],
+    *,
+    max_single: int = 8,
+) -> dict[Place, int]:
+    """Sizes above 1 for dims that are 0 or 1 in the example, where the module accepts them.
 
-    Tracing specialises on 0 and 1: a dim of that size can't be told from one that is broadcast. Leading dims move together
-    first, since they are mostly one batch; the others one by one.
+    Tracing specialises on 0 and 1: a dim of that size can't be distinguished from one that is broadcast.
+    1. Leading dims are enlarged together, since they are mostly one batch.
+    2. If the module refuses that, each of them alone.
+    3. The other dims one by one, at most `max_single` of them (not measured).
     """
-    kept = set(frozen)
-    small = [place for place in example.places() if example.size(place) < 2 and place not in kept]
-    leading = [place for place in small if place[1] == 0]
-    found: dict[Place, int] = {}
-    groups = [leading] if leading else []
-    groups += [[place] for place in small if place not in leading][:most]
-    for group in groups:
-        trial = {**found, **dict.fromkeys(group, _LARGER)}
-        if example.accepts(trial):
-            found = trial
-        elif len(group) > 1:
-            for place in group:
-                alone = {**found, place: _LARGER}
-                found = alone if example.accepts(alone) else found
-    return found
+    small = [place for place in example.places() if example.size(place) < 2]
+    enlargeable = [place for place in small if place not in fixed]
+    leading = [place for place in enlargeable if place[1] == 0]
+    others = [place for place in enlargeable if place[1] != 0]
+    sizes = _enlarge_if_accepted(example, {}, leading)  # step 1
+    singles = others[:max_single]  # step 3
+    if not sizes and len(leading) > 1:
+        singles = [*leading, *singles]  # step 2
+    for place in singles:
+        sizes = _enlarge_if_accepted(example, sizes, [place])
+    return sizes
+
+
+def _enlarge_if_accepted(
+    example: Example,
+    sizes: dict[Place, int],
+    places: Sequence[Place],
+) -> dict[Place, int]:
+    larger = {**sizes, **dict.fromkeys(places, _ENLARGED)}
+    if places and example.accepts(larger):
+        return larger
+    return sizes

@@ -20,7 +20,7 @@ from onnxproof.results.proof import Proof
 from onnxproof.system import writing
 
 if TYPE_CHECKING:
-    from onnxproof.exporter.job import Job, Made
+    from onnxproof.exporter.job import ExportedModel, Job
 
 Tell = Callable[[str], None]
 
@@ -38,7 +38,7 @@ def prepare_subject(
     )
     if options.pipeline is None:
         return replace(loaded, data=open_data(loaded.data))
-    pipelines.demand(loaded)
+    pipelines.require_preprocessing(loaded)
     return loaded
 
 
@@ -49,7 +49,7 @@ class ExaminedExport:
     record: ExportRecord
     findings: tuple[Finding, ...]
     guard_findings: tuple[Finding, ...]
-    pipeline: pipelines.Compared | None
+    pipeline: pipelines.PipelineComparison | None
 
     def added_to(self, proof: Proof) -> Proof:
         """The proof with the record, and without findings that the export has already made."""
@@ -59,8 +59,8 @@ class ExaminedExport:
         proof = replace(proof, export=self.record, findings=findings)
         if self.pipeline is None:
             return proof
-        choices = {**self.record.choices, "pipeline": self.pipeline.words}
-        return replace(self.pipeline.join(proof), export=replace(self.record, choices=choices))
+        choices = {**self.record.choices, "pipeline": self.pipeline.summary}
+        return replace(self.pipeline.add_to(proof), export=replace(self.record, choices=choices))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Written:
     record: ExportRecord
     findings: tuple[Finding, ...]
     job: "Job"
-    made: "Made"
+    model: "ExportedModel"
 
     def examined(self, path: Path, pipeline: Any) -> ExaminedExport:
         """The export with its guards tried on the file, and the deployment's pipeline beside its own."""
@@ -87,12 +87,12 @@ class Written:
 
     def _try_guards(self, path: Path) -> tuple[tuple[Any, ...], list[Finding]]:
         """The guards, each tried on both sides, and a finding for each size that the file accepts and they do not cover."""
-        if self.made.captured is None or not self.made.assumed:
+        if self.model.capture is None or not self.model.guards:
             return self.record.guards, []
-        from onnxproof.exporter.guard_checks import try_both
+        from onnxproof.exporter.guard_checks import check_guards
 
-        guards, findings = try_both(
-            self.made.assumed, self.made.captured, self.job.example, self.made.rows, path
+        guards, findings = check_guards(
+            self.model.guards, self.model.capture, self.job.example, self.model.rows, path
         )
         return tuple(guards), findings
 
@@ -112,9 +112,9 @@ def write(
         import torch  # noqa: F401 - whether it is there decides
 
         from onnxproof.exporter import choices, guards, metadata, modes, translate
-        from onnxproof.exporter.dim_spec import wishes
+        from onnxproof.exporter.dim_spec import read_request
         from onnxproof.exporter.example import Example
-        from onnxproof.exporter.fallbacks import make
+        from onnxproof.exporter.fallbacks import export_with_fallbacks
         from onnxproof.exporter.job import Job
     except ImportError as why:
         raise ExportError(
@@ -130,24 +130,27 @@ def write(
     job = Job(
         found=found,
         example=example,
-        wishes=wishes(found, example, options),
+        request=read_request(found, example, options),
         opset=choices.opset(options, backends),
         input_names=options.input_names,
         output_names=options.output_names,
     )
     failed: ExportError | None = None
     with quiet():
-        made, attempts = make(job, tell)
-        told = modes.modes(example, seconds=(time.monotonic() - start) * 0.05)
+        made, attempts = export_with_fallbacks(job, tell)
+        told = modes.find_training_layers(example, seconds=(time.monotonic() - start) * 0.05)
         findings = [
-            *modes.state(example),
-            *(modes.random_nodes(made.captured.program) if made.captured is not None else []),
+            *modes.find_state(example),
+            *(modes.find_random_nodes(made.capture.program) if made.capture is not None else []),
         ]
-        kept = tuple(item.guard for item in made.assumed)
-        extra = {**guards.to_metadata(made.rows, kept), **metadata.facts()}
+        kept = tuple(item.guard for item in made.guards)
+        extra = {**guards.to_metadata(made.rows, kept), **metadata.origin()}
         with writing.replace_file(path, what="the model") as draft:
             made.save(
-                draft, extra, weight=translate.weight(found.module), external=options.external_data
+                draft,
+                extra,
+                weight_bytes=translate.weight_bytes(found.module),
+                external=options.external_data,
             )
             try:
                 chosen, refused = choices.apply(draft, options, found, path)
@@ -164,7 +167,7 @@ def write(
         choices={**chosen, "external data": "yes" if apart else "no"},
         seconds=time.monotonic() - start,
     )
-    return Written(record=record, findings=(*findings, *refused), job=job, made=made)
+    return Written(record=record, findings=(*findings, *refused), job=job, model=made)
 
 
 def _check(found: subject.Subject, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The standard way to export; where torch fails, the ways that are known to help, each proven before it is taken."""
+"""The standard route of an export; where torch fails, the attempts that are known to help, each verified before it is taken."""
 
 import shutil
 from collections.abc import Callable
@@ -6,41 +6,51 @@ from dataclasses import replace
 from pathlib import Path
 
 from onnxproof.errors import ExportError, OnnxproofError
-from onnxproof.exporter import attempts as ways
-from onnxproof.exporter import failures, replacements, translate
-from onnxproof.exporter.capture import TorchFailed, of_torch
+from onnxproof.exporter import attempts, failures, replacements, translate
+from onnxproof.exporter.capture import TorchFailed, torch_failures
 from onnxproof.exporter.dims import BakedDim, Dims
-from onnxproof.exporter.job import Drawn, Job, Made, draw, finish
-from onnxproof.results import Attempt, Verdict
+from onnxproof.exporter.job import (
+    CapturedModel,
+    ExportedModel,
+    Job,
+    capture_model,
+    translate_model,
+)
+from onnxproof.results import Attempt, ExportedDim, Verdict
 from onnxproof.system import temporary
 from onnxproof.verification.evidence import Request
 from onnxproof.verification.run import run
 
+Tell = Callable[[str], None]
 _TRIAL_S = 20.0
-"""Seconds for the proof of an attempt that is not the standard way, before it is offered."""
+"""Seconds for the verification of an attempt, before it is taken. Not measured."""
+_INT = "int("
+_REOPENING = {_INT: "strict", "for ": "scripted", "while ": "scripted"}
+"""Code that fixes a size when Python runs it, and the attempt that reads it instead: bytecode keeps `int(size)` of any file open, TorchScript a loop."""
 
 
-def make(job: Job, tell: Callable[[str], None]) -> tuple[Made, list[Attempt]]:
-    """The standard way; where it fails or fixes a dim that the module varies, what is known to help, each verified before it is taken."""
+def export_with_fallbacks(job: Job, tell: Tell) -> tuple[ExportedModel, list[Attempt]]:
+    """The standard route; if it fails or fixes a dim that the module varies, the attempts that may help.
+
+    1. Capture. If a dim is baked, take an attempt that keeps it open.
+    2. Translate what was captured.
+    3. If torch fails at either, take the first attempt whose file is verified.
+    4. If none is, raise torch's failure in the user's terms.
+    """
     try:
-        job = replace(job, drawn=draw(job))
-        assert job.drawn is not None
-        made, tried = _opened(job, job.drawn, tell)
-        return made or _finished(job, job.drawn), tried
+        captured = capture_model(job)
+        job = replace(job, captured=captured)
+        model, tried = _reopen_dims(job, captured, tell)  # step 1
+        return model or _translate(job, captured), tried  # step 2
     except (TorchFailed, BakedDim) as why:
         failed: TorchFailed | BakedDim = why
-    failure = (
-        failures.Failure(kind="dims", what=failed.what.partition(": ")[2])
-        if isinstance(failed, BakedDim)
-        else failures.read(failed.__cause__ or failed, failed.program)
-    )
-    made, attempts = _other_ways(
-        job, failure, tell
-    )  # outside of the except, so that its reasons are not mixed with theirs
-    if made is not None:
-        return made, attempts
-    notes = [f"tried {attempt.name}: {attempt.what}" for attempt in attempts]
-    if isinstance(failed, BakedDim):
+    # outside of the except, so that the exceptions of attempts are not chained to this one
+    failure = _read_failure(failed)
+    model, tried = _try_attempts(job, failure, tell)  # step 3
+    if model is not None:
+        return model, tried
+    notes = [f"tried {attempt.name}: {attempt.what}" for attempt in tried]
+    if isinstance(failed, BakedDim):  # step 4
         raise ExportError(
             failed.code,
             failed.what,
@@ -51,115 +61,118 @@ def make(job: Job, tell: Callable[[str], None]) -> tuple[Made, list[Attempt]]:
     raise failure.error(job.found.name, notes) from failed.__cause__
 
 
-def _finished(job: Job, drawn: Drawn) -> Made:
-    """The standard way's second half; where it would fail on an operator that a replacement is there for, it is not even begun."""
-    if operator := replacements.lacking(drawn.captured.program):
-        with of_torch(drawn.captured.program):
+def _read_failure(failed: TorchFailed | BakedDim) -> failures.Failure:
+    if isinstance(failed, BakedDim):
+        return failures.Failure(kind="dims", what=failed.what.partition(": ")[2])
+    return failures.read_failure(failed.__cause__ or failed, failed.program)
+
+
+def _translate(job: Job, captured: CapturedModel) -> ExportedModel:
+    """The standard translation; it is not begun if it would fail on an operator that has a replacement."""
+    program = captured.capture.program
+    operator = replacements.find_untranslated(program)
+    if operator:
+        with torch_failures(program):
             raise failures.NoTranslation(operator)
-    return finish(job, drawn)
+    return translate_model(job, captured)
 
 
-_INT, _KEPT = "int(", "open sizes"
-_OPENERS = ((_INT, "strict"), ("for ", "scripted"), ("while ", "scripted"))
-"""Lines that fix a size when Python runs them, and the way that reads them instead: bytecode keeps an `int(size)` of any file open, TorchScript a loop."""
-
-
-def _opened(
-    job: Job, drawn: Drawn, tell: Callable[[str], None]
-) -> tuple[Made | None, list[Attempt]]:
-    """Where tracing fixed a dim that the module itself varies: the way that keeps it open, if its file is proven; else the reasons."""
-    fixed = [row for row in drawn.dims.rows if row.baked and row.source is not None]
-    words = [
-        word
-        for word, _ in _OPENERS
-        if any(row.source is not None and word in row.source.text for row in fixed)
-    ]
-    tried: list[Attempt] = []
-    if drawn.captured.closed and _INT in words:  # known without another capture
-        words.remove(_INT)
-        tried.append(Attempt(name=_KEPT, worked=False, what=drawn.captured.closed))
-    for name in dict.fromkeys(way for word, way in _OPENERS if word in words):
-        way = ways.named(name)
+def _reopen_dims(
+    job: Job,
+    captured: CapturedModel,
+    tell: Tell,
+) -> tuple[ExportedModel | None, list[Attempt]]:
+    """If tracing fixed a dim that the module varies: the attempt that keeps it open, if its file is verified; else the reasons."""
+    baked = [row for row in captured.dims.rows if row.baked and row.source is not None]
+    dims = ", ".join(f"{row.input}[{row.axis}]" for row in baked)
+    failure = failures.Failure(kind="dims", what="a dim that the module varies was fixed")
+    names, tried = _reopening_attempts(baked, captured.capture.int_reason)
+    for name in names:
+        fallback = attempts.load(name)
         tell(f"dims are fixed; trying {name}")
         try:
-            other = way.run(
-                job, failures.Failure(kind="dims", what="a dim that the module varies was fixed")
-            )
-            if not _opens_more(drawn.dims, other.dims):
+            model = fallback.attempt(job, failure)
+            if not _opens_more(captured.dims, model.dims):
                 raise ExportError("still-fixed", "it fixes the same dims")
-            verdict = _trial(job, other)
-        except (
-            Exception
-        ) as why:  # whatever it raises: this way does not help, and the standard way is left
-            tried.append(Attempt(name=name, worked=False, what=_short(why)))
+            verdict = _verify(job, model)
+        except Exception as why:  # any class: this attempt does not help, and the next is tried
+            tried.append(Attempt(name=name, worked=False, what=_short_reason(why)))
             continue
-        opened = ", ".join(f"{row.input}[{row.axis}]" for row in fixed)
         if verdict in (Verdict.FAITHFUL, Verdict.DRIFT):
-            return other, [
-                *tried,
-                Attempt(
-                    name=name,
-                    worked=True,
-                    what=f"{way.about}: keeps {opened} open; verified: {verdict.value}",
-                ),
-            ]
-        tried.append(
-            Attempt(
-                name=name,
-                worked=False,
-                what=f"it keeps {opened} open, but not for all sizes: that file is {verdict.value}",
-            )
-        )
+            what = f"{fallback.about}: keeps {dims} open; verified: {verdict.value}"
+            return model, [*tried, Attempt(name=name, worked=True, what=what)]
+        what = f"it keeps {dims} open, but not for all sizes: that file is {verdict.value}"
+        tried.append(Attempt(name=name, worked=False, what=what))
     return None, tried
 
 
+def _reopening_attempts(
+    baked: list[ExportedDim],
+    int_reason: str,
+) -> tuple[list[str], list[Attempt]]:
+    """The attempts that read the lines by which dims were baked, and a record of what is known without another capture."""
+    codes = [code for code in _REOPENING if _contains(baked, code)]
+    tried: list[Attempt] = []
+    if int_reason and _INT in codes:
+        codes.remove(_INT)
+        tried.append(Attempt(name="open sizes", worked=False, what=int_reason))
+    names = dict.fromkeys(_REOPENING[code] for code in codes)
+    return list(names), tried
+
+
+def _contains(rows: list[ExportedDim], code: str) -> bool:
+    """Whether a line that fixed one of the dims contains this code."""
+    return any(row.source is not None and code in row.source.text for row in rows)
+
+
 def _opens_more(dims: Dims, other: Dims) -> bool:
-    before, after = (
-        {(row.input, row.axis) for row in which.rows if row.name} for which in (dims, other)
-    )
-    return before < after
+    return _open_dims(dims) < _open_dims(other)
 
 
-def _other_ways(
-    job: Job, failure: failures.Failure, tell: Callable[[str], None]
-) -> tuple[Made | None, list[Attempt]]:
-    tried = [Attempt(name="standard", worked=False, what=failure.what)]
-    for way in ways.ways(job, failure):
-        tell(f"export failed; trying {way.name}")
+def _open_dims(dims: Dims) -> set[tuple[str, int]]:
+    return {(row.input, row.axis) for row in dims.rows if row.name}
+
+
+def _try_attempts(
+    job: Job,
+    failure: failures.Failure,
+    tell: Tell,
+) -> tuple[ExportedModel | None, list[Attempt]]:
+    """The first attempt whose file is verified, after the record of those before it; else what became of each."""
+    tried: list[Attempt] = []
+    for fallback in attempts.applicable(job, failure):
+        tell(f"export failed; trying {fallback.name}")
         try:
-            made = way.run(job, failure)
-            verdict = _trial(job, made)
-        except Exception as why:  # whatever it raises: this way does not help, and says why
-            tried.append(Attempt(name=way.name, worked=False, what=_short(why)))
+            model = fallback.attempt(job, failure)
+            verdict = _verify(job, model)
+        except Exception as why:  # any class: this attempt does not help, and the record says why
+            tried.append(Attempt(name=fallback.name, worked=False, what=_short_reason(why)))
             continue
         if verdict in (Verdict.FAITHFUL, Verdict.DRIFT):
-            return made, [
-                *tried,
-                Attempt(name=way.name, worked=True, what=f"{way.about}; verified: {verdict.value}"),
-            ]
-        tried.append(
-            Attempt(
-                name=way.name,
-                worked=False,
-                what=f"{way.about}; it exports, but the file is {verdict.value}",
-            )
-        )
-    return None, tried[1:]
+            standard = Attempt(name="standard", worked=False, what=failure.what)
+            what = f"{fallback.about}; verified: {verdict.value}"
+            return model, [standard, *tried, Attempt(name=fallback.name, worked=True, what=what)]
+        what = f"{fallback.about}; it exports, but the file is {verdict.value}"
+        tried.append(Attempt(name=fallback.name, worked=False, what=what))
+    return None, tried
 
 
-def _trial(job: Job, made: Made) -> Verdict:
-    """Prove a model before it is offered, on a copy that nobody else sees."""
+def _verify(job: Job, model: ExportedModel) -> Verdict:
+    """Verify a model before it is taken, in a folder of its own."""
     with temporary.Folder() as folder:
         path = Path(folder) / "trial.onnx"
-        if made.file is not None:
-            shutil.copytree(
-                made.file.parent, folder, dirs_exist_ok=True
-            )  # with weights that lie beside it
-            path = Path(folder) / made.file.name
+        if model.file is not None:
+            # with the weights that lie beside it
+            shutil.copytree(model.file.parent, folder, dirs_exist_ok=True)
+            path = Path(folder) / model.file.name
         else:
-            made.save(path, {}, weight=translate.weight(job.found.module), external=None)
-        return run(Request(subject=job.found, path=path, budget_s=_TRIAL_S)).proof.verdict
+            weight_bytes = translate.weight_bytes(job.found.module)
+            model.save(path, {}, weight_bytes=weight_bytes, external=None)
+        request = Request(subject=job.found, path=path, budget_s=_TRIAL_S)
+        return run(request).proof.verdict
 
 
-def _short(why: BaseException) -> str:
-    return why.what if isinstance(why, OnnxproofError) else failures.read(why).what
+def _short_reason(why: BaseException) -> str:
+    if isinstance(why, OnnxproofError):
+        return why.what
+    return failures.read_failure(why).what

@@ -1,4 +1,4 @@
-"""What torch assumed about sizes, in the user's terms, written into the file and read back from it."""
+"""What torch assumed about sizes, with the names of dims, written into the file and read back from it."""
 
 import itertools
 import json
@@ -6,17 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnxproof.exporter.capture import Captured
-from onnxproof.exporter.dims import Dims, relation
+from onnxproof.exporter.capture import Capture
+from onnxproof.exporter.dims import Dims, format_relation
 from onnxproof.results import ExportedDim, Guard, Source
 
 GUARDS, DIMS = "onnxproof.guards", "onnxproof.dims"
 """Keys of the ONNX metadata."""
-_MANY = 3
+_MAX_SYMBOLS = 3
+"""Symbols of an assumption that is evaluated at all combinations of a few sizes: six sizes make 216."""
+_SIZES = (*range(1, 130), 1 << 10, 1 << 20)
+"""At which an assumption about one dim is evaluated. Not measured."""
+_FEW_SIZES = (1, 2, 3, 5, 16, 100)
+"""The same for each of several dims."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Assumed:
+class CheckableGuard:
     """A guard that can be evaluated: its expression over the symbols that are left, and their names."""
 
     guard: Guard
@@ -24,59 +29,52 @@ class Assumed:
     names: Mapping[Any, str]
     """Its symbols, by the names of their dims."""
     peers: Mapping[Any, Sequence[Any]]
-    """All symbols that share the name of one of them: they move together."""
+    """For each of its symbols all that share its name: they have the same size."""
 
 
-def collect(captured: Captured, dims: Dims) -> list[Assumed]:
-    """The assumptions that still say something: not those that only fixed a dim or gave two dims one name."""
-    found: list[Assumed] = []
-    seen: set[str] = set()
-    for assumption in captured.assumptions:
-        expression = _reduced(assumption.expression, captured)
+def collect_guards(capture: Capture, dims: Dims) -> list[CheckableGuard]:
+    """The assumptions that restrict open dims: not those that only fixed a dim or made two dims equal."""
+    guards: dict[str, CheckableGuard] = {}
+    for assumption in capture.assumptions:
+        expression = _with_final_sizes(assumption.expression, capture)
         symbols: set[Any] = getattr(expression, "free_symbols", set())
-        if not symbols or not symbols <= set(dims.names) or _always(expression):
+        if not symbols or not symbols <= set(dims.names) or _always_holds(expression):
             continue
-        text = relation(expression, dims.names)
-        if text in seen:
+        text = format_relation(expression, dims.names)
+        if text in guards:
             continue
-        seen.add(text)
         names = {symbol: dims.names[symbol] for symbol in sorted(symbols, key=str)}
-        found.append(
-            Assumed(
-                guard=Guard(text=text, dims=tuple(names.values()), source=assumption.source),
-                expression=expression,
-                names=names,
-                peers={
-                    symbol: [other for other, name in dims.names.items() if name == names[symbol]]
-                    for symbol in names
-                },
-            )
+        guards[text] = CheckableGuard(
+            guard=Guard(text=text, dims=tuple(names.values()), source=assumption.source),
+            expression=expression,
+            names=names,
+            peers={symbol: _symbols_named(name, dims) for symbol, name in names.items()},
         )
-    return found
+    return list(guards.values())
 
 
-def _reduced(expression: Any, captured: Captured) -> Any:
-    """The same in terms of the symbols that are left."""
-    final = {symbol: captured.final[place] for symbol, place in captured.symbols.items()}
-    return expression.xreplace(
-        {symbol: value for symbol, value in final.items() if value != symbol}
-    )
+def _symbols_named(name: str, dims: Dims) -> list[Any]:
+    return [symbol for symbol, other in dims.names.items() if other == name]
 
 
-def _always(expression: Any) -> bool:
-    """True when it holds for all sizes, as far as a sample tells (all ones apart, which torch treats on their own): it says nothing then."""
+def _with_final_sizes(expression: Any, capture: Capture) -> Any:
+    """The expression in terms of the symbols that are left."""
+    final = {symbol: capture.final[place] for symbol, place in capture.symbols.items()}
+    changed = {symbol: value for symbol, value in final.items() if value != symbol}
+    return expression.xreplace(changed)
+
+
+def _always_holds(expression: Any) -> bool:
+    """True if it holds at all sizes of a sample: then it restricts nothing. All sizes 1 at once are left out, torch treats them on their own."""
     symbols = list(expression.free_symbols)
-    if len(symbols) > _MANY:
+    if len(symbols) > _MAX_SYMBOLS:
         return False
-    sizes = (*range(1, 130), 1 << 10, 1 << 20) if len(symbols) == 1 else (1, 2, 3, 5, 16, 100)
-    combinations = (
-        choice
-        for choice in itertools.product(sizes, repeat=len(symbols))
-        if len(symbols) == 1 or max(choice) > 1
-    )
-    return all(
-        holds(expression, dict(zip(symbols, choice, strict=True))) for choice in combinations
-    )
+    if len(symbols) == 1:
+        return all(holds(expression, {symbols[0]: size}) for size in _SIZES)
+    for sizes in itertools.product(_FEW_SIZES, repeat=len(symbols)):
+        if max(sizes) > 1 and not holds(expression, dict(zip(symbols, sizes, strict=True))):
+            return False
+    return True
 
 
 def holds(expression: Any, sizes: Mapping[Any, int]) -> bool:
@@ -85,6 +83,13 @@ def holds(expression: Any, sizes: Mapping[Any, int]) -> bool:
         return bool(expression.subs(dict(sizes)))
     except (ZeroDivisionError, TypeError):
         return False
+
+
+def format_source(source: Source | None) -> str:
+    """The file and line of an assumption in words; empty if they are not known."""
+    if source is None:
+        return ""
+    return f" at {source.file.rpartition('/')[2]}:{source.line}: `{source.text}`"
 
 
 def to_metadata(rows: Sequence[ExportedDim], guards: Sequence[Guard]) -> dict[str, str]:
@@ -101,25 +106,30 @@ def to_metadata(rows: Sequence[ExportedDim], guards: Sequence[Guard]) -> dict[st
         for row in rows
         if row.name
     ]
-    told = [
-        {"text": guard.text, "dims": list(guard.dims), "source": _place(guard.source)}
+    entries = [
+        {"text": guard.text, "dims": list(guard.dims), "source": _source_entry(guard.source)}
         for guard in guards
     ]
-    return {DIMS: json.dumps(dims), GUARDS: json.dumps(told)}
+    return {DIMS: json.dumps(dims), GUARDS: json.dumps(entries)}
 
 
 def from_metadata(metadata: Mapping[str, str]) -> list[Guard]:
     """The guards of a file that onnxproof exported; none for other files."""
-    told = json.loads(metadata.get(GUARDS) or "[]")
+    entries = json.loads(metadata.get(GUARDS) or "[]")
     return [
-        Guard(text=entry["text"], dims=tuple(entry["dims"]), source=_source(entry["source"]))
-        for entry in told
+        Guard(text=entry["text"], dims=tuple(entry["dims"]), source=_read_source(entry["source"]))
+        for entry in entries
     ]
 
 
-def _place(source: Source | None) -> list[Any] | None:
-    return None if source is None else [source.file.rpartition("/")[2], source.line, source.text]
+def _source_entry(source: Source | None) -> list[Any] | None:
+    if source is None:
+        return None
+    return [source.file.rpartition("/")[2], source.line, source.text]
 
 
-def _source(place: list[Any] | None) -> Source | None:
-    return None if place is None else Source(file=place[0], line=place[1], text=place[2])
+def _read_source(entry: list[Any] | None) -> Source | None:
+    if entry is None:
+        return None
+    file, line, text = entry
+    return Source(file=file, line=line, text=text)

@@ -1,7 +1,7 @@
 """What half precision would cost, simulated on the float32 graph: weights and results are rounded, the arithmetic stays.
 
-fp16: every weight and every result is rounded. The converted file itself would tell nothing here, since ONNX Runtime computes it
-in float32 on a CPU and hides an overflow that a GPU shows. bf16: only weights are rounded, since they are all that the file keeps in bfloat16.
+fp16: every weight and every result is rounded. The converted file itself would not show it, since ONNX Runtime computes it in
+float32 on a CPU and hides an overflow that a GPU shows. bf16: only weights are rounded, since the file keeps nothing else in bfloat16.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,223 +14,255 @@ import onnx
 from onnx import TensorProto, numpy_helper
 
 Array = np.ndarray[Any, Any]
-Feeds = Sequence[Mapping[str, Array]]
-EPSILON = {"fp16": 2.0**-11, "bf16": 2.0**-9}
+Inputs = Sequence[Mapping[str, Array]]
+"""The inputs of several cases by name."""
+Outputs = Sequence[Sequence[Array]]
+"""The outputs of several cases."""
+ROUNDING = {"fp16": 2.0**-11, "bf16": 2.0**-9}
 """The relative error of one rounding."""
-_SMALL = 16
-"""Weights with fewer elements stay as they are in bf16: a cast costs more than they do."""
+_MIN_BF16_WEIGHT = 16
+"""Elements below which a weight stays in float32: a cast costs more than it saves. Not measured."""
 _TYPES: dict[str, Any] = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}
-_AMPLIFIES = 4.0
-"""How many times its inputs' error a node may add before it is tried in float32."""
-_AT_ONCE = 48
-"""Values that are compared in one run: their memory is what it costs."""
+_MAX_AMPLIFICATION = 4.0
+"""How many times the error of its inputs a node may have before it is tried in float32. Not measured."""
+_VALUES_PER_RUN = 48
+"""Values that are compared in one run: they are all in memory. Not measured."""
 _SILENT = 1e-12
-"""An output with less of the largest case's energy says nothing by its ratio."""
+"""Share of the loudest case's energy below which the ratio of an output says nothing. Not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Halving:
-    """A float32 graph, the inputs it is tried on, and its own answers."""
+class HalfSimulation:
+    """A float32 graph, the inputs of the cases it is simulated on, and its own outputs."""
 
     model: onnx.ModelProto
     kind: str
-    feeds: Feeds
-    wanted: Sequence[Sequence[Array]] = field(default_factory=list)
-    floats: frozenset[str] = frozenset()
+    inputs: Inputs
+    reference: Outputs = field(default_factory=list)
+    float_values: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, model: onnx.ModelProto, kind: str, feeds: Feeds) -> "Halving":
-        """Measure the float32 graph itself."""
+    def of(
+        cls,
+        model: onnx.ModelProto,
+        kind: str,
+        inputs: Inputs,
+    ) -> "HalfSimulation":
+        """Run the float32 graph itself."""
         inferred = onnx.shape_inference.infer_shapes(model).graph
-        floats = {
+        float_values = {
             value.name
             for value in (*inferred.value_info, *model.graph.output)
             if value.type.tensor_type.elem_type == TensorProto.FLOAT
         }
         return cls(
-            model=model, kind=kind, feeds=feeds, wanted=run(model, feeds), floats=frozenset(floats)
+            model=model,
+            kind=kind,
+            inputs=inputs,
+            reference=run_graph(model, inputs),
+            float_values=frozenset(float_values),
         )
 
-    def reached(self, kept: Sequence[str]) -> float:
+    def measure_db(self, kept: Sequence[str]) -> float:
         """Decibels of the worst output of the worst case with these nodes in float32."""
-        return worst_db(self.wanted, run(self.rounded(kept), self.feeds))
+        return worst_db(self.reference, run_graph(self.round_graph(kept), self.inputs))
 
-    def sensitive(self, kept: Sequence[str]) -> list[tuple[float, str]]:
-        """Nodes whose result is much further off than their inputs, with how many times, the worst first."""
-        error = self._errors(self.rounded(kept))
+    def sensitive_nodes(self, kept: Sequence[str]) -> list[tuple[float, str]]:
+        """Nodes whose error is much larger than that of their inputs, with how many times, the worst first."""
+        errors = self._relative_errors(self.round_graph(kept))
         rated = []
         for node in self.model.graph.node:
-            out = max((error[name] for name in node.output if name in error), default=0.0)
-            into = max([EPSILON[self.kind], *(error[name] for name in node.input if name in error)])
-            if node.name and np.isfinite(into) and out > _AMPLIFIES * into:
-                rated.append((out / into, node.name))
+            output_error = max((errors.get(name, 0.0) for name in node.output), default=0.0)
+            input_errors = [errors.get(name, 0.0) for name in node.input]
+            input_error = max([ROUNDING[self.kind], *input_errors])
+            if not node.name or not np.isfinite(input_error):
+                continue
+            if output_error > _MAX_AMPLIFICATION * input_error:
+                rated.append((output_error / input_error, node.name))
         return sorted(rated, reverse=True)
 
-    def rounded(self, kept: Sequence[str]) -> onnx.ModelProto:
+    def round_graph(self, kept: Sequence[str]) -> onnx.ModelProto:
         """The graph with the weights, and in fp16 the results, of the other nodes rounded."""
-        made = copied(self.model)
-        spared = weights_of(made, kept)
-        for tensor in narrowed(made, self.kind):
-            if tensor.name not in spared:
-                with np.errstate(over="ignore"):
-                    tensor.CopyFrom(
-                        numpy_helper.from_array(
-                            numpy_helper.to_array(tensor)
-                            .astype(_TYPES[self.kind])
-                            .astype(np.float32),
-                            tensor.name,
-                        )
-                    )
-        return made if self.kind == "bf16" else _with_rounded_results(made, self.floats, kept)
+        model = copy_model(self.model)
+        spared = inputs_of(model, kept)
+        for tensor in convertible_weights(model, self.kind):
+            if tensor.name in spared:
+                continue
+            values = numpy_helper.to_array(tensor)
+            with np.errstate(over="ignore"):
+                rounded = values.astype(_TYPES[self.kind]).astype(np.float32)
+            tensor.CopyFrom(numpy_helper.from_array(rounded, tensor.name))
+        if self.kind == "bf16":
+            return model
+        return _round_results(model, self.float_values, kept)
 
-    def _errors(self, half: onnx.ModelProto) -> dict[str, float]:
+    def _relative_errors(self, half: onnx.ModelProto) -> dict[str, float]:
         """The largest relative error of each value over the cases."""
-        error: dict[str, float] = {}
-        names = [
-            name for node in self.model.graph.node for name in node.output if name in self.floats
-        ]
-        for start in range(0, len(names), _AT_ONCE):
-            some = names[start : start + _AT_ONCE]
-            for singles, halves in zip(
-                run(self.model, self.feeds, some), run(half, self.feeds, some), strict=True
-            ):
-                for name, a, b in zip(some, singles, halves, strict=True):
-                    error[name] = max(
-                        error.get(name, 0.0), _relative(a.astype(np.float64), b.astype(np.float64))
-                    )
-        return error
+        errors: dict[str, float] = {}
+        values = [name for node in self.model.graph.node for name in node.output]
+        names = [name for name in values if name in self.float_values]
+        for start in range(0, len(names), _VALUES_PER_RUN):
+            some = names[start : start + _VALUES_PER_RUN]
+            singles = run_graph(self.model, self.inputs, some)
+            halves = run_graph(half, self.inputs, some)
+            for single_values, half_values in zip(singles, halves, strict=True):
+                for name, single, rounded in zip(some, single_values, half_values, strict=True):
+                    error = _relative_error(single.astype(np.float64), rounded.astype(np.float64))
+                    errors[name] = max(errors.get(name, 0.0), error)
+        return errors
 
 
-def weights_of(model: onnx.ModelProto, nodes: Sequence[str]) -> set[str]:
-    """Everything that these nodes read: the weights among it stay as they are."""
+def inputs_of(model: onnx.ModelProto, nodes: Sequence[str]) -> set[str]:
+    """Everything that these nodes consume: the weights among it stay as they are."""
     wanted = set(nodes)
     return {name for node in model.graph.node if node.name in wanted for name in node.input}
 
 
-def _with_rounded_results(
-    model: onnx.ModelProto, floats: frozenset[str], kept: Sequence[str]
+def _outputs_of(model: onnx.ModelProto, nodes: Sequence[str]) -> set[str]:
+    wanted = set(nodes)
+    return {name for node in model.graph.node if node.name in wanted for name in node.output}
+
+
+def _round_results(
+    model: onnx.ModelProto,
+    float_values: frozenset[str],
+    kept: Sequence[str],
 ) -> onnx.ModelProto:
-    """Every result in half precision; that of a kept node stays as it is, and is rounded where a node in half precision reads it."""
-    wide = {
-        name
-        for node in model.graph.node
-        if node.name in kept
-        for name in node.output
-        if name in floats
-    }
+    """Every result in half precision; that of a kept node stays as it is, and is rounded where a node in half precision consumes it."""
+    kept_values = _outputs_of(model, kept) & float_values
     nodes: list[onnx.NodeProto] = []
-    read: set[str] = set()
+    rounded: set[str] = set()
     for node in model.graph.node:
         if node.name in kept:
             nodes.append(node)
             continue
         for place, name in enumerate(node.input):
-            if name in wide:
-                nodes += _rounding(name, f"{name}::read") if name not in read else []
-                read.add(name)
-                node.input[place] = f"{name}::read"
+            if name not in kept_values:
+                continue
+            if name not in rounded:
+                nodes += _rounding_casts(name, f"{name}::read")
+                rounded.add(name)
+            node.input[place] = f"{name}::read"
         nodes.append(node)
         for place, name in enumerate(node.output):
-            if name in floats:
+            if name in float_values:
                 node.output[place] = f"{name}::single"
-                nodes += _rounding(f"{name}::single", name)
-    return with_nodes(model, nodes)
+                nodes += _rounding_casts(f"{name}::single", name)
+    return replace_nodes(model, nodes)
 
 
-def _rounding(name: str, rounded: str) -> list[onnx.NodeProto]:
+def _rounding_casts(name: str, rounded: str) -> list[onnx.NodeProto]:
     """To half precision and back."""
-    there = onnx.helper.make_node("Cast", [name], [f"{rounded}::half"], to=TensorProto.FLOAT16)
+    half = f"{rounded}::half"
     return [
-        there,
-        onnx.helper.make_node("Cast", [f"{rounded}::half"], [rounded], to=TensorProto.FLOAT),
+        onnx.helper.make_node("Cast", [name], [half], to=TensorProto.FLOAT16),
+        onnx.helper.make_node("Cast", [half], [rounded], to=TensorProto.FLOAT),
     ]
 
 
-def with_nodes(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
+def replace_nodes(model: onnx.ModelProto, nodes: Sequence[onnx.NodeProto]) -> onnx.ModelProto:
     """The same model with these nodes, some of which may be its own."""
-    ready = []
+    copies = []
     for node in nodes:
-        ready.append(onnx.NodeProto())
-        ready[-1].CopyFrom(node)
+        copy = onnx.NodeProto()
+        copy.CopyFrom(node)
+        copies.append(copy)
     del model.graph.node[:]
-    model.graph.node.extend(ready)
+    model.graph.node.extend(copies)
     return model
 
 
-def run(model: onnx.ModelProto, feeds: Feeds, names: Sequence[str] = ()) -> list[list[Array]]:
-    """The outputs of each case, or those values inside; without fusions, since they would swallow some."""
+def run_graph(
+    model: onnx.ModelProto,
+    inputs: Inputs,
+    names: Sequence[str] = (),
+) -> list[list[Array]]:
+    """The outputs of each case, or those values inside; without optimisation, since a fusion removes values."""
     import onnxruntime
 
-    shown = copied(model) if names else model
-    there = {port.name for port in shown.graph.output}
-    shown.graph.output.extend(onnx.ValueInfoProto(name=name) for name in names if name not in there)
+    if names:
+        model = copy_model(model)
+        outputs = {port.name for port in model.graph.output}
+        added = [onnx.ValueInfoProto(name=name) for name in names if name not in outputs]
+        model.graph.output.extend(added)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(
-        shown.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        model.SerializeToString(),
+        options,
+        providers=["CPUExecutionProvider"],
     )
-    return [
-        [np.asarray(value) for value in session.run(list(names) or None, dict(feed))]
-        for feed in feeds
-    ]
+    results = []
+    for case in inputs:
+        values = session.run(list(names) or None, dict(case))
+        results.append([np.asarray(value) for value in values])
+    return results
 
 
-def copied(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A model of its own."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    return made
+def copy_model(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy that can be changed."""
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
 
 
-def worst_db(wanted: Sequence[Sequence[Array]], found: Sequence[Sequence[Array]]) -> float:
-    """Signal against error of the worst output of the worst case; minus infinity where a finite value is none any more."""
+def worst_db(reference: Outputs, candidate: Outputs) -> float:
+    """Signal against error of the worst output of the worst case; minus infinity if a finite value is not finite any more."""
     levels = [float("inf")]
-    for place in range(len(wanted[0])):
-        mine = [_energies(want[place], got[place]) for want, got in zip(wanted, found, strict=True)]
-        loudest = max(signal for signal, _ in mine)
-        levels += [
-            _db(signal, error)
-            for signal, error in mine
-            if signal > _SILENT * loudest or not np.isfinite(error)
+    for place in range(len(reference[0])):
+        energies = [
+            _energies(want[place], got[place])
+            for want, got in zip(reference, candidate, strict=True)
         ]
+        loudest = max(signal for signal, _ in energies)
+        for signal, error in energies:
+            if signal > _SILENT * loudest or not np.isfinite(error):
+                levels.append(_decibels(signal, error))
     return min(levels)
 
 
 def _energies(want: Array, got: Array) -> tuple[float, float]:
-    """Mean squares of the signal and of its error where the signal is finite; decisions are right or wrong."""
+    """Mean squares of the signal and of its error where the signal is finite; of integers, the share that differs."""
     if want.dtype.kind != "f":
-        return 1.0, float(np.mean(want != got)) if want.size else 0.0
-    a, b = want.astype(np.float64), got.astype(np.float64)
-    keep = np.isfinite(a)
-    if not keep.any():
+        if not want.size:
+            return 1.0, 0.0
+        return 1.0, float(np.mean(want != got))
+    finite = np.isfinite(want)
+    if not finite.any():
         return 0.0, 0.0
-    return float(np.mean(a[keep] ** 2)), float(np.mean((a - b)[keep] ** 2)) if np.isfinite(
-        b[keep]
-    ).all() else float("inf")
+    a = want.astype(np.float64)[finite]
+    b = got.astype(np.float64)[finite]
+    signal = float(np.mean(a**2))
+    if not np.isfinite(b).all():
+        return signal, float("inf")
+    return signal, float(np.mean((a - b) ** 2))
 
 
-def _db(signal: float, error: float) -> float:
+def _decibels(signal: float, error: float) -> float:
     if error == 0:
         return float("inf")
-    return (
-        float(10 * np.log10(signal / error)) if np.isfinite(error) and signal > 0 else float("-inf")
-    )
+    if not np.isfinite(error) or signal <= 0:
+        return float("-inf")
+    return float(10 * np.log10(signal / error))
 
 
-def _relative(a: Array, b: Array) -> float:
-    if not np.isfinite(b[np.isfinite(a)]).all():
+def _relative_error(single: Array, rounded: Array) -> float:
+    """Root mean square of the error in that of the value; infinite for an overflow."""
+    finite = np.isfinite(single)
+    if not np.isfinite(rounded[finite]).all():
         return float("inf")
-    keep = np.isfinite(a)
-    size = float(np.sqrt(np.mean(a[keep] ** 2))) if keep.any() else 0.0
-    return float(np.sqrt(np.mean((a - b)[keep] ** 2))) / size if size else 0.0
+    if not finite.any():
+        return 0.0
+    size = float(np.sqrt(np.mean(single[finite] ** 2)))
+    if not size:
+        return 0.0
+    return float(np.sqrt(np.mean((single - rounded)[finite] ** 2))) / size
 
 
-def narrowed(model: onnx.ModelProto, kind: str) -> list[onnx.TensorProto]:
-    """The weights that half precision is for: all of them in fp16, those that are worth a cast in bf16."""
-    return [
-        tensor
-        for tensor in model.graph.initializer
-        if tensor.data_type == TensorProto.FLOAT
-        and (kind == "fp16" or int(np.prod(tensor.dims)) >= _SMALL)
-    ]
+def convertible_weights(model: onnx.ModelProto, kind: str) -> list[onnx.TensorProto]:
+    """The weights that are kept in half precision: all of them in fp16, those that are worth a cast in bf16."""
+    floats = [t for t in model.graph.initializer if t.data_type == TensorProto.FLOAT]
+    if kind == "fp16":
+        return floats
+    return [tensor for tensor in floats if int(np.prod(tensor.dims)) >= _MIN_BF16_WEIGHT]

@@ -3,20 +3,22 @@
 import subprocess
 from importlib import metadata
 
+_PACKAGES = ("onnxproof", "torch", "onnxscript")
 
-def facts() -> dict[str, str]:
-    """Versions of what made the file, and the commit of the folder it was made in, where there is one."""
-    found = {
-        f"onnxproof.version.{name}": version
-        for name in ("onnxproof", "torch", "onnxscript")
-        if (version := _version(name))
-    }
+
+def origin() -> dict[str, str]:
+    """Versions of the packages that wrote the file, and the commit of the current folder, if there is one."""
+    entries = {}
+    for package in _PACKAGES:
+        version = _version(package)
+        if version:
+            entries[f"onnxproof.version.{package}"] = version
     commit = _git("rev-parse", "HEAD")
     if commit:
-        found["onnxproof.commit"] = commit + (
-            "-dirty" if _git("status", "--porcelain", "--untracked-files=no") else ""
-        )
-    return found
+        if _git("status", "--porcelain", "--untracked-files=no"):
+            commit += "-dirty"
+        entries["onnxproof.commit"] = commit
+    return entries
 
 
 def _version(package: str) -> str:
@@ -26,11 +28,18 @@ def _version(package: str) -> str:
         return ""
 
 
-def _git(*words: str) -> str:
+def _git(*arguments: str) -> str:
+    """The output of git; empty if it fails."""
     try:
-        done = subprocess.run(
-            ["git", *words], capture_output=True, text=True, timeout=5, check=False
+        result = subprocess.run(
+            ["git", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    if result.returncode != 0:
+        return ""
+    return result.stdout.strip()

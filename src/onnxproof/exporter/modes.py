@@ -1,7 +1,7 @@
-"""Layers that behave differently in training, and state that a module keeps between calls; both found by calling it."""
+"""Layers that behave differently in training, state that a module keeps between calls, and random numbers in eval mode."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
 from typing import Any
@@ -13,16 +13,18 @@ from onnxproof.reference import tree
 from onnxproof.reference.restore import RestoreModule
 from onnxproof.results import Finding
 
-_SHOWN = 6
+Leaves = list[tuple[str, Any]]
+_MAX_SHOWN = 6
+_MAX_LINES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Modes:
-    """What depends on the training flag."""
+class TrainingLayers:
+    """The layers whose output depends on their training flag."""
 
-    layers: tuple[str, ...]
-    """`drop (Dropout)` for each layer whose answer changes with its flag, in the order of the forward pass."""
-    arrived_training: tuple[str, ...]
+    layers: tuple[str, ...] = ()
+    """`drop (Dropout)` for each of them, in the order of the forward pass."""
+    arrived_training: tuple[str, ...] = ()
     """Those of them that were in training mode when the module was handed over."""
 
     @property
@@ -30,164 +32,172 @@ class Modes:
         """What the user should read."""
         if self.arrived_training:
             return [
-                f"the module was in training mode, and these layers answer differently there: {_list(self.arrived_training)}; the export is of eval mode"
+                f"the module was in training mode, and these layers answer differently there: {_format_list(self.arrived_training)}; the export is of eval mode"
             ]
-        return (
-            [
-                f"these layers answer differently in training mode: {_list(self.layers)}; the export is of eval mode"
+        if self.layers:
+            return [
+                f"these layers answer differently in training mode: {_format_list(self.layers)}; the export is of eval mode"
             ]
-            if self.layers
-            else []
-        )
+        return []
 
 
-def modes(example: Example, *, seconds: float = 10.0) -> Modes:
-    """One forward pass in which each layer that looks at its training flag is asked again, alone, with the flag set.
+def find_training_layers(example: Example, *, seconds: float = 10.0) -> TrainingLayers:
+    """One forward pass in which each layer that reads its training flag is run again, alone, with the flag set.
 
-    Only layers whose code mentions `training` are asked, each on the input that it really gets. Layers without children cost
-    one more pass together; those with children are asked while the time lasts.
+    Only layers whose code mentions `training` are run again, each on the input that it gets in the pass. Layers without children
+    cost one more pass together; those with children are run again while the time lasts.
     """
-    module = example.session.module
+    labels = _label_candidates(example.session.module)
+    if not labels:
+        return TrainingLayers()
+    training = {layer for layer in labels if layer.training}
+    differing = _find_differing(example, list(labels), time.monotonic() + seconds)
+    labels = {layer: labels[layer] for layer in differing}
+    arrived_training = [label for layer, label in labels.items() if layer in training]
+    return TrainingLayers(layers=tuple(labels.values()), arrived_training=tuple(arrived_training))
+
+
+def _label_candidates(module: Any) -> dict[torch.nn.Module, str]:
+    """`drop (Dropout)` for each layer that reads its training flag."""
     if not isinstance(module, torch.nn.Module) or isinstance(module, torch.jit.ScriptModule):
-        return Modes(layers=(), arrived_training=())
-    names = {layer: name or "the module itself" for name, layer in module.named_modules()}
-    asked = [
-        layer
-        for layer in names
-        if _mentions_training(type(layer)) and not isinstance(layer, torch.jit.ScriptModule)
-    ]
-    if not asked:
-        return Modes(layers=(), arrived_training=())
-    arrived = {layer for layer in asked if layer.training}
-    differing: dict[torch.nn.Module, str] = {}
-    ask = _Ask(names, differing, until=time.monotonic() + seconds)
-    hooks = [layer.register_forward_hook(ask, with_kwargs=True) for layer in asked]
+        return {}
+    return {
+        layer: f"{name or 'the module itself'} ({type(layer).__name__})"
+        for name, layer in module.named_modules()
+        if _reads_training_flag(layer)
+    }
+
+
+def _find_differing(
+    example: Example,
+    layers: Sequence[torch.nn.Module],
+    deadline: float,
+) -> list[torch.nn.Module]:
+    """The layers whose output differs in training mode, in the order of the forward pass."""
+    probe = _TrainingProbe(deadline=deadline)
+    hooks = [layer.register_forward_hook(probe, with_kwargs=True) for layer in layers]
     try:
         example.call({})
     finally:
         for hook in hooks:
             hook.remove()
-    told = {layer: f"{name} ({type(layer).__name__})" for layer, name in differing.items()}
-    return Modes(
-        layers=tuple(told.values()),
-        arrived_training=tuple(text for layer, text in told.items() if layer in arrived),
-    )
+    return probe.differing
 
 
-class _Ask:
-    """The hook: calls the layer's forward once more with its own flag set, and puts its buffers back."""
+class _TrainingProbe:
+    """A forward hook: runs the layer once more with its training flag set, and restores its buffers."""
 
-    def __init__(
-        self,
-        names: dict[torch.nn.Module, str],
-        differing: dict[torch.nn.Module, str],
-        *,
-        until: float,
-    ) -> None:
-        self._names, self._differing, self._until = names, differing, until
+    def __init__(self, *, deadline: float) -> None:
+        self.differing: list[torch.nn.Module] = []
+        self._deadline = deadline
         self._busy = False
 
     def __call__(
-        self, layer: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any
+        self,
+        layer: torch.nn.Module,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        output: Any,
     ) -> None:
-        late = time.monotonic() > self._until and any(True for _ in layer.children())
-        if self._busy or layer in self._differing or late or not _repeatable((args, kwargs)):
+        if self._busy or layer in self.differing or self._is_too_late(layer):
+            return
+        if not _can_repeat((args, kwargs)):
             return
         buffers = {name: buffer.clone() for name, buffer in layer.named_buffers(recurse=False)}
         self._busy = layer.training = True
         try:
-            other = layer.forward(*args, **kwargs)
+            training_output = layer.forward(*args, **kwargs)
         except Exception:  # a BatchNorm refuses to train on one row: that is a difference
-            other = None
+            training_output = None
         finally:
             self._busy = layer.training = False
             for name, copy in buffers.items():
                 getattr(layer, name).copy_(copy)
-        if not _equal(output, other):
-            self._differing[layer] = self._names[layer]
+        if not _equal_leaves(_flatten(output), _flatten(training_output)):
+            self.differing.append(layer)
+
+    def _is_too_late(self, layer: torch.nn.Module) -> bool:
+        return time.monotonic() > self._deadline and any(True for _ in layer.children())
 
 
-def _repeatable(value: Any) -> bool:
-    """False where a layer is handed an object of its own kind, such as a cache: calling it again would change that."""
+def _can_repeat(value: Any) -> bool:
+    """False if a layer gets an object of another class, such as a cache: a second call would change it."""
     if isinstance(value, dict):
-        return all(_repeatable(item) for item in value.values())
+        return all(_can_repeat(item) for item in value.values())
     if isinstance(value, list | tuple):
-        return all(_repeatable(item) for item in value)
+        return all(_can_repeat(item) for item in value)
     return value is None or isinstance(
-        value, torch.Tensor | int | float | bool | str | torch.dtype | torch.device
+        value,
+        torch.Tensor | int | float | bool | str | torch.dtype | torch.device,
     )
 
 
-def _mentions_training(kind: type) -> bool:
-    functions = (
-        value
-        for base in kind.__mro__
-        if base not in (torch.nn.Module, object)
-        for value in vars(base).values()
-        if isinstance(value, FunctionType)
-    )
-    return any("training" in names for function in functions for names in _names(function.__code__))
+def _reads_training_flag(layer: torch.nn.Module) -> bool:
+    if isinstance(layer, torch.jit.ScriptModule):
+        return False
+    for base in type(layer).__mro__:
+        if base in (torch.nn.Module, object):
+            continue
+        for value in vars(base).values():
+            if isinstance(value, FunctionType) and "training" in _names_in(value.__code__):
+                return True
+    return False
 
 
-def _names(code: CodeType) -> Iterator[tuple[str, ...]]:
-    yield code.co_names
+def _names_in(code: CodeType) -> Iterator[str]:
+    """The names that a function and the functions inside of it use."""
+    yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _names(constant)
+            yield from _names_in(constant)
 
 
-def state(example: Example) -> list[Finding]:
-    """Call the module twice without putting anything back: what changed, and whether the second answer did."""
+def find_state(example: Example) -> list[Finding]:
+    """Call the module twice without restoring it: what changed, and whether the second answer did."""
     module = example.session.module
     keeper = RestoreModule(module)
-    before = (
-        {name: buffer.clone() for name, buffer in module.named_buffers()}
-        if isinstance(module, torch.nn.Module)
-        else {}
-    )
+    before = {name: buffer.clone() for name, buffer in _buffers(module).items()}
     args, kwargs = example.arguments({})
-    again, more = example.arguments({})
+    second_args, second_kwargs = example.arguments({})
     with keeper, torch.no_grad():
         seed = torch.random.get_rng_state()
-        first = _copied(module(*args, **kwargs))
+        first = [(name, _copy(leaf)) for name, leaf in tree.flatten(module(*args, **kwargs))]
         torch.random.set_rng_state(seed)
-        second = module(*again, **more)
-        written = [
-            name
-            for name, buffer in before.items()
-            if not _same(dict(module.named_buffers()).get(name), buffer)
-        ]
+        second = _flatten(module(*second_args, **second_kwargs))
+        after = _buffers(module)
+        written = [name for name, old in before.items() if not _equal(after.get(name), old)]
     changed = [f"the buffer `{name}`" for name in written]
     changed += sorted(what for what in keeper.changed if "buffer" not in what)
     if not changed:
         return []
-    answer = (
-        "the second call with the same inputs answers differently"
-        if not _equal(first, second)
-        else "the answers stay the same on this example"
-    )
+    answer = "the second call with the same inputs answers differently"
+    if _equal_leaves(first, second):
+        answer = "the answers stay the same on this example"
     return [
         Finding(
             code="state",
-            what=f"the module keeps state between calls: forward changes {_list(changed)}; {answer}",
+            what=f"the module keeps state between calls: forward changes {_format_list(changed)}; {answer}",
             help="an exported graph keeps none: pass the state in as an input and hand it back as an output",
         )
     ]
 
 
-def random_nodes(program: Any) -> list[Finding]:
+def _buffers(module: Any) -> dict[str, torch.Tensor]:
+    if isinstance(module, torch.nn.Module):
+        return dict(module.named_buffers())
+    return {}
+
+
+def find_random_nodes(program: Any) -> list[Finding]:
     """Operations that draw random numbers although the module is in eval mode."""
-    tag = torch.Tag.nondeterministic_seeded
-    found = [
-        node
-        for node in program.graph.nodes
-        if node.op == "call_function" and tag in getattr(node.target, "tags", ()) and _draws(node)
-    ]
-    if not found:
+    random = [node for node in program.graph.nodes if _draws_random_numbers(node)]
+    if not random:
         return []
-    lines = {line for node in found if (line := _last_line(node.meta.get("stack_trace") or ""))}
-    where = f" at {', '.join(sorted(lines)[:3])}" if lines else ""
-    names = sorted({str(node.target) for node in found})
+    lines = {_last_line(node.meta.get("stack_trace") or "") for node in random} - {""}
+    where = ""
+    if lines:
+        where = f" at {', '.join(sorted(lines)[:_MAX_LINES])}"
+    names = sorted({str(node.target) for node in random})
     return [
         Finding(
             code="random",
@@ -197,48 +207,57 @@ def random_nodes(program: Any) -> list[Finding]:
     ]
 
 
-def _draws(node: Any) -> bool:
+def _draws_random_numbers(node: Any) -> bool:
     """Dropout that is switched off is in the graph, too, and draws nothing."""
-    if "dropout" in str(node.target):
+    tags = getattr(node.target, "tags", ())
+    if node.op != "call_function" or torch.Tag.nondeterministic_seeded not in tags:
+        return False
+    name = str(node.target)
+    if "dropout" in name:
         return any(argument is True for argument in node.args)
-    if "scaled_dot_product" in str(node.target):
-        return (len(node.args) > 4 and bool(node.args[4])) or bool(node.kwargs.get("dropout_p"))
-    return not any(word in str(node.target) for word in ("lstm", "gru", "rnn"))
+    if "scaled_dot_product" in name:
+        dropout = node.args[4] if len(node.args) > 4 else None
+        return bool(dropout or node.kwargs.get("dropout_p"))
+    return not any(word in name for word in ("lstm", "gru", "rnn"))
 
 
 def _last_line(trace: str) -> str:
-    lines = [line.strip() for line in trace.splitlines() if line.strip().startswith("File ")]
-    if not lines:
+    """The innermost `file:line` of a stack trace, or nothing."""
+    lines = [line.strip() for line in trace.splitlines()]
+    frames = [line for line in lines if line.startswith("File ")]
+    if not frames:
         return ""
-    file, _, rest = lines[-1].removeprefix('File "').partition('", line ')
+    file, _, rest = frames[-1].removeprefix('File "').partition('", line ')
     return f"{file.rpartition('/')[2]}:{rest.partition(',')[0]}"
 
 
-def _copied(value: Any) -> list[Any]:
-    return [
-        (name, leaf.clone() if isinstance(leaf, torch.Tensor) else leaf)
-        for name, leaf in tree.flatten(value)
-    ]
+def _copy(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.clone()
+    return leaf
 
 
-def _equal(first: Any, second: Any) -> bool:
-    a = (
-        first
-        if isinstance(first, list) and first and isinstance(first[0], tuple)
-        else list(tree.flatten(first))
-    )
-    b = list(tree.flatten(second))
-    return len(a) == len(b) and all(_same(x, y) for (_, x), (_, y) in zip(a, b, strict=True))
+def _flatten(value: Any) -> Leaves:
+    return list(tree.flatten(value))
 
 
-def _same(a: Any, b: Any) -> bool:
+def _equal_leaves(first: Leaves, second: Leaves) -> bool:
+    if len(first) != len(second):
+        return False
+    return all(_equal(a, b) for (_, a), (_, b) in zip(first, second, strict=True))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Equal bit by bit; NaN equals NaN."""
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())
-    return isinstance(a, torch.Tensor) == isinstance(b, torch.Tensor) and (
-        isinstance(a, torch.Tensor) or a == b
-    )
+    if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
+        return False
+    return bool(a == b)
 
 
-def _list(words: tuple[str, ...] | list[str]) -> str:
-    more = f" and {len(words) - _SHOWN} more" if len(words) > _SHOWN else ""
-    return ", ".join(words[:_SHOWN]) + more
+def _format_list(words: Sequence[str]) -> str:
+    text = ", ".join(words[:_MAX_SHOWN])
+    if len(words) > _MAX_SHOWN:
+        text += f" and {len(words) - _MAX_SHOWN} more"
+    return text

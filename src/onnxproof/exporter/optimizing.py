@@ -1,4 +1,4 @@
-"""Optimise a file with a kept tool, and take the result only if it still says what the file said before."""
+"""Optimise a file with an installed tool, and take the result only if it still answers like the file before."""
 
 import importlib
 import shutil
@@ -16,6 +16,9 @@ from onnxproof.verification.run import run
 
 TOOLS = ("onnxslim", "onnxscript")
 _BUDGET_S = 15.0
+"""Seconds for the comparison of the two files. Not measured."""
+_EXTRAS = {"onnxslim": "onnxslim", "onnxscript": "torch"}
+"""The extra of our package that installs a tool."""
 
 
 def check(tool: str | None) -> None:
@@ -34,32 +37,28 @@ def check(tool: str | None) -> None:
         raise UsageError(
             "tool-missing",
             f"`--optimize {tool}` needs a package that isn't installed",
-            help=f"pip install 'onnxproof[{tool if tool != 'onnxscript' else 'torch'}]'",
+            help=f"pip install 'onnxproof[{_EXTRAS[tool]}]'",
         ) from why
 
 
 def optimise(path: Path, tool: str) -> tuple[str, list[Finding]]:
-    """Words for the record, and a finding where the tool's result was not taken."""
+    """A line for the record, and a finding if the tool's result was not taken."""
     before = onnx.load(path)
     with temporary.Folder() as folder:
         trial = Path(folder) / "optimised.onnx"
         try:
-            after = _slim(path) if tool == "onnxslim" else _script(before)
-            onnx.helper.set_model_props(
-                after, {prop.key: prop.value for prop in before.metadata_props}
-            )
+            after = _run_tool(tool, path, before)
+            metadata = {prop.key: prop.value for prop in before.metadata_props}
+            onnx.helper.set_model_props(after, metadata)
             onnx.save(after, trial)
-            unoptimized = subject.load(str(path))
-            request = Request(subject=unoptimized, path=trial, budget_s=_BUDGET_S)
+            request = Request(subject=subject.load(str(path)), path=trial, budget_s=_BUDGET_S)
             proof = run(request).proof
         except Exception as why:  # an optimizer that fails costs the optimisation, not the export
-            return f"{tool} failed", [
-                _finding(tool, f"it raised {type(why).__name__}: {str(why)[:200]}")
-            ]
+            reason = f"it raised {type(why).__name__}: {str(why)[:200]}"
+            return f"{tool} failed", [_finding(tool, reason)]
         if proof.verdict is not Verdict.FAITHFUL:
-            return f"{tool} refused", [
-                _finding(tool, f"its file is {proof.verdict.value}: {proof.sentence()}")
-            ]
+            reason = f"its file is {proof.verdict.value}: {proof.sentence()}"
+            return f"{tool} refused", [_finding(tool, reason)]
         with writing.replace_file(path, what="the model") as draft:
             shutil.copyfile(trial, draft)
     return (
@@ -76,13 +75,16 @@ def _finding(tool: str, why: str) -> Finding:
     )
 
 
-def _slim(path: Path) -> onnx.ModelProto:
-    slim: Any = importlib.import_module("onnxslim").slim
-    made: onnx.ModelProto = slim(str(path))
-    return made
-
-
-def _script(model: onnx.ModelProto) -> onnx.ModelProto:
-    optimizer: Any = importlib.import_module("onnxscript.optimizer")
-    made: onnx.ModelProto = optimizer.optimize(model)
-    return made
+def _run_tool(
+    tool: str,
+    path: Path,
+    model: onnx.ModelProto,
+) -> onnx.ModelProto:
+    optimised: onnx.ModelProto
+    if tool == "onnxslim":
+        onnxslim: Any = importlib.import_module("onnxslim")
+        optimised = onnxslim.slim(str(path))
+    else:
+        optimizer: Any = importlib.import_module("onnxscript.optimizer")
+        optimised = optimizer.optimize(model)
+    return optimised

@@ -1,9 +1,9 @@
-"""Half precision, with the nodes that can't bear it left in float32: found by comparing every value of the two graphs on several cases.
+"""Half precision, with the nodes that lose too much accuracy left in float32: found by comparing every value of the two graphs on several cases.
 
-A node is sensitive when its result is much further off than what went into it, or overflows. The most sensitive are given back
-to float32, round by round, as long as the outputs gain. fp16 is converted by ONNX Runtime's own tool. bf16 keeps the weights in
-bfloat16, those of sensitive nodes apart, and computes in float32: ONNX Runtime's CPU provider has bfloat16 kernels for what moves
-data and for none that computes (1.31: no MatMul, Gemm, Conv, Add), and a file that nobody here can open can't be proven.
+A node is sensitive if its error is much larger than that of its inputs, or if it overflows. The most sensitive are put back
+into float32, round by round, as long as the outputs gain. fp16 is converted by ONNX Runtime's own tool. bf16 keeps the weights in
+bfloat16, except for those of sensitive nodes, and computes in float32: ONNX Runtime's CPU provider has bfloat16 kernels for what moves
+data and for none that computes (1.31: no MatMul, Gemm, Conv, Add), and a file that can't be run here can't be verified.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -17,25 +17,28 @@ from onnx import TensorProto, numpy_helper
 
 from onnxproof.errors import UsageError
 from onnxproof.exporter.half_simulation import (
-    Feeds,
-    Halving,
-    copied,
-    narrowed,
-    run,
-    weights_of,
-    with_nodes,
+    HalfSimulation,
+    Inputs,
+    convertible_weights,
+    copy_model,
+    inputs_of,
+    replace_nodes,
+    run_graph,
     worst_db,
 )
 from onnxproof.system.writing import replace_file
 
 KINDS = ("fp16", "bf16")
 _ENOUGH_DB, _GAIN_DB = 60.0, 1.0
-_ROUNDS = 12
+"""Decibels at which the search ends, and the gain for which more nodes stay in float32. Not measured."""
+_MAX_ROUNDS = 12
+"""Rounds of the search; the nodes in float32 double with each. Not measured."""
+_MAX_SHOWN = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lowered:
-    """What became of it."""
+class LoweredPrecision:
+    """The result: which nodes stay in float32, and how accurate the outputs are."""
 
     kind: str
     kept: tuple[str, ...]
@@ -45,19 +48,21 @@ class Lowered:
     after_db: float
     cases: int = 1
 
-    def words(self) -> str:
-        """For the record."""
-        what = "fp16" if self.kind == "fp16" else "bf16 weights, float32 arithmetic"
-        kept = (
-            f"; kept in float32 (from {_db(self.before_db)}): {', '.join(self.kept[:6])}{' ...' if len(self.kept) > 6 else ''}"
-            if self.kept
-            else ""
-        )
-        return f"{what} ({_db(self.after_db)} on {self.cases} cases){kept}"
+    def describe(self) -> str:
+        """One line for the record."""
+        kind = self.kind
+        if kind == "bf16":
+            kind = "bf16 weights, float32 arithmetic"
+        text = f"{kind} ({_format_db(self.after_db)} on {self.cases} cases)"
+        if self.kept:
+            names = ", ".join(self.kept[:_MAX_SHOWN])
+            more = " ..." if len(self.kept) > _MAX_SHOWN else ""
+            text += f"; kept in float32 (from {_format_db(self.before_db)}): {names}{more}"
+        return text
 
 
 def check(kind: str | None) -> None:
-    """Refuse what is not known before anything is exported."""
+    """Refuse an unknown precision before anything is exported."""
     if kind is not None and kind not in KINDS:
         raise UsageError(
             "unknown-precision",
@@ -66,117 +71,138 @@ def check(kind: str | None) -> None:
         )
 
 
-def lower(path: Path, kind: str, feeds: Feeds) -> Lowered:
+def lower_precision(
+    path: Path,
+    kind: str,
+    inputs: Inputs,
+) -> LoweredPrecision:
     """Rewrite a float32 file in half precision, in place."""
-    halving = Halving.of(onnx.load(path), kind, feeds)
-    before = halving.reached(())
-    best, after = _search(halving.reached, halving.sensitive, before)
-    made = (
-        _converted(halving.model, best) if kind == "fp16" else _stored_in_bf16(halving.model, best)
-    )
-    if kind == "bf16":
-        after = worst_db(
-            halving.wanted, run(made, feeds)
-        )  # of the file itself: here the simulation and it are one
+    simulation = HalfSimulation.of(onnx.load(path), kind, inputs)
+    before = simulation.measure_db(())
+    kept, after = _search(simulation.measure_db, simulation.sensitive_nodes, before)
+    if kind == "fp16":
+        model = _convert_to_fp16(simulation.model, kept)
+    else:
+        model = _store_in_bf16(simulation.model, kept)
+        # of the file itself, which computes what the simulation does
+        after = worst_db(simulation.reference, run_graph(model, inputs))
     with replace_file(path, what="the model") as draft:
-        onnx.save(made, draft)
-    return Lowered(kind=kind, kept=best, before_db=before, after_db=after, cases=len(feeds))
+        onnx.save(model, draft)
+    return LoweredPrecision(
+        kind=kind,
+        kept=kept,
+        before_db=before,
+        after_db=after,
+        cases=len(inputs),
+    )
 
 
 def _search(
     measure: Callable[[Sequence[str]], float],
-    sensitive: Callable[[Sequence[str]], list[tuple[float, str]]],
-    start: float,
+    find_sensitive: Callable[[Sequence[str]], list[tuple[float, str]]],
+    start_db: float,
 ) -> tuple[tuple[str, ...], float]:
-    """Keep more and more nodes: all that overflow, else the worst few, and look again, since one overflow hides the next."""
+    """Keep more and more nodes in float32, until the outputs are accurate enough or no node is sensitive.
+
+    1. All nodes that overflow are kept; then measure again, since one overflow hides the next.
+    2. If none overflows, the most sensitive ones, as many as are kept already.
+    3. A set of nodes is taken if the outputs gain by it; a later, larger one may gain even if this one does not.
+    """
     kept: list[str] = []
     best: tuple[str, ...] = ()
-    reached = start
-    for _ in range(_ROUNDS):
-        found = (
-            [(rating, name) for rating, name in sensitive(kept) if name not in kept]
-            if reached < _ENOUGH_DB
-            else []
-        )
-        if not found:
+    best_db = start_db
+    for _ in range(_MAX_ROUNDS):
+        if best_db >= _ENOUGH_DB:
             break
-        kept += [name for rating, name in found if np.isinf(rating)] or [
-            name for _, name in found[: max(1, len(kept))]
-        ]
-        value = measure(kept)
-        if value > reached + _GAIN_DB:
-            best, reached = tuple(kept), value
-    return best, reached
+        sensitive = [(rating, name) for rating, name in find_sensitive(kept) if name not in kept]
+        if not sensitive:
+            break
+        added = [name for rating, name in sensitive if np.isinf(rating)]  # step 1
+        if not added:
+            added = [name for _, name in sensitive[: max(1, len(kept))]]  # step 2
+        kept += added
+        level = measure(kept)
+        if level > best_db + _GAIN_DB:  # step 3
+            best = tuple(kept)
+            best_db = level
+    return best, best_db
 
 
-def _converted(model: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelProto:
+def _convert_to_fp16(model: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelProto:
     from onnxruntime.transformers.float16 import convert_float_to_float16
 
-    made: onnx.ModelProto = convert_float_to_float16(
-        copied(model), keep_io_types=True, node_block_list=list(kept)
+    converted: onnx.ModelProto = convert_float_to_float16(
+        copy_model(model),
+        keep_io_types=True,
+        node_block_list=list(kept),
     )
-    once = {
-        tuple(node.output): node for node in reversed(made.graph.node)
-    }  # an input used twice (x * x) is cast twice under one name, which no runtime opens
-    return with_nodes(
-        made,
-        _without_narrow_passages(
-            list(reversed(once.values())), {port.name for port in made.graph.output}
-        ),
-    )
+    # an input used twice (x * x) is cast twice under one name, which no runtime opens: the first cast stays
+    by_output = {tuple(node.output): node for node in reversed(converted.graph.node)}
+    nodes = list(reversed(by_output.values()))
+    outputs = {port.name for port in converted.graph.output}
+    return replace_nodes(converted, _remove_half_casts(nodes, outputs))
 
 
-def _without_narrow_passages(
-    nodes: Sequence[onnx.NodeProto], outputs: Collection[str]
+def _remove_half_casts(
+    nodes: Sequence[onnx.NodeProto],
+    outputs: Collection[str],
 ) -> list[onnx.NodeProto]:
-    """The nodes without casts to half and back between two that are kept: the tool casts around each, and what one hands to the next would overflow on the way."""
-    made_by = {name: node for node in nodes for name in node.output}
-    wide: dict[str, str] = {}
-    for node in nodes:
-        narrow = made_by.get(node.input[0]) if _casts_to(node, TensorProto.FLOAT) else None
-        if (
-            narrow is not None
-            and _casts_to(narrow, TensorProto.FLOAT16)
-            and node.output[0] not in outputs
-        ):
-            wide[node.output[0]] = narrow.input[0]
+    """The nodes without casts to half and back between two that are kept in float32.
+
+    The tool casts around each kept node, and a value that one passes to the next would overflow on the way.
+    """
+    originals = _values_cast_back(nodes)
+    for name in outputs:
+        originals.pop(name, None)
+    consumed = set(outputs)
     for node in nodes:
         for place, name in enumerate(node.input):
-            node.input[place] = wide.get(name, name)
-    read = {name for node in nodes for name in node.input} | set(outputs)
-    return [node for node in nodes if node.op_type != "Cast" or node.output[0] in read]
+            node.input[place] = originals.get(name, name)
+        consumed.update(node.input)
+    return [node for node in nodes if node.op_type != "Cast" or node.output[0] in consumed]
 
 
-def _casts_to(node: onnx.NodeProto, kind: int) -> bool:
-    return node.op_type == "Cast" and any(
-        attribute.name == "to" and attribute.i == kind for attribute in node.attribute
-    )
+def _values_cast_back(nodes: Sequence[onnx.NodeProto]) -> dict[str, str]:
+    """Values that were cast to half and back, with the value before the casts."""
+    half = {node.output[0]: node.input[0] for node in nodes if _casts_to(node, TensorProto.FLOAT16)}
+    originals = {}
+    for node in nodes:
+        if _casts_to(node, TensorProto.FLOAT) and node.input[0] in half:
+            originals[node.output[0]] = half[node.input[0]]
+    return originals
 
 
-def _stored_in_bf16(model: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelProto:
-    """A cast behind every weight that is kept in bfloat16; the nodes read what they read before."""
-    made = copied(model)
-    spared = weights_of(made, kept)
+def _casts_to(node: onnx.NodeProto, dtype: int) -> bool:
+    if node.op_type != "Cast":
+        return False
+    return any(attribute.name == "to" and attribute.i == dtype for attribute in node.attribute)
+
+
+def _store_in_bf16(model: onnx.ModelProto, kept: Sequence[str]) -> onnx.ModelProto:
+    """A cast behind every weight that is kept in bfloat16; the nodes consume the same names as before."""
+    stored = copy_model(model)
+    spared = inputs_of(stored, kept)
     casts = []
-    for tensor in narrowed(made, "bf16"):
-        if tensor.name not in spared:
-            name = f"{tensor.name}_bf16"
-            casts.append(
-                onnx.helper.make_node(
-                    "Cast",
-                    [name],
-                    [tensor.name],
-                    name=f"{tensor.name}_to_float",
-                    to=TensorProto.FLOAT,
-                )
-            )
-            tensor.CopyFrom(
-                numpy_helper.from_array(
-                    numpy_helper.to_array(tensor).astype(ml_dtypes.bfloat16), name
-                )
-            )
-    return with_nodes(made, [*casts, *made.graph.node])
+    for tensor in convertible_weights(stored, "bf16"):
+        if tensor.name in spared:
+            continue
+        name = f"{tensor.name}_bf16"
+        cast = onnx.helper.make_node(
+            "Cast",
+            [name],
+            [tensor.name],
+            name=f"{tensor.name}_to_float",
+            to=TensorProto.FLOAT,
+        )
+        casts.append(cast)
+        values = numpy_helper.to_array(tensor).astype(ml_dtypes.bfloat16)
+        tensor.CopyFrom(numpy_helper.from_array(values, name))
+    return replace_nodes(stored, [*casts, *stored.graph.node])
 
 
-def _db(value: float) -> str:
-    return f"{value:.0f} dB" if np.isfinite(value) else "overflow" if value < 0 else "exact"
+def _format_db(level: float) -> str:
+    if np.isfinite(level):
+        return f"{level:.0f} dB"
+    if level < 0:
+        return "overflow"
+    return "exact"

@@ -18,7 +18,11 @@ Tensor = torch.Tensor
 aten = torch.ops.aten
 
 
-def rsub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+def rsub(
+    x: Tensor,
+    other: Any,
+    alpha: Any = 1,
+) -> Tensor:
     """`1.0 - ids`: the integers become the type of the result first."""
     dtype = torch.result_type(x, other)
     return x.to(dtype).mul(-alpha).add(other)
@@ -36,22 +40,38 @@ def searchsorted(
     """The number of entries below each value."""
     if sorter is not None:
         ordered = ordered.gather(-1, sorter)
-    rows = ordered.unsqueeze(-2) if ordered.dim() > 1 else ordered
-    below = (
-        rows <= values.unsqueeze(-1) if right or side == "right" else rows < values.unsqueeze(-1)
-    )
-    found = below.sum(-1)
-    return found.to(torch.int32) if out_int32 else found
+    if ordered.dim() > 1:
+        ordered = ordered.unsqueeze(-2)
+    column = values.unsqueeze(-1)
+    below = ordered < column
+    if right or side == "right":
+        below = ordered <= column
+    count = below.sum(-1)
+    if out_int32:
+        return count.to(torch.int32)
+    return count
 
 
-def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def kthvalue(
+    x: Tensor,
+    k: int,
+    dim: int = -1,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]:
     """The k-th of the sorted values."""
     values, places = torch.sort(x, dim)
-    value, place = values.narrow(dim, k - 1, 1), places.narrow(dim, k - 1, 1)
-    return (value, place) if keepdim else (value.squeeze(dim), place.squeeze(dim))
+    value = values.narrow(dim, k - 1, 1)
+    place = places.narrow(dim, k - 1, 1)
+    if keepdim:
+        return value, place
+    return value.squeeze(dim), place.squeeze(dim)
 
 
-def median(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def median(
+    x: Tensor,
+    dim: int,
+    keepdim: bool = False,
+) -> tuple[Tensor, Tensor]:
     """The lower of the two middle values."""
     return kthvalue(x, (x.shape[dim] - 1) // 2 + 1, dim, keepdim)
 
@@ -66,14 +86,11 @@ def cummax(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     moved = x.movedim(dim, -1)
     steps = torch.arange(moved.shape[-1], device=x.device)
     earlier = steps.unsqueeze(0) <= steps.unsqueeze(1)
-    values = torch.where(
-        earlier,
-        moved.unsqueeze(-2),
-        torch.full((), _least(x.dtype), dtype=x.dtype, device=x.device),
-    ).amax(-1)
-    last = torch.where(
-        earlier & (moved.unsqueeze(-2) == values.unsqueeze(-1)), steps, torch.full_like(steps, -1)
-    ).amax(-1)
+    row = moved.unsqueeze(-2)
+    least = torch.full((), _least(x.dtype), dtype=x.dtype, device=x.device)
+    values = torch.where(earlier, row, least).amax(-1)
+    is_largest = earlier & (row == values.unsqueeze(-1))
+    last = torch.where(is_largest, steps, torch.full_like(steps, -1)).amax(-1)
     return values.movedim(-1, dim), last.movedim(-1, dim)
 
 
@@ -83,28 +100,39 @@ def cummin(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     return -values, places
 
 
-def cdist(x: Tensor, y: Tensor, p: float = 2.0, compute_mode: int | None = None) -> Tensor:
+def cdist(
+    x: Tensor,
+    y: Tensor,
+    p: float = 2.0,
+    compute_mode: int | None = None,
+) -> Tensor:
     """The distance of every row of one to every row of the other, from their differences."""
     gaps = (x.unsqueeze(-2) - y.unsqueeze(-3)).abs()
     if p == 0:
         return (gaps != 0).to(x.dtype).sum(-1)
     if p == 2:
         return gaps.square().sum(-1).sqrt()
-    return gaps.amax(-1) if p == float("inf") else gaps.pow(p).sum(-1).pow(1 / p)
+    if p == float("inf"):
+        return gaps.amax(-1)
+    return gaps.pow(p).sum(-1).pow(1 / p)
 
 
 def hypot(x: Tensor, y: Tensor) -> Tensor:
     """The larger times the root of one and a square of at most one: squares alone would overflow."""
-    large, small = torch.maximum(x.abs(), y.abs()), torch.minimum(x.abs(), y.abs())
+    large = torch.maximum(x.abs(), y.abs())
+    small = torch.minimum(x.abs(), y.abs())
     share = small / torch.where(large == 0, torch.ones_like(large), large)
     return large * torch.sqrt(1 + share * share)
 
 
 def _least(dtype: torch.dtype) -> float:
-    return -float("inf") if dtype.is_floating_point else torch.iinfo(dtype).min
+    if dtype.is_floating_point:
+        return -float("inf")
+    return torch.iinfo(dtype).min
 
 
-OURS: dict[Any, Callable[..., Any]] = {
+Replacements = dict[Any, Callable[..., Any]]
+OURS: Replacements = {
     aten.rsub.Scalar: rsub,
     aten.rsub.Tensor: rsub,
     aten.searchsorted.Tensor: searchsorted,
@@ -118,50 +146,52 @@ OURS: dict[Any, Callable[..., Any]] = {
 }
 
 
-def table() -> dict[Any, Callable[..., Any]]:
+def table() -> Replacements:
     """Ours and those of other packages."""
-    found = dict(OURS)
+    replacements = dict(OURS)
     for point in registry.points(ENTRY_POINTS):
         namespace, name, overload = point.name.split(".")
-        found[getattr(getattr(getattr(torch.ops, namespace), name), overload)] = point.load()
-    return found
+        packet = getattr(getattr(torch.ops, namespace), name)
+        replacements[getattr(packet, overload)] = point.load()
+    return replacements
 
 
-def lacking(program: Any) -> str:
-    """The first operator of a captured program that torch.onnx would fail on, late: one that a replacement stands ready for, or one of another package."""
-    ready = {*table(), *translations()}
-    used = [
-        node.target
-        for node in program.graph.nodes
-        if node.op == "call_function" and (node.target in ready or _foreign(node.target))
-    ]
-    known = _handled() if used else None
-    return next(
-        (name_of(target) for target in used if known is not None and target not in known), ""
-    )
+def find_untranslated(program: Any) -> str:
+    """The first operator of a captured program on which torch.onnx would fail, late: one that has a replacement, or one of another package."""
+    replaceable = {*table(), *translations()}
+    targets = [node.target for node in program.graph.nodes if node.op == "call_function"]
+    suspects = [target for target in targets if target in replaceable or _is_foreign(target)]
+    known = _known_operators() if suspects else None
+    if known is None:
+        return ""
+    for target in suspects:
+        if target not in known:
+            return operator_name(target)
+    return ""
 
 
-def name_of(target: Any) -> str:
+def operator_name(target: Any) -> str:
     """`aten.median.dim`, as errors call it."""
-    return "round" if target is round else str(target).removesuffix(".default")
+    if target is round:
+        return "round"
+    return str(target).removesuffix(".default")
 
 
-def _foreign(target: Any) -> bool:
-    """An operator that another package defined, and that torch can't take apart."""
-    if (
-        not isinstance(target, torch._ops.OpOverload)
-        or target.namespace in ("aten", "prims")
-        or target.namespace.startswith("onnx")
-    ):
+def _is_foreign(target: Any) -> bool:
+    """An operator that another package defined, and that torch can't decompose."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    if target.namespace in ("aten", "prims") or target.namespace.startswith("onnx"):
         return False
     return not torch._C._dispatch_has_kernel_for_dispatch_key(
-        target.name(), "CompositeImplicitAutograd"
+        target.name(),
+        "CompositeImplicitAutograd",
     )
 
 
 @contextmanager
 def registered(added: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
-    """torch.onnx decomposes these as well, in the one pass that it makes anyway; none of them is in torch's table."""
+    """torch.onnx decomposes these operators as well, in its own pass; none of them is in torch's table."""
     known = torch._decomp.decomposition_table
     known.update(added)
     try:
@@ -171,37 +201,38 @@ def registered(added: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
             known.pop(target, None)
 
 
-def split(program: Any) -> tuple[dict[Any, Callable[..., Any]], dict[Any, Callable[..., Any]]]:
-    """Of the replacements that a program needs: those to put in before torch.onnx, which has a way with the operator (and fails on these types), and those for its own pass."""
-    needed = {
-        target: function
-        for target, function in table().items()
-        if any(node.target is target for node in program.graph.nodes)
-    }
-    known = _handled()
-    early = {
-        target: function for target, function in needed.items() if known is None or target in known
-    }
-    return early, {target: function for target, function in needed.items() if target not in early}
+def split_replacements(program: Any) -> tuple[Replacements, Replacements]:
+    """The replacements that a program needs: those to apply before torch.onnx, which knows the operator (and fails on these types), and those for its own pass."""
+    used = {node.target for node in program.graph.nodes}
+    known = _known_operators()
+    early: Replacements = {}
+    late: Replacements = {}
+    for target, function in table().items():
+        if target not in used:
+            continue
+        if known is None or target in known:
+            early[target] = function
+        else:
+            late[target] = function
+    return early, late
 
 
 @cache
-def _handled() -> set[Any] | None:
-    """What torch.onnx translates or takes apart by itself; None where this torch does not tell."""
+def _known_operators() -> set[Any] | None:
+    """What torch.onnx translates or decomposes by itself; None if this torch has no list of it."""
     try:
         from torch.onnx._internal.exporter import _decomp, _registration
 
-        own = {*torch.export.default_decompositions().keys(), *torch._decomp.decomposition_table}
-        return {
-            *_decomp.get_onnx_implemented_overloads(_registration.ONNXRegistry.from_torchlib()),
-            *own,
-        }
+        onnx_registry = _registration.ONNXRegistry.from_torchlib()
+        translated = _decomp.get_onnx_implemented_overloads(onnx_registry)
+        decomposed = torch.export.default_decompositions().keys()
+        return {*translated, *decomposed, *torch._decomp.decomposition_table}
     except (ImportError, AttributeError):
         return None
 
 
 def translations() -> dict[Any, Any]:
-    """For what is not an operator of torch's and stands in the graph all the same: Python's own `round` of a tensor's value."""
+    """For functions in the graph that are no operators of torch's: Python's own `round` of a tensor's value."""
     from onnxscript import opset18 as op
 
     def half_to_even(x: Any, digits: Any = None) -> Any:

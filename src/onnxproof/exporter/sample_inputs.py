@@ -1,4 +1,4 @@
-"""Several cases of the plan as inputs of a file: what a choice that costs accuracy is measured on."""
+"""Inputs of several cases for a file: what the accuracy of a choice is measured on."""
 
 import itertools
 from collections.abc import Iterator
@@ -20,60 +20,68 @@ from onnxproof.runtimes import ort
 from onnxproof.runtimes.session.execution import Clock, feed
 
 Array = np.ndarray[Any, Any]
-_MOST = 10
-_LOOKED_AT = 64
+_MAX_CASES = 10
+"""Cases whose inputs are taken. Not measured."""
+_MAX_TRIED = 64
+"""Cases of the plan that are tried. Not measured."""
 _GROUPS = ("ordinary", "data", "masks", "ids", "shapes", "distinct")
-"""Kinds of cases that a model is served; huge values, say, leave half precision by nature and would forbid it everywhere."""
-_LARGER = ("scale-10", "scale-0.1")
+"""Kinds of cases that a model is served; huge values, for example, overflow in half precision by nature and would forbid it everywhere."""
+_SERVED_SCALES = ("scale-10", "scale-0.1")
 """Of the other scales, those that a served input may have."""
 
 
-def feeds(found: Subject, path: Path) -> list[dict[str, Array]]:
-    """The example, draws of its kind, the user's data, other sizes and masks: those that the file takes, by the names of its inputs."""
+def collect_inputs(found: Subject, path: Path) -> list[dict[str, Array]]:
+    """The example, draws of its kind, the user's data, other sizes and masks: those that the file accepts, by the names of its inputs."""
     file = onnx_file.read(path)
-    reference = open_reference(found, Clock())
-    example = reference.example()
+    oracle = open_reference(found, Clock())
+    example = oracle.example()
     merged, _ = pairing.merge(
-        *reference.leaves(example), file, tree=reference.tree, dynamic_shapes=found.dynamic_shapes
+        *oracle.leaves(example), file, tree=oracle.tree, dynamic_shapes=found.dynamic_shapes
     )
     data = user_data.stream(found.data, [port.name for port in merged.inputs])
     space = inference.make_space(
-        merged, example, file, seed=0, domains=(), data=data, parameter=reference.parameter
+        merged,
+        example,
+        file,
+        seed=0,
+        domains=(),
+        data=data,
+        parameter=oracle.parameter,
     )
     session = ort.open(path, "basic")
-    made: list[dict[str, Array]] = []
+    accepted: list[dict[str, Array]] = []
     try:
-        for case in itertools.islice(_served(plan(space)), _LOOKED_AT):
-            fed = feed(case.inputs, merged)
-            if _finite(fed) and _takes(session, fed):
-                made.append(fed)
-            if len(made) == _MOST:
+        for case in itertools.islice(_served_cases(plan(space)), _MAX_TRIED):
+            inputs = feed(case.inputs, merged)
+            if _all_finite(inputs) and _accepts(session, inputs):
+                accepted.append(inputs)
+            if len(accepted) == _MAX_CASES:
                 break
     finally:
         session.close()
-    return made
+    return accepted
 
 
-def _served(planned: Iterator[Case]) -> Iterator[Case]:
-    return (
-        case
-        for case in planned
-        if case.domain is None
-        and case.group in _GROUPS
-        and (not case.name.startswith("scale-") or case.name in _LARGER)
-    )
+def _served_cases(cases: Iterator[Case]) -> Iterator[Case]:
+    for case in cases:
+        if case.domain is not None or case.group not in _GROUPS:
+            continue
+        if not case.name.startswith("scale-") or case.name in _SERVED_SCALES:
+            yield case
 
 
-def _finite(fed: dict[str, Array]) -> bool:
-    return all(
-        array.size > 0 and (array.dtype.kind != "f" or bool(np.isfinite(array).all()))
-        for array in fed.values()
-    )
+def _all_finite(inputs: dict[str, Array]) -> bool:
+    for array in inputs.values():
+        if not array.size:
+            return False
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            return False
+    return True
 
 
-def _takes(session: Any, fed: dict[str, Array]) -> bool:
+def _accepts(session: Any, inputs: dict[str, Array]) -> bool:
     try:
-        session.run(fed)
+        session.run(inputs)
     except OnnxproofError:
         return False
     return True

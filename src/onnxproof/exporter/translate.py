@@ -10,7 +10,7 @@ import torch
 from onnxproof.reference import tree
 
 _PROTOBUF_LIMIT = int(1.9e9)
-"""A protobuf ends at 2 GB; heavier weights go into a file beside the model."""
+"""A protobuf ends at 2 GB; larger weights go into a file beside the model."""
 _SYMBOL = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -22,10 +22,14 @@ def translate(
     output_names: Sequence[str] = (),
     table: Mapping[Any, Any] | None = None,
 ) -> Any:
-    """torch's own translation; gives its ONNXProgram, which is not yet written anywhere."""
-    options: dict[str, Any] = {"opset_version": opset} if opset is not None else {}
-    options |= {"input_names": list(input_names)} if input_names else {}
-    options |= {"output_names": list(output_names)} if output_names else {}
+    """torch's own translation; returns its ONNXProgram, which is not yet written anywhere."""
+    options: dict[str, Any] = {}
+    if opset is not None:
+        options["opset_version"] = opset
+    if input_names:
+        options["input_names"] = list(input_names)
+    if output_names:
+        options["output_names"] = list(output_names)
     if table:
         options["custom_translation_table"] = dict(table)
     return torch.onnx.export(program, dynamo=True, verbose=False, **options)
@@ -33,20 +37,28 @@ def translate(
 
 def output_names(program: Any, inputs: Sequence[str]) -> list[str]:
     """Names for the outputs: dict keys and field names where there are any, `output` for a single tensor; none may be an input's."""
-    specs = [
-        spec for spec in program.graph_signature.output_specs if spec.kind.name == "USER_OUTPUT"
-    ]
-    told = tree.flatten(program.call_spec.out_spec.unflatten(list(range(len(specs)))))
-    paths = [path for path, place in told if type(specs[place].arg).__name__ != "ConstantArgument"]
-    named = [
-        "output" if not path else path if not path[0].isdigit() else f"output.{path}"
-        for path in paths
-    ]
+    output_specs = program.graph_signature.output_specs
+    specs = [spec for spec in output_specs if spec.kind.name == "USER_OUTPUT"]
+    numbered = program.call_spec.out_spec.unflatten(list(range(len(specs))))
     taken = {name.replace(".", "_") for name in inputs}
-    return [
-        f"{name}_out" if name in taken else name
-        for name in (name.replace(".", "_") for name in named)
-    ]
+    names = []
+    for path, place in tree.flatten(numbered):
+        if type(specs[place].arg).__name__ == "ConstantArgument":
+            continue
+        name = _output_name(path)
+        if name in taken:
+            name = f"{name}_out"
+        names.append(name)
+    return names
+
+
+def _output_name(path: str) -> str:
+    if not path:
+        return "output"
+    name = path.replace(".", "_")
+    if path[0].isdigit():
+        return f"output_{name}"
+    return name
 
 
 def rename_dims(model: Any, names: Mapping[str, str]) -> None:
@@ -68,13 +80,8 @@ def rename_dims(model: Any, names: Mapping[str, str]) -> None:
 
 
 def _values(model: Any) -> Iterator[Any]:
-    graphs = [
-        model.graph,
-        *(
-            function.graph if hasattr(function, "graph") else function
-            for function in model.functions.values()
-        ),
-    ]
+    graphs = [model.graph]
+    graphs += [getattr(function, "graph", function) for function in model.functions.values()]
     for graph in graphs:
         yield from graph.inputs
         for node in graph.all_nodes():
@@ -86,26 +93,23 @@ def save(
     path: Path,
     metadata: Mapping[str, str],
     *,
-    weight: int,
-    external: bool | None = None,
-) -> bool:
-    """Write the file, with its weights beside it when they are asked to be or must be; says which."""
+    external: bool,
+) -> None:
+    """Write the file, with its weights beside it or inside of it."""
     onnx_program.model.metadata_props.update(metadata)
-    kept = apart(weight, external)
-    onnx_program.save(str(path), external_data=kept)
-    return kept
+    onnx_program.save(str(path), external_data=external)
 
 
-def apart(weight: int, external: bool | None) -> bool:
-    """Whether the weights go into a file of their own: as asked for, else where a protobuf would be too small."""
-    return weight > _PROTOBUF_LIMIT if external is None else external
+def needs_external_data(weight_bytes: int, external: bool | None) -> bool:
+    """Whether the weights go into a file of their own: as asked for, else if a protobuf would be too small."""
+    if external is None:
+        return weight_bytes > _PROTOBUF_LIMIT
+    return external
 
 
-def weight(module: Any) -> int:
+def weight_bytes(module: Any) -> int:
     """Bytes of parameters and buffers, shared ones once."""
-    tensors = (
-        {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
-        if hasattr(module, "parameters")
-        else {}
-    )
+    if not hasattr(module, "parameters"):
+        return 0
+    tensors = {id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())}
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())

@@ -1,11 +1,10 @@
-"""Is a file's size and structure reasonable? One file a check: `check(view)` yields what it saw, each with a verdict.
+"""Is a file's size and structure reasonable? One file for each check: `check(view)` yields its results, each with a rating.
 
-Nothing here runs the model; what is said is read from the file, and from the module where one is given.
+Nothing here runs the model; everything is read from the file, and from the module if there is one.
 """
 
 import importlib
 import pkgutil
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,13 @@ from onnxproof.inspection import checks
 from onnxproof.inspection.view import Check, Rating, View, Weight, open_view
 
 __all__ = ["Check", "Inspection", "Rating", "View", "Weight", "inspect"]
-_HEAVIEST = 10
+_MAX_HEAVIEST = 10
+"""Weights that an inspection lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What was seen: the checks, the operators, and where the megabytes are."""
+    """The results of the checks, the operators, and the largest weights."""
 
     path: str
     opset: int
@@ -35,23 +35,21 @@ class Inspection:
     @property
     def rating(self) -> Rating:
         """The worst of the checks."""
-        return max(
-            (check.rating for check in self.checks), key=list(Rating).index, default=Rating.GOOD
-        )
+        ratings = [check.rating for check in self.checks]
+        return max(ratings, key=list(Rating).index, default=Rating.GOOD)
 
 
 def inspect(path: str | Path, reference: Any = None) -> Inspection:
-    """Look a file over; with a module (or any subject) as the reference, its weights are compared by count.
+    """Inspect a file; with a module (or any subject) as the reference, its weights are compared by count.
 
     >>> inspect("model.onnx").rating      # doctest: +SKIP
     <Rating.GOOD: 'good'>
     """
     view = open_view(Path(path), reference)
-    found = tuple(
-        check
-        for name in _names()
-        for check in importlib.import_module(f"{checks.__name__}.{name}").check(view)
-    )
+    results: list[Check] = []
+    for info in pkgutil.iter_modules(checks.__path__):
+        module = importlib.import_module(f"{checks.__name__}.{info.name}")
+        results.extend(module.check(view))
     weights = sorted(view.weights, key=lambda weight: -weight.bytes)
     return Inspection(
         path=str(path),
@@ -61,11 +59,7 @@ def inspect(path: str | Path, reference: Any = None) -> Inspection:
         weight_bytes=sum(weight.bytes for weight in weights),
         parameters=sum(weight.elements for weight in weights),
         nodes=len(view.nodes),
-        checks=found,
+        checks=tuple(results),
         operators=dict(view.operators.most_common()),
-        heaviest=tuple(weights[:_HEAVIEST]),
+        heaviest=tuple(weights[:_MAX_HEAVIEST]),
     )
-
-
-def _names() -> Iterator[str]:
-    return (info.name for info in pkgutil.iter_modules(checks.__path__))

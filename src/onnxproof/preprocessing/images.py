@@ -1,4 +1,4 @@
-"""How a tensor was made of a raw image: found by making it again in every usual way."""
+"""How a tensor was computed from a raw image: found by computing it again in every usual way."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -15,22 +15,26 @@ from onnxproof.system.user_files import require_regular
 
 Array = np.ndarray[Any, Any]
 _ROWS = 16
-"""Rows of the result that are made in every way; the way that fits is made whole."""
-_EXACT, _ROUNDED, _MOST_ROUNDED = 2e-3, 0.6, 3.0
-"""Differences in levels of 255: the largest of float32 arithmetic; in the mean and at most of values that are rounded on the way."""
-_FINE, _ROUGH = 2e-4, 1e-2
-"""Of a factor, as it is found without rounding and with it."""
-_LEAST_SIDE = 8
+"""Rows of the tensor that are computed in every way; the way that fits is then computed for all rows. Not measured."""
+_EXACT = 2e-3
+"""Largest difference of float32 arithmetic, in levels of 255."""
+_ROUNDED_MEAN, _ROUNDED_MAX = 0.6, 3.0
+"""Root mean square and largest difference, in levels, of values that are rounded on the way. Not measured."""
+_EXACT_TOLERANCE, _ROUNDED_TOLERANCE = 2e-4, 1e-2
+"""Relative, of a factor that was fitted without rounding and with it. Not measured."""
+_MIN_SIDE = 8
+"""Height and width below which nothing is taken for an image. Not measured."""
+_ROUND = "rounds to whole levels"
 _ROUNDINGS: dict[str, Callable[[Array], Array]] = {
     "": lambda x: x,
-    "rounds to whole levels": lambda x: np.clip(np.rint(x), 0, 255),
+    _ROUND: lambda x: np.clip(np.rint(x), 0, 255),
     "cuts off to whole levels": lambda x: np.clip(np.floor(x + 1e-6), 0, 255),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """The steps that make a tensor of a raw image."""
+    """The steps that compute a tensor from a raw image."""
 
     geometry: Geometry
     mode: str
@@ -38,151 +42,215 @@ class Recipe:
     rounding: str
     factor: Array
     shift: Array
-    left: float
-    """What is left unexplained: the largest difference, in levels, or the mean one where values are rounded on the way."""
+    residual: float
+    """The unexplained difference: the largest one, in levels, or the mean one if values are rounded on the way."""
+
+    @property
+    def affine(self) -> norms.AffineMap:
+        """Factor and shift of each channel."""
+        return self.factor, self.shift
+
+    def compute(
+        self,
+        image: Array,
+        shape: tuple[int, int],
+    ) -> Array:
+        """The whole tensor, height, width and channels, by these steps."""
+        resized = self.geometry.apply(image, self.mode, shape, np.arange(shape[0]))
+        rounded = _ROUNDINGS[self.rounding](_ordered(resized, reverse=self.reversed))
+        return affine.scale_channels(rounded, self.factor, self.shift, 2)
 
 
-def difference(raw: Any, want: Array, got: Array) -> Explanation | None:
-    """In which steps two tensors that were made of one raw image differ, and what is left of it; None where either is made in no usual way."""
-    image = pixels(raw)
-    own, theirs = (recipe(image, tensor) if image is not None else None for tensor in (want, got))
-    words = "; ".join(_steps(own, theirs)) if own is not None and theirs is not None else ""
-    return (
-        Explanation(what=words, left=theirs.left / 255, sure=True)
-        if words and theirs is not None
-        else None
-    )
-
-
-def _steps(own: Recipe, theirs: Recipe) -> Iterator[str]:
-    if own.geometry.name != theirs.geometry.name:
-        yield f"the deployment {theirs.geometry.name}, the model's own {own.geometry.name}"
-    if own.mode != theirs.mode and _resizes(own) and _resizes(theirs):
-        yield f"the deployment resizes {theirs.mode}, the model's own {own.mode}"
-    if own.reversed != theirs.reversed:
-        yield "the channels are reversed (RGB and BGR)"
-    if own.rounding != theirs.rounding:
-        yield f"the deployment {theirs.rounding or 'does not round'} after it resizes, the model's own {own.rounding or 'does not round'}"
-    order = slice(None, None, -1 if own.reversed != theirs.reversed else 1)
-    within = _ROUGH if max(own.left, theirs.left) > _EXACT else _FINE
-    if not any(
-        norms.alike(scales, (theirs.factor, theirs.shift), within)
-        for scales in ((own.factor[order], own.shift[order]), (own.factor, own.shift))
-    ):
-        yield f"another scale, mean or standard deviation: the deployment has {_scaling(theirs, within)}, the model's own {_scaling(own, within)}"
-
-
-def _scaling(made: Recipe, within: float) -> str:
-    """The name of what is done to raw values, or the numbers."""
-    own, channels = (made.factor, made.shift), len(made.factor)
-    numbers = (
-        f"factor {np.round(made.factor, 4).tolist()}, shift {np.round(made.shift, 4).tolist()}"
-    )
-    return next(
-        (
-            norm.name
-            for norm in norms.IMAGES
-            if norm.fits(channels) and norms.alike(own, norm.affine(channels), within)
-        ),
-        numbers,
-    )
-
-
-def _resizes(made: Recipe) -> bool:
-    return made.geometry.size != made.geometry.source[2:]
-
-
-def recipe(image: Array, tensor: Array) -> Recipe | None:
-    """The usual steps that make this tensor of this image, if some do."""
-    made = _channels_last(tensor.astype(np.float64), image.shape[2])
-    if made is None or made.shape[:2] == image.shape[:2] or min(made.shape[:2]) < _LEAST_SIDE:
+def explain_images(
+    raw: Any,
+    own: Array,
+    deployed: Array,
+) -> Explanation | None:
+    """The steps in which two tensors of one raw image differ, and the residual; None if one of them is computed in no usual way."""
+    image = read_pixels(raw)
+    if image is None:
         return None
-    shape, best = (made.shape[0], made.shape[1]), None
+    own_recipe = find_recipe(image, own)
+    deployed_recipe = find_recipe(image, deployed)
+    if own_recipe is None or deployed_recipe is None:
+        return None
+    description = "; ".join(_differences(own_recipe, deployed_recipe))
+    if not description:
+        return None
+    residual = deployed_recipe.residual / 255
+    return Explanation(description=description, residual=residual, proven=True)
+
+
+def _differences(own: Recipe, deployed: Recipe) -> Iterator[str]:
+    if own.geometry.name != deployed.geometry.name:
+        yield f"the deployment {deployed.geometry.name}, the model's own {own.geometry.name}"
+    if own.mode != deployed.mode and own.geometry.resizes and deployed.geometry.resizes:
+        yield f"the deployment resizes {deployed.mode}, the model's own {own.mode}"
+    if own.reversed != deployed.reversed:
+        yield "the channels are reversed (RGB and BGR)"
+    if own.rounding != deployed.rounding:
+        own_rounding = own.rounding or "does not round"
+        deployed_rounding = deployed.rounding or "does not round"
+        yield f"the deployment {deployed_rounding} after it resizes, the model's own {own_rounding}"
+    tolerance = _EXACT_TOLERANCE
+    if max(own.residual, deployed.residual) > _EXACT:
+        tolerance = _ROUNDED_TOLERANCE
+    if not _same_scaling(own, deployed, tolerance):
+        own_scaling = _name_scaling(own, tolerance)
+        deployed_scaling = _name_scaling(deployed, tolerance)
+        yield f"another scale, mean or standard deviation: the deployment has {deployed_scaling}, the model's own {own_scaling}"
+
+
+def _same_scaling(
+    own: Recipe,
+    deployed: Recipe,
+    tolerance: float,
+) -> bool:
+    """Whether the constants are the same, in the same order of channels or in the reversed one."""
+    if norms.same_map(own.affine, deployed.affine, tolerance):
+        return True
+    if own.reversed == deployed.reversed:
+        return False
+    reversed_map = (own.factor[::-1], own.shift[::-1])
+    return norms.same_map(reversed_map, deployed.affine, tolerance)
+
+
+def _name_scaling(recipe: Recipe, tolerance: float) -> str:
+    """The name of the usual norm that scales raw values like this, or the numbers."""
+    channels = len(recipe.factor)
+    for norm in norms.IMAGES:
+        if norm.fits(channels) and norms.same_map(recipe.affine, norm.affine(channels), tolerance):
+            return norm.name
+    factor = np.round(recipe.factor, 4).tolist()
+    shift = np.round(recipe.shift, 4).tolist()
+    return f"factor {factor}, shift {shift}"
+
+
+def find_recipe(image: Array, tensor: Array) -> Recipe | None:
+    """The usual steps that compute this tensor from this image, if there are any.
+
+    1. Every geometry in every mode computes a few rows of the tensor; the smallest residual wins.
+    2. After an exact fit, only the first mode of each further geometry is tried.
+    3. The winner must explain all rows.
+    """
+    target = _channels_last(tensor.astype(np.float64), image.shape[2])
+    if target is None or target.shape[:2] == image.shape[:2] or min(target.shape[:2]) < _MIN_SIDE:
+        return None
+    shape = (target.shape[0], target.shape[1])
     rows = np.unique(np.linspace(0, shape[0] - 1, _ROWS).astype(int))
+    best: Recipe | None = None
     for geometry in geometries((image.shape[0], image.shape[1]), shape):
-        for mode in MODES if geometry.size != geometry.source[2:] else ("nearest",):
-            found = _fit(geometry, mode, geometry.make(image, mode, shape, rows), made[rows])
-            if found is not None and (best is None or found.left < best.left):
-                best = found
-            if best is not None and best.left <= _EXACT:
+        for mode in _modes(geometry):  # step 1
+            resized = geometry.apply(image, mode, shape, rows)
+            best = _better(best, _fit_scaling(geometry, mode, resized, target[rows]))
+            if best is not None and best.residual <= _EXACT:  # step 2
                 break
-    return best if best is None or _whole(image, best, made) else None
+    if best is None:
+        return None
+    residual = _residual(best.compute(image, shape), target, best.factor)
+    if residual is None:  # step 3
+        return None
+    return best
 
 
-def _fit(geometry: Geometry, mode: str, ours: Array, tensor: Array) -> Recipe | None:
-    best = None
-    for reverse in (False, True) if ours.shape[2] > 1 else (False,):
-        for words, rounded in _ROUNDINGS.items():
-            x = rounded(ours[..., ::-1] if reverse else ours)
-            scales = affine.by_channel(x, tensor, 2)
+def _modes(geometry: Geometry) -> tuple[str, ...]:
+    if geometry.resizes:
+        return tuple(MODES)
+    return ("nearest",)
+
+
+def _better(first: Recipe | None, second: Recipe | None) -> Recipe | None:
+    """The recipe with the smaller residual; the first one of two equals."""
+    if first is None:
+        return second
+    if second is None or first.residual <= second.residual:
+        return first
+    return second
+
+
+def _fit_scaling(
+    geometry: Geometry,
+    mode: str,
+    resized: Array,
+    target: Array,
+) -> Recipe | None:
+    """The order of channels, the rounding and the affine map that bring a resized image closest to the target."""
+    best: Recipe | None = None
+    orders = (False, True) if resized.shape[2] > 1 else (False,)
+    for reverse in orders:
+        for rounding, function in _ROUNDINGS.items():
+            rounded = function(_ordered(resized, reverse=reverse))
+            scales = affine.fit_channels(rounded, target, 2)
             if scales is None or not scales[0].all():
                 continue
-            left = _left(affine.applied(x, *scales, 2), tensor, scales[0])
-            if left is not None and (best is None or left < best.left):
-                best = Recipe(
-                    geometry=geometry,
-                    mode=mode,
-                    reversed=reverse,
-                    rounding=words if left <= _EXACT else "rounds to whole levels",
-                    factor=scales[0],
-                    shift=scales[1],
-                    left=left,
-                )
-            if left is not None and left <= _EXACT:
+            factor, shift = scales
+            scaled = affine.scale_channels(rounded, factor, shift, 2)
+            residual = _residual(scaled, target, factor)
+            if residual is None:
+                continue
+            recipe = Recipe(
+                geometry=geometry,
+                mode=mode,
+                reversed=reverse,
+                rounding=rounding if residual <= _EXACT else _ROUND,
+                factor=factor,
+                shift=shift,
+                residual=residual,
+            )
+            best = _better(best, recipe)
+            if residual <= _EXACT:
                 return best
     return best
 
 
-def _left(made: Array, tensor: Array, factor: Array) -> float | None:
-    """The largest difference where it is that of arithmetic, else the mean one; None where rounding does not explain it."""
-    off = np.abs(made - tensor) / np.abs(factor)
-    most, mean = float(off.max()), float(np.sqrt((off**2).mean()))
-    return (
-        most
-        if most <= _EXACT
-        else max(mean, _EXACT * 1.01)
-        if mean <= _ROUNDED and most <= _MOST_ROUNDED
-        else None
-    )
+def _ordered(image: Array, *, reverse: bool) -> Array:
+    if reverse:
+        return image[..., ::-1]
+    return image
 
 
-def _whole(image: Array, found: Recipe, tensor: Array) -> bool:
-    made = found.geometry.make(
-        image, found.mode, (tensor.shape[0], tensor.shape[1]), np.arange(tensor.shape[0])
-    )
-    made = _ROUNDINGS[found.rounding](made[..., ::-1] if found.reversed else made)
-    return (
-        _left(affine.applied(made, found.factor, found.shift, 2), tensor, found.factor) is not None
-    )
+def _residual(
+    computed: Array,
+    target: Array,
+    factor: Array,
+) -> float | None:
+    """The largest difference if it is that of arithmetic, else the mean one; None if rounding does not explain it."""
+    difference = np.abs(computed - target) / np.abs(factor)
+    largest = float(difference.max())
+    mean = float(np.sqrt((difference**2).mean()))
+    if largest <= _EXACT:
+        return largest
+    if mean <= _ROUNDED_MEAN and largest <= _ROUNDED_MAX:
+        return max(mean, _EXACT * 1.01)
+    return None
 
 
-def pixels(raw: Any) -> Array | None:
-    """The raw image with its channels last and values of 0 to 255, or None where it is not one that can be read."""
-    if isinstance(raw, str):
-        raw = _opened(raw)
-    if hasattr(raw, "detach"):
-        raw = raw.detach().cpu().numpy()
-    array = (
-        np.asarray(raw)
-        if hasattr(raw, "__array__") or hasattr(raw, "__array_interface__")
-        else None
-    )
+def read_pixels(raw: Any) -> Array | None:
+    """The raw image with its channels last and values of 0 to 255, or None if it is not an image that can be read."""
+    array = _as_array(raw)
     if array is None or array.dtype.kind not in "uif" or array.size == 0:
         return None
-    image = next(
-        (
-            made
-            for channels in (3, 1, 4)
-            if (made := _channels_last(array.astype(np.float64), channels)) is not None
-        ),
-        None,
-    )
-    if image is None or min(image.shape[:2]) < _LEAST_SIDE or image.min() < 0 or image.max() > 255:
+    image = _as_image(array.astype(np.float64))
+    if image is None or min(image.shape[:2]) < _MIN_SIDE:
         return None
-    return image * 255 if array.dtype.kind == "f" and image.max() <= 1 else image
+    if image.min() < 0 or image.max() > 255:
+        return None
+    if array.dtype.kind == "f" and image.max() <= 1:
+        return image * 255
+    return image
 
 
-def _opened(path: str) -> Any:
+def _as_array(raw: Any) -> Array | None:
+    if isinstance(raw, str):
+        raw = _load_image(raw)
+    if hasattr(raw, "detach"):
+        raw = raw.detach().cpu().numpy()
+    if hasattr(raw, "__array__") or hasattr(raw, "__array_interface__"):
+        return np.asarray(raw)
+    return None
+
+
+def _load_image(path: str) -> Any:
     try:
         if path.endswith(".npy"):
             return read_arrays(Path(path))[""]
@@ -194,6 +262,15 @@ def _opened(path: str) -> Any:
         return None
 
 
+def _as_image(array: Array) -> Array | None:
+    """The array as an image of 3, 1 or 4 channels, whichever fits first."""
+    for channels in (3, 1, 4):
+        image = _channels_last(array, channels)
+        if image is not None:
+            return image
+    return None
+
+
 def _channels_last(array: Array, channels: int) -> Array | None:
     """One image of a batch, as height, width and channels."""
     while array.ndim > 3:
@@ -202,10 +279,8 @@ def _channels_last(array: Array, channels: int) -> Array | None:
         return array[..., None]
     if array.ndim != 3:
         return None
-    return (
-        array
-        if array.shape[2] == channels
-        else array.transpose(1, 2, 0)
-        if array.shape[0] == channels
-        else None
-    )
+    if array.shape[2] == channels:
+        return array
+    if array.shape[0] == channels:
+        return array.transpose(1, 2, 0)
+    return None

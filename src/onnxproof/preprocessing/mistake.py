@@ -1,4 +1,4 @@
-"""A slip: one step of a preprocessing done otherwise, tried by doing it."""
+"""A mistake: one step of a preprocessing done differently, tested by doing it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,63 +8,82 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 CLOSE = 1e-5
-"""Share of a tensor's largest value up to which two tensors are one: another order of the same float32 arithmetic."""
+"""Share of a tensor's largest value up to which two tensors count as equal: float32 arithmetic in another order."""
+
+
+def _no_result(*raw: Any) -> Array:
+    return np.zeros(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Both:
-    """What two preprocessings make of one raw input."""
+class TensorPair:
+    """The tensors that the model's own preprocessing and the deployment's compute from one raw input."""
 
-    want: Array
-    got: Array
+    own: Array
+    deployed: Array
     raw: tuple[Any, ...] = ()
-    own: Callable[..., Array] = lambda *raw: np.zeros(0)
-    """The model's own preprocessing, as far as this tensor."""
-    theirs: Callable[..., Array] = lambda *raw: np.zeros(0)
+    run_own: Callable[..., Array] = _no_result
+    """The model's own preprocessing, from raw inputs to this tensor."""
+    run_deployed: Callable[..., Array] = _no_result
 
-    def array(self) -> Array | None:
-        """The raw input, where it is one array."""
-        raw: Any = self.raw[0] if len(self.raw) == 1 else None
-        raw = raw.detach().cpu().numpy() if hasattr(raw, "detach") else raw
-        return raw if isinstance(raw, np.ndarray) else None
+    @property
+    def raw_array(self) -> Array | None:
+        """The raw input, if it is one array."""
+        if len(self.raw) != 1:
+            return None
+        raw = self.raw[0]
+        if hasattr(raw, "detach"):
+            raw = raw.detach().cpu().numpy()
+        if isinstance(raw, np.ndarray):
+            return raw
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slip:
-    """What is said of it, what comes out with it, and what that should then be: by itself, what the deployment makes."""
+class Mistake:
+    """A mistake in words, the tensor that it produces, and the tensor to compare that with: the deployment's by default."""
 
-    what: str
-    made: Array
+    description: str
+    result: Array
     target: Array | None = None
-    sure: bool = True
-    """False where it was only seen, not done: such an explanation is likely, not proven."""
+    proven: bool = True
+    """False if the mistake was only recognised, not reproduced: such an explanation is likely, not proven."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """Why two preprocessings differ; empty words where no slip explains it."""
+    """Why two preprocessings differ; the description is empty if no mistake explains it."""
 
-    what: str = ""
-    left: float = 1.0
-    """The relative difference that is left with the slip granted."""
-    sure: bool = False
+    description: str = ""
+    residual: float = 1.0
+    """The relative difference that remains after the mistake is reproduced."""
+    proven: bool = False
 
 
-def scale_of(array: Array) -> float:
-    """The largest value."""
+def largest_magnitude(array: Array) -> float:
+    """The largest absolute value, or 1 if all are zero."""
     return float(np.abs(array.astype(np.float64)).max(initial=0)) or 1.0
 
 
-def same(want: Array, got: Array) -> bool:
-    """Equal but for the rounding of float32 arithmetic in another order; whole numbers must be equal."""
-    if want.shape != got.shape:
+def max_difference(first: Array, second: Array) -> float:
+    """The largest absolute difference, computed in float64."""
+    difference = first.astype(np.float64) - second.astype(np.float64)
+    return float(np.abs(difference).max(initial=0))
+
+
+def nearly_equal(own: Array, deployed: Array) -> bool:
+    """Equal up to the rounding of float32 arithmetic in another order; integers must be equal."""
+    if own.shape != deployed.shape:
         return False
-    if "f" not in want.dtype.kind + got.dtype.kind:
-        return bool((want == got).all())
-    off = want.astype(np.float64) - got.astype(np.float64)
-    return bool(
-        np.abs(off[~(np.isnan(want.astype(np.float64)) & np.isnan(got.astype(np.float64)))]).max(
-            initial=0
-        )
-        <= CLOSE * scale_of(want)
-    )
+    if not has_floats(own, deployed):
+        return bool((own == deployed).all())
+    first = own.astype(np.float64)
+    second = deployed.astype(np.float64)
+    both_nan = np.isnan(first) & np.isnan(second)
+    difference = np.abs((first - second)[~both_nan])
+    return bool(difference.max(initial=0) <= CLOSE * largest_magnitude(own))
+
+
+def has_floats(first: Array, second: Array) -> bool:
+    """True if at least one of the two arrays holds floating point numbers."""
+    return "f" in first.dtype.kind + second.dtype.kind

@@ -1,7 +1,7 @@
-"""The deployment's own preprocessing against the one that the model was made with, on raw inputs, up to the answers.
+"""The deployment's own preprocessing against the one of the model, on raw inputs, up to the model's outputs.
 
-A difference is explained by trying the usual slips: each is done to what the model's own makes, and the one that then makes
-what the deployment makes is proven.
+A difference is explained by trying the usual mistakes: each is made in the model's own preprocessing, and the one that then
+computes what the deployment computes is proven.
 """
 
 import itertools
@@ -14,8 +14,14 @@ import numpy as np
 
 from onnxproof.errors import InputError, UsageError
 from onnxproof.preprocessing import as_arguments
-from onnxproof.preprocessing.comparison import explained
-from onnxproof.preprocessing.mistake import Both, Explanation, same, scale_of
+from onnxproof.preprocessing.comparison import explain
+from onnxproof.preprocessing.mistake import (
+    Explanation,
+    TensorPair,
+    largest_magnitude,
+    max_difference,
+    nearly_equal,
+)
 from onnxproof.reference import subject, tree
 from onnxproof.results import Cause, Finding
 from onnxproof.runtimes import Session, open_session
@@ -27,45 +33,46 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 Function = Callable[..., Any]
-_MOST, _SHOWN = 32, 3
-"""Raw inputs that are compared, and differences that are explained."""
+_MAX_COMPARED, _MAX_EXPLAINED = 32, 3
+"""Raw inputs that are compared, and differences that are explained. Not measured."""
 _ROUNDING = float(np.finfo(np.float32).eps)
 _TITLE = "the deployment prepares the input otherwise than the model's own preprocessing"
 _HELP = "call the same code in both places, or export the preprocessing inside of the model (leave --pipeline out)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """Words for the record; findings and a cause where the two differ."""
+class PipelineComparison:
+    """A summary for the record; findings and a cause if the two preprocessings differ."""
 
-    words: str
+    summary: str
     findings: tuple[Finding, ...] = ()
     causes: tuple[Cause, ...] = ()
 
-    def join(self, proof: "Proof") -> "Proof":
-        """The proof with this in it: a difference decides the verdict, and is its first cause."""
-        told = Finding(
-            code="pipeline",
-            what=f"the deployment's preprocessing beside the model's own: {self.words}",
-        )
+    def add_to(self, proof: "Proof") -> "Proof":
+        """The proof with this comparison: a difference decides the verdict, and is its first cause."""
+        findings = self.findings
+        if not findings and proof.export is None:
+            what = f"the deployment's preprocessing beside the model's own: {self.summary}"
+            findings = (Finding(code="pipeline", what=what),)
         joined = replace(
             proof,
-            findings=(
-                *self.findings,
-                *(() if self.findings or proof.export is not None else (told,)),
-                *proof.findings,
-            ),
+            findings=(*findings, *proof.findings),
             causes=(*self.causes, *proof.causes),
         )
-        return joined.judged(proof.policy) if self.findings else joined
+        if self.findings:
+            return joined.judged(proof.policy)
+        return joined
 
 
-def load(source: Any) -> Function:
+def load_function(source: Any) -> Function:
     """The deployment's function: a callable, or `deploy.py:preprocess`."""
-    return source if callable(source) else subject.function(str(source))  # type: ignore[no-any-return]
+    if not callable(source):
+        source = subject.function(str(source))
+    function: Function = source
+    return function
 
 
-def demand(found: subject.Subject) -> None:
+def require_preprocessing(found: subject.Subject) -> None:
     """Refuse a subject that does not say how it is preprocessed."""
     if found.preprocess is None:
         raise UsageError(
@@ -75,199 +82,250 @@ def demand(found: subject.Subject) -> None:
         )
 
 
-def compare(found: subject.Subject, deployed: Any, path: Path, backend: str = "ort") -> Compared:
+def compare(
+    found: subject.Subject,
+    deployed: Any,
+    path: Path,
+    backend: str = "ort",
+) -> PipelineComparison:
     """Both preprocessings on every raw input, then the module behind the one and the file behind the other."""
     from onnxproof.reference.torch_session import TorchSession
 
-    theirs = load(deployed)
-    demand(found)
-    session, module = (
-        open_session(backend, path),
-        TorchSession(found.module, found.args, found.kwargs),
-    )
-    count, worst, differ = 0, 0.0, _Differences()
+    deployed_function = load_function(deployed)
+    require_preprocessing(found)
+    session = open_session(backend, path)
+    module = TorchSession(found.module, found.args, found.kwargs)
+    count = 0
+    largest = 0.0
+    differences = _Differences()
     try:
-        for label, raw in itertools.islice(_raw(found), _MOST):
+        for label, raw in itertools.islice(_raw_inputs(found), _MAX_COMPARED):
             count += 1
-            wanted, given = _made(found.preprocess, raw, label), _made(theirs, raw, label)
-            apart = _apart(wanted, given)
-            if apart is None:
-                worst = max(worst, *(_farthest(w, g) for w, g in zip(wanted, given, strict=True)))
+            prepared = _PreparedInput(
+                label=label,
+                raw=raw,
+                own_function=found.preprocess,
+                deployed_function=deployed_function,
+                own=_preprocess(found.preprocess, raw, label),
+                deployed=_preprocess(deployed_function, raw, label),
+            )
+            difference = _find_difference(prepared.own, prepared.deployed)
+            if difference is None:
+                largest = max(largest, *itertools.starmap(max_difference, prepared.pairs()))
                 continue
-            differ.count += 1
-            if differ.count <= _SHOWN:
-                differ.add(
-                    label,
-                    apart,
-                    _explained(apart, wanted, given, raw, found.preprocess, theirs),
-                    _outputs(module, session, wanted, given),
-                )
+            differences.count += 1
+            if differences.count <= _MAX_EXPLAINED:
+                explanation = _explain_difference(difference, prepared)
+                outputs = _compare_outputs(module, session, prepared)
+                differences.add(label, difference, explanation, outputs)
     finally:
         session.close()
-    words = f"{count} raw inputs, {'the same tensors' if not differ.count else f'{differ.count} differ'} (at most {worst:.1g} apart)"
-    return Compared(words=words, findings=tuple(differ.findings), causes=tuple(differ.causes[:1]))
+    outcome = "the same tensors"
+    if differences.count:
+        outcome = f"{differences.count} differ"
+    return PipelineComparison(
+        summary=f"{count} raw inputs, {outcome} (at most {largest:.1g} apart)",
+        findings=tuple(differences.findings),
+        causes=tuple(differences.causes[:1]),
+    )
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PreparedInput:
+    """One raw input, and the tensors that both preprocessings compute from it."""
+
+    label: str
+    raw: tuple[Any, ...]
+    own_function: Function
+    deployed_function: Function
+    own: Sequence[Array]
+    deployed: Sequence[Array]
+
+    def pairs(self) -> Iterator[tuple[Array, Array]]:
+        """The tensors of both, one by one."""
+        return zip(self.own, self.deployed, strict=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Difference:
+    """How two preprocessings differ, before it is explained."""
+
+    place: int | None = None
+    description: str = ""
+    size: str = ""
+    relative: float = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
 class _Differences:
-    """What was found so far."""
+    """What is reported about the raw inputs on which the two differ."""
 
     count: int = 0
     findings: list[Finding] = field(default_factory=list)
     causes: list[Cause] = field(default_factory=list)
 
-    def add(self, label: str, apart: "_Apart", found: Explanation, outputs: str) -> None:
-        """One raw input on which the two differ."""
-        why = found.what
-        said = f"{apart.what}{'; ' * bool(apart.what and why)}{why or ('' if apart.what else 'the values differ in no way that is usual')}{apart.size}"
-        self.findings.append(
-            Finding(
-                code="preprocessing",
-                what=f"on {label} the deployment's preprocessing makes another tensor: {said}{outputs}",
-                help=_HELP,
-                counts=True,
-            )
+    def add(
+        self,
+        label: str,
+        difference: _Difference,
+        explanation: Explanation,
+        outputs: str,
+    ) -> None:
+        """Report one raw input on which the two differ."""
+        parts = [part for part in (difference.description, explanation.description) if part]
+        if not parts:
+            parts = ["the values differ in no way that is usual"]
+        description = "; ".join(parts) + difference.size
+        finding = Finding(
+            code="preprocessing",
+            what=f"on {label} the deployment's preprocessing makes another tensor: {description}{outputs}",
+            help=_HELP,
+            counts=True,
         )
-        evidence = f"on {label} {said}" + ("; no usual slip explains it" if not why else "")
-        if found.sure:
-            evidence = f"on {label} the model's own preprocessing, changed so, makes what the deployment makes: {why}"
-        before, after = (
-            apart.relative / _ROUNDING,
-            (found.left if found.sure else apart.relative) / _ROUNDING,
-        )
+        self.findings.append(finding)
+        evidence = f"on {label} {description}"
+        residual = difference.relative
+        if not explanation.description:
+            evidence += "; no usual mistake explains it"
+        if explanation.proven:
+            evidence = f"on {label} the model's own preprocessing, changed so, makes what the deployment makes: {explanation.description}"
+            residual = explanation.residual
         cause = Cause(
             code="preprocessing",
             title=_TITLE,
-            proven=found.sure,
+            proven=explanation.proven,
             evidence=f"{evidence}{outputs}",
-            before=before,
-            after=after,
+            before=difference.relative / _ROUNDING,
+            after=residual / _ROUNDING,
         )
         self.causes = sorted([*self.causes, cause], key=lambda c: not c.proven)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Apart:
-    """How two preprocessings differ, before anybody asks why."""
-
-    place: int | None = None
-    what: str = ""
-    size: str = ""
-    relative: float = 1.0
-
-
-def _apart(wanted: Sequence[Array], given: Sequence[Array]) -> _Apart | None:
-    """What differs; None when nothing does."""
-    if len(wanted) != len(given):
-        return _Apart(
-            what=f"it makes {len(given)} tensors, and the model's own makes {len(wanted)}"
+def _find_difference(own: Sequence[Array], deployed: Sequence[Array]) -> _Difference | None:
+    """What differs; None if nothing does."""
+    if len(own) != len(deployed):
+        return _Difference(
+            description=f"it makes {len(deployed)} tensors, and the model's own makes {len(own)}"
         )
-    for place, (want, got) in enumerate(zip(wanted, given, strict=True)):
+    for place, (want, got) in enumerate(zip(own, deployed, strict=True)):
         if want.shape != got.shape:
-            return _Apart(
+            own_type = f"{want.dtype}{list(want.shape)}"
+            deployed_type = f"{got.dtype}{list(got.shape)}"
+            return _Difference(
                 place=place,
-                what=f"it makes {got.dtype}{list(got.shape)}, and the model's own makes {want.dtype}{list(want.shape)}",
+                description=f"it makes {deployed_type}, and the model's own makes {own_type}",
             )
-        if not same(want, got):
-            far = _farthest(want, got)
-            return _Apart(place=place, size=f" (max abs {far:.3g})", relative=far / scale_of(want))
+        if not nearly_equal(want, got):
+            gap = max_difference(want, got)
+            relative = gap / largest_magnitude(want)
+            return _Difference(place=place, size=f" (max abs {gap:.3g})", relative=relative)
     return None
 
 
-def _explained(
-    apart: _Apart,
-    wanted: Sequence[Array],
-    given: Sequence[Array],
-    raw: tuple[Any, ...],
-    own: Function,
-    theirs: Function,
-) -> Explanation:
-    """The slip that explains it, if one does, and what is left."""
-    if apart.place is None:
+def _explain_difference(difference: _Difference, prepared: _PreparedInput) -> Explanation:
+    """The mistake that explains it, if one does, and the residual."""
+    place = difference.place
+    if place is None:
         return Explanation()
-    place = apart.place
 
-    def again(function: Function) -> Callable[..., Array]:
+    def rerun(function: Function) -> Callable[..., Array]:
         def call(*changed: Any) -> Array:
+            arguments = tuple(map(_convert_like, changed, prepared.raw))
             try:
-                return _made(
-                    function,
-                    tuple(_like(new, old) for new, old in zip(changed, raw, strict=True)),
-                    "changed raw data",
-                )[place]
-            except (
-                UsageError,
-                IndexError,
-            ):  # raw data that was changed may not suit it: then it is not what happened
+                return _preprocess(function, arguments, "changed raw data")[place]
+            except (UsageError, IndexError):
+                # changed raw data may not suit the function: then this is not what happened
                 return np.zeros(0)
 
         return call
 
-    return explained(
-        Both(want=wanted[place], got=given[place], raw=raw, own=again(own), theirs=again(theirs))
+    return explain(
+        TensorPair(
+            own=prepared.own[place],
+            deployed=prepared.deployed[place],
+            raw=prepared.raw,
+            run_own=rerun(prepared.own_function),
+            run_deployed=rerun(prepared.deployed_function),
+        )
     )
 
 
-def _like(new: Any, old: Any) -> Any:
-    """A tensor where the raw input was one."""
-    return old.new_tensor(new) if hasattr(old, "new_tensor") else new
+def _convert_like(changed: Any, original: Any) -> Any:
+    """A tensor if the raw input was one."""
+    if hasattr(original, "new_tensor"):
+        return original.new_tensor(changed)
+    return changed
 
 
-def _raw(found: subject.Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
-    """The raw example, then the user's raw data: the files of a folder by their paths, or whatever an iterable gives."""
-    example = found.raw if isinstance(found.raw, tuple) else (found.raw,)
-    yield "the example", example
+def _raw_inputs(found: subject.Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    """The raw example, then the user's raw data: the files of a folder by their paths, or the items of an iterable."""
+    yield "the example", _as_tuple(found.raw)
     data = found.data
     if isinstance(data, str | Path):
-        place = Path(data)
-        files = (
-            sorted(item for item in place.iterdir() if item.is_file())
-            if place.is_dir()
-            else [require_regular(place, InputError)]
-        )
-        yield from ((f"`{file.name}`", (str(file),)) for file in files)
+        for file in _data_files(Path(data)):
+            yield f"`{file.name}`", (str(file),)
     elif data is not None:
-        yield from (
-            (f"data[{index}]", item if isinstance(item, tuple) else (item,))
-            for index, item in enumerate(data)
-        )
+        for index, item in enumerate(data):
+            yield f"data[{index}]", _as_tuple(item)
 
 
-def _made(function: Function, raw: tuple[Any, ...], label: str) -> list[Array]:
-    from onnxproof.reference.torch_session import to_numpy
+def _as_tuple(item: Any) -> tuple[Any, ...]:
+    if isinstance(item, tuple):
+        return item
+    return (item,)
 
+
+def _data_files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(item for item in path.iterdir() if item.is_file())
+    return [require_regular(path, InputError)]
+
+
+def _preprocess(
+    function: Function,
+    raw: tuple[Any, ...],
+    label: str,
+) -> list[Array]:
+    """The tensors that a preprocessing computes from a raw input, as arrays."""
     try:
         positional, named = as_arguments(function(*raw))
     except Exception as why:  # the user's own code
+        name = getattr(function, "__name__", function)
         raise UsageError(
             "preprocess-raised",
-            f"`{getattr(function, '__name__', function)}` raised {type(why).__name__} on {label}: {why}",
+            f"`{name}` raised {type(why).__name__} on {label}: {why}",
         ) from why
-    made = [
-        to_numpy(leaf) if hasattr(leaf, "detach") else np.asarray(leaf)
-        for _, leaf in tree.flatten([*positional, *named.values()])
-    ]
-    return [array.astype(np.float32) if array.dtype.name == "bfloat16" else array for array in made]
+    leaves = tree.flatten([*positional, *named.values()])
+    return [_as_array(leaf) for _, leaf in leaves]
 
 
-def _farthest(want: Array, got: Array) -> float:
-    return float(np.abs(want.astype(np.float64) - got.astype(np.float64)).max(initial=0))
+def _as_array(leaf: Any) -> Array:
+    from onnxproof.reference.torch_session import to_numpy
+
+    array = to_numpy(leaf) if hasattr(leaf, "detach") else np.asarray(leaf)
+    if array.dtype.name == "bfloat16":
+        return array.astype(np.float32)
+    return array
 
 
-def _outputs(
-    module: "TorchSession", session: Session, wanted: Sequence[Array], given: Sequence[Array]
+def _compare_outputs(
+    module: "TorchSession",
+    session: Session,
+    prepared: _PreparedInput,
 ) -> str:
-    """What that does to the answers, end to end."""
-    if len(wanted) != len(given):
+    """What the difference does to the outputs, end to end."""
+    if len(prepared.own) != len(prepared.deployed):
         return ""
-    reference = module.run(dict(zip(module.input_names, wanted, strict=True)))
+    reference = module.run(dict(zip(module.input_names, prepared.own, strict=True)))
     try:
-        found = session.run(dict(zip(session.input_names, given, strict=True)))
+        candidate = session.run(dict(zip(session.input_names, prepared.deployed, strict=True)))
     except Exception as why:  # any runtime, any error: it is an answer
         return f"; the file refuses it ({type(why).__name__})"
     gaps = [
-        _farthest(r, f)
-        for r, f in zip(reference, found, strict=False)
-        if r is not None and f is not None and r.shape == f.shape
+        max_difference(want, got)
+        for want, got in zip(reference, candidate, strict=False)
+        if want is not None and got is not None and want.shape == got.shape
     ]
-    return f"; the answers are {max(gaps):.3g} apart" if gaps else "; the answers have other shapes"
+    if not gaps:
+        return "; the answers have other shapes"
+    return f"; the answers are {max(gaps):.3g} apart"

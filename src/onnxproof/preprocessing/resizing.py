@@ -1,4 +1,4 @@
-"""The ways in which libraries make an image smaller or larger, each as a matrix for one axis."""
+"""How libraries resize an image, each mode as a matrix for one axis, and the usual ways to crop and pad."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -9,9 +9,10 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 Kernel = Callable[[Array], Array]
-SHORTER = (1.0, 256 / 224, 1 / 0.9, 1 / 0.95)
+_SHORTER_SIDES = (1.0, 256 / 224, 1 / 0.9, 1 / 0.95)
 """The shorter side before a crop, in sides of the crop: that of ImageNet's evaluation and of its successors."""
-_PADS = (0.0, 114.0, 128.0, 127.5, 255.0)
+_PAD_VALUES = (0.0, 114.0, 128.0, 127.5, 255.0)
+"""What the usual pipelines put around an image: black, the grey of YOLO, two other greys, white."""
 
 
 def _triangle(x: Array) -> Array:
@@ -25,7 +26,8 @@ def _box(x: Array) -> Array:
 def _cubic(a: float) -> Kernel:
     def kernel(x: Array) -> Array:
         x = np.abs(x)
-        near, far = ((a + 2) * x - (a + 3)) * x * x + 1, ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+        near = ((a + 2) * x - (a + 3)) * x * x + 1
+        far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
         return np.where(x < 1, near, np.where(x < 2, far, 0.0))
 
     return kernel
@@ -35,138 +37,176 @@ def _lanczos(x: Array) -> Array:
     return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
 
 
-MODES: dict[str, tuple[Kernel | None, float, bool, str]] = {
-    "nearest": (None, 0.0, False, "asymmetric"),
-    "nearest to the middle of each pixel": (None, 0.0, False, "half-pixel"),
-    "bilinear": (_triangle, 1.0, False, "half-pixel"),
-    "bilinear with aligned corners": (_triangle, 1.0, False, "corners"),
-    "bilinear from the corner of each pixel": (_triangle, 1.0, False, "asymmetric"),
-    "bilinear with antialiasing": (_triangle, 1.0, True, "half-pixel"),
-    "bicubic": (_cubic(-0.75), 2.0, False, "half-pixel"),
-    "bicubic with antialiasing": (_cubic(-0.5), 2.0, True, "half-pixel"),
-    "by the mean of the area": (_box, 0.5, True, "half-pixel"),
-    "Lanczos": (_lanczos, 3.0, True, "half-pixel"),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mode:
+    """A way of resizing: the kernel (none for the nearest pixel), and how the pixels of both sizes correspond."""
+
+    kernel: Kernel | None = None
+    support: float = 0.0
+    """Pixels that the kernel reaches to each side."""
+    antialias: bool = False
+    """Whether the kernel widens when the image shrinks."""
+    coordinates: str = "half-pixel"
+    """Where the centres of pixels are: half-pixel, asymmetric or corners."""
+
+
+MODES: dict[str, Mode] = {
+    "nearest": Mode(coordinates="asymmetric"),
+    "nearest to the middle of each pixel": Mode(),
+    "bilinear": Mode(kernel=_triangle, support=1.0),
+    "bilinear with aligned corners": Mode(kernel=_triangle, support=1.0, coordinates="corners"),
+    "bilinear from the corner of each pixel": Mode(
+        kernel=_triangle,
+        support=1.0,
+        coordinates="asymmetric",
+    ),
+    "bilinear with antialiasing": Mode(kernel=_triangle, support=1.0, antialias=True),
+    "bicubic": Mode(kernel=_cubic(-0.75), support=2.0),
+    "bicubic with antialiasing": Mode(kernel=_cubic(-0.5), support=2.0, antialias=True),
+    "by the mean of the area": Mode(kernel=_box, support=0.5, antialias=True),
+    "Lanczos": Mode(kernel=_lanczos, support=3.0, antialias=True),
 }
-"""Kernel, its reach, whether it grows when the image shrinks, and where pixels lie."""
 
 
 @functools.lru_cache(maxsize=128)
-def matrix(before: int, after: int, mode: str) -> Array:
+def resize_matrix(
+    before: int,
+    after: int,
+    mode_name: str,
+) -> Array:
     """The share of each old pixel in each new one: rows add up to one."""
-    kernel, reach, grows, lie = MODES[mode]
-    scale, new, old = before / after, np.arange(after)[:, None], np.arange(before)[None]
-    middle = {
-        "half-pixel": (new + 0.5) * scale - 0.5,
-        "asymmetric": new * scale,
-        "corners": new * ((before - 1) / max(after - 1, 1)),
-    }[lie]
-    if kernel is None:
-        chosen = np.floor(middle + 0.5 if lie == "half-pixel" else middle + 1e-9)
-        return np.asarray(old == np.clip(chosen, 0, before - 1), np.float64)
-    wide = max(scale, 1.0) if grows else 1.0
-    if grows:  # what lies outside of the image is left out
-        shares = kernel((old - middle) / wide)
+    mode = MODES[mode_name]
+    centres = _source_centres(before, after, mode.coordinates)
+    old = np.arange(before)[None]
+    if mode.kernel is None:
+        offset = 0.5 if mode.coordinates == "half-pixel" else 1e-9
+        nearest = np.clip(np.floor(centres + offset), 0, before - 1)
+        return np.asarray(old == nearest, np.float64)
+    if mode.antialias:  # pixels outside of the image are left out
+        width = max(before / after, 1.0)
+        shares = mode.kernel((old - centres) / width)
         return np.asarray(shares / shares.sum(1, keepdims=True))
-    made = np.zeros((after, before))
-    for tap in range(-int(reach) + 1, int(reach) + 1):  # what lies outside is the pixel at the edge
-        place = np.floor(middle[:, 0]) + tap
-        np.add.at(
-            made,
-            (np.arange(after), np.clip(place, 0, before - 1).astype(int)),
-            kernel(place - middle[:, 0]),
-        )
-    return made
+    matrix = np.zeros((after, before))
+    reach = int(mode.support)
+    for tap in range(
+        -reach + 1,
+        reach + 1,
+    ):  # pixels outside of the image repeat the one at the edge
+        pixel = np.floor(centres[:, 0]) + tap
+        inside = np.clip(pixel, 0, before - 1).astype(int)
+        np.add.at(matrix, (np.arange(after), inside), mode.kernel(pixel - centres[:, 0]))
+    return matrix
+
+
+def _source_centres(
+    before: int,
+    after: int,
+    coordinates: str,
+) -> Array:
+    """Where the centre of each new pixel is in the old image, as a column."""
+    new = np.arange(after)[:, None]
+    scale = before / after
+    if coordinates == "half-pixel":
+        return (new + 0.5) * scale - 0.5
+    if coordinates == "asymmetric":
+        return new * scale
+    return new * ((before - 1) / max(after - 1, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Geometry:
-    """Which part of an image is taken, to what size it is brought, and which part of that is taken, or what is put around it."""
+    """The part of an image that is taken, the size to which it is resized, and how that is cropped or padded."""
 
     name: str
     source: tuple[int, int, int, int]
     """Top, left, height and width in the raw image."""
     size: tuple[int, int]
-    place: tuple[int, int] = (0, 0)
-    """Where the result begins in it; below zero where something is put around."""
+    origin: tuple[int, int] = (0, 0)
+    """Where the result begins in the resized image; negative where it is padded."""
     pad: float = 0.0
 
-    def make(self, image: Array, mode: str, shape: tuple[int, int], rows: Array) -> Array:
+    @property
+    def resizes(self) -> bool:
+        """False if the part that is taken has the right size already."""
+        return self.size != self.source[2:]
+
+    def apply(
+        self,
+        image: Array,
+        mode: str,
+        shape: tuple[int, int],
+        rows: Array,
+    ) -> Array:
         """Some rows of the result; the image has its channels last."""
         top, left, height, width = self.source
-        part, (high, wide), (down, right) = (
-            image[top : top + height, left : left + width],
-            self.size,
-            self.place,
-        )
-        own, columns = rows + down, np.arange(shape[1]) + right
-        inside, across = (own >= 0) & (own < high), (columns >= 0) & (columns < wide)
-        by_row, by_column = (
-            matrix(height, high, mode)[own[inside]],
-            matrix(width, wide, mode)[columns[across]],
-        )
-        made = np.full((len(rows), shape[1], image.shape[2]), self.pad)
-        made[np.ix_(inside, across)] = np.tensordot(
-            by_column, np.tensordot(by_row, part, (1, 0)), (1, 1)
-        ).transpose(1, 0, 2)
-        return made
+        part = image[top : top + height, left : left + width]
+        resized_rows = rows + self.origin[0]
+        resized_columns = np.arange(shape[1]) + self.origin[1]
+        rows_inside = (resized_rows >= 0) & (resized_rows < self.size[0])
+        columns_inside = (resized_columns >= 0) & (resized_columns < self.size[1])
+        by_row = resize_matrix(height, self.size[0], mode)[resized_rows[rows_inside]]
+        by_column = resize_matrix(width, self.size[1], mode)[resized_columns[columns_inside]]
+        result = np.full((len(rows), shape[1], image.shape[2]), self.pad)
+        resized = np.tensordot(by_column, np.tensordot(by_row, part, (1, 0)), (1, 1))
+        result[np.ix_(rows_inside, columns_inside)] = resized.transpose(1, 0, 2)
+        return result
 
 
 def geometries(before: tuple[int, int], after: tuple[int, int]) -> Iterator[Geometry]:
     """The usual ways from one size to the other."""
-    (height, width), (high, wide) = before, after
-    whole = (0, 0, height, width)
+    whole = (0, 0, *before)
     yield Geometry(name="squashes the whole image", source=whole, size=after)
-    for ratio in SHORTER:
-        short = int(min(high, wide) * ratio + 1e-6)
-        size = (
-            (short, int(short * width / height))
-            if height <= width
-            else (int(short * height / width), short)
-        )
-        if size[0] >= high and size[1] >= wide:
-            yield Geometry(
-                name=f"brings the shorter side to {short} and cuts out the centre",
-                source=whole,
-                size=size,
-                place=_centre(size, after),
-            )
-            yield Geometry(
-                name=f"brings the shorter side to {short} and cuts out the top left",
-                source=whole,
-                size=size,
-            )
+    yield from _shorter_side_crops(before, after)
     side = min(before)
     yield Geometry(
         name="cuts out the largest square and resizes that",
         source=(*_centre(before, (side, side)), side, side),
         size=after,
     )
-    if height >= high and width >= wide:
+    if before[0] >= after[0] and before[1] >= after[1]:
         yield Geometry(
             name="cuts out the centre without resizing",
-            source=(*_centre(before, after), high, wide),
+            source=(*_centre(before, after), *after),
             size=after,
         )
         yield Geometry(
-            name="cuts out the top left without resizing", source=(0, 0, high, wide), size=after
+            name="cuts out the top left without resizing",
+            source=(0, 0, *after),
+            size=after,
         )
-    ratio = min(high / height, wide / width)
-    size = (round(height * ratio), round(width * ratio))
-    for pad in _PADS if size != after and min(size) > 0 else ():
-        around = tuple(-((a - s) // 2) for a, s in zip(after, size, strict=True))
-        yield Geometry(
-            name=f"keeps the proportions and puts {pad:g} around",
-            source=whole,
-            size=size,
-            place=(around[0], around[1]),
-            pad=pad,
-        )
-        yield Geometry(
-            name=f"keeps the proportions and puts {pad:g} at the end",
-            source=whole,
-            size=size,
-            pad=pad,
-        )
+    yield from _letterboxes(before, after)
+
+
+def _shorter_side_crops(before: tuple[int, int], after: tuple[int, int]) -> Iterator[Geometry]:
+    """The shorter side is resized to some length, then a part of the right size is cut out."""
+    height, width = before
+    whole = (0, 0, height, width)
+    for ratio in _SHORTER_SIDES:
+        short = int(min(after) * ratio + 1e-6)
+        if height <= width:
+            size = (short, int(short * width / height))
+        else:
+            size = (int(short * height / width), short)
+        if size[0] < after[0] or size[1] < after[1]:
+            continue
+        name = f"brings the shorter side to {short} and cuts out"
+        centre = _centre(size, after)
+        yield Geometry(name=f"{name} the centre", source=whole, size=size, origin=centre)
+        yield Geometry(name=f"{name} the top left", source=whole, size=size)
+
+
+def _letterboxes(before: tuple[int, int], after: tuple[int, int]) -> Iterator[Geometry]:
+    """The image is resized with its proportions kept, then padded on both sides or at the end."""
+    whole = (0, 0, *before)
+    ratio = min(after[0] / before[0], after[1] / before[1])
+    size = (round(before[0] * ratio), round(before[1] * ratio))
+    if size == after or min(size) <= 0:
+        return
+    origin = (-((after[0] - size[0]) // 2), -((after[1] - size[1]) // 2))
+    for pad in _PAD_VALUES:
+        name = f"keeps the proportions and puts {pad:g}"
+        yield Geometry(name=f"{name} around", source=whole, size=size, origin=origin, pad=pad)
+        yield Geometry(name=f"{name} at the end", source=whole, size=size, pad=pad)
 
 
 def _centre(outer: tuple[int, int], inner: tuple[int, int]) -> tuple[int, int]:

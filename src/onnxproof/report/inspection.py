@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onnxproof.inspection import Inspection, Rating
-from onnxproof.inspection.view import megabytes
+from onnxproof.inspection.view import format_bytes
 from onnxproof.report.plain import safe, short, visible
 
 _COLOURS = {Rating.GOOD: "green", Rating.ODD: "bold yellow", Rating.BAD: "bold red"}
@@ -46,13 +46,13 @@ def show(seen: Inspection, out: Console, *, quiet: bool = False) -> None:
         operators += f" and {len(counts) - _OPERATORS} more kinds"
     out.print(safe(f"operators: {operators}"), soft_wrap=True)
     for weight in seen.heaviest[:5]:
-        size = megabytes(weight.bytes)
+        size = format_bytes(weight.bytes)
         line = f"  {size:>10}  {weight.name} {weight.dtype}{list(weight.shape)}"
         out.print(safe(line), soft_wrap=True)
 
 
 def _headline(seen: Inspection) -> Text:
-    facts = f"{seen.path}: opset {seen.opset}, {seen.nodes} nodes, {seen.parameters:,} parameters, {megabytes(seen.file_bytes)}"
+    facts = f"{seen.path}: opset {seen.opset}, {seen.nodes} nodes, {seen.parameters:,} parameters, {format_bytes(seen.file_bytes)}"
     facts = visible(facts)
     if seen.producer:
         facts += f", made by {short(seen.producer, 80)}"

@@ -189,8 +189,8 @@ def _same_already(bench: Workbench, port: Port, first: FirstLayer) -> bool:
 
 
 def _usual(base: Preparation, known: "tuple[Norm, ...]", channels: int) -> Iterator[Preparation]:
-    for own, other in norms.pairs(known, channels):
-        factor, shift = norms.undoing(own, other, channels)
+    for own, other in norms.norm_pairs(known, channels):
+        factor, shift = norms.input_map(own, other, channels)
         yield replace(base, factor=factor, shift=shift, said=_said(own, other))
 
 
@@ -216,7 +216,7 @@ def _computed(
     if not np.isfinite(columns).all() or _far(whole, answer.reshape(-1)) > _EXPLAINS:
         return ""  # something on the way is not affine
     for target in first.targets(answer.size):
-        found = affine.fitted(columns, target.reshape(-1) - nothing.reshape(-1))
+        found = affine.fit_columns(columns, target.reshape(-1) - nothing.reshape(-1))
         if found is not None and found[1] <= _EXPLAINS:
             factor, shift = _refined(first, base, given, columns, target, found[0])
             return _named(
@@ -239,7 +239,7 @@ def _refined(
         factor, shift = np.split(found, 2)
         answer = first(replace(base, order=(), factor=factor, shift=shift).apply(given))
         left = (
-            affine.fitted(columns, (target - answer.reshape(target.shape)).reshape(-1))
+            affine.fit_columns(columns, (target - answer.reshape(target.shape)).reshape(-1))
             if answer is not None
             else None
         )
@@ -253,9 +253,9 @@ def _named(
     base: Preparation, factor: Array, shift: Array, known: "tuple[Norm, ...]", *, certain: bool
 ) -> Preparation | str:
     """The usual preparation that it is; failing that the numbers as they are, unless another fault would look the same."""
-    for own, other in norms.pairs(known, len(factor)):
-        usual = norms.undoing(own, other, len(factor))
-        if norms.alike((factor, shift), usual):
+    for own, other in norms.norm_pairs(known, len(factor)):
+        usual = norms.input_map(own, other, len(factor))
+        if norms.same_map((factor, shift), usual):
             return replace(base, factor=usual[0], shift=usual[1], said=_said(own, other))
     factor, shift = (
         np.where(np.abs(factor - 1) < _TINY, 1.0, factor),

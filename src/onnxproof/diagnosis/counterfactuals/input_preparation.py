@@ -11,7 +11,7 @@ import onnx
 from onnxproof.diagnosis.counterfactuals.workbench import Array, Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel.graph import consumed_names
-from onnxproof.preprocessing.affine import applied
+from onnxproof.preprocessing.affine import scale_channels
 from onnxproof.results import Case
 from onnxproof.runtimes import ort, parse
 from onnxproof.runtimes.session.execution import Candidate, Clock
@@ -52,7 +52,7 @@ class Preparation:
         made = np.take(array, self.order, axis=self.axis) if self.order else array
         if self.factor is not None and self.shift is not None:
             wide = made.astype(np.int64 if array.dtype.kind in "iu" else np.float64)
-            made = applied(wide, self.factor, self.shift, self.axis).astype(array.dtype)
+            made = scale_channels(wide, self.factor, self.shift, self.axis).astype(array.dtype)
         return np.ascontiguousarray(made.transpose(self.layout)) if self.layout else made
 
     def insert(self, model: onnx.ModelProto, port: Port) -> None:

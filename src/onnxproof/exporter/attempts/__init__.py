@@ -1,9 +1,9 @@
-"""What is known to help when an export fails: one file a way, tried in this order, each verified before it is offered.
+"""What is known to help when an export fails: one file for each attempt, tried in this order, each verified before it is taken.
 
-A file has `ABOUT`, `KINDS` (the kinds of failure it may help with) and `run(job, failure)`, which gives a `Made` or raises;
-`applies(job)` where it is for some modules only.
-What is made for the module at hand comes first, since it costs one export: batched experts before other captures. A rewritten branch comes before the
-TorchScript exporter: tracing would freeze that branch, and may do so unseen.
+A file has `ABOUT`, `KINDS` (the kinds of failure it may help with) and `attempt(job, failure)`, which returns an `ExportedModel` or
+raises; `applies(job)` if it is for some modules only.
+What is made for the module at hand comes first, since it costs one export: batched experts before other captures. A rewritten
+branch comes before the TorchScript exporter: tracing would freeze that branch, possibly without a warning.
 """
 
 import importlib
@@ -12,31 +12,30 @@ from dataclasses import dataclass
 from typing import cast
 
 from onnxproof.exporter.failures import Failure
-from onnxproof.exporter.job import Job, Made
+from onnxproof.exporter.job import ExportedModel, Job
 
 ORDER = ("decompositions", "replacement", "experts", "strict", "branch", "scripted", "traced")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Fallback:
     """One of the files."""
 
     name: str
     about: str
-    run: Callable[[Job, Failure], Made]
+    attempt: Callable[[Job, Failure], ExportedModel]
 
 
-def ways(job: Job, failure: Failure) -> Iterator[Way]:
+def applicable(job: Job, failure: Failure) -> Iterator[Fallback]:
     """Those that may help with this failure of this module, in order."""
     for name in ORDER:
         module = importlib.import_module(f"{__name__}.{name}")
         if failure.kind in module.KINDS and (not hasattr(module, "applies") or module.applies(job)):
-            yield named(name)
+            yield load(name)
 
 
-def named(name: str) -> Way:
-    """One of them."""
+def load(name: str) -> Fallback:
+    """One of them by its name."""
     module = importlib.import_module(f"{__name__}.{name}")
-    return Way(
-        name=name, about=module.ABOUT, run=cast("Callable[[Job, Failure], Made]", module.run)
-    )
+    attempt = cast("Callable[[Job, Failure], ExportedModel]", module.attempt)
+    return Fallback(name=name, about=module.ABOUT, attempt=attempt)

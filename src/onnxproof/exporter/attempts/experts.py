@@ -1,11 +1,11 @@
-"""Mixture of experts: all experts at once by batched matrix products, instead of a Python loop over those that were chosen."""
+"""Mixture of experts: all experts at once by batched matrix products, instead of a Python loop over the selected ones."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from onnxproof.exporter.failures import Failure
-from onnxproof.exporter.job import Job, Made, standard
+from onnxproof.exporter.job import ExportedModel, Job, capture_and_translate
 
 ABOUT = "experts computed by batched matrix products"
 KINDS = ("data-dependent", "operator", "other")
@@ -17,15 +17,17 @@ def applies(job: Job) -> bool:
     return any(True for _ in _configs(job.found.module))
 
 
-def run(job: Job, failure: Failure) -> Made:
-    """The standard way while the configuration asks for `batched_mm` experts."""
-    with _set(list(_configs(job.found.module)), "batched_mm"):
-        return standard(job)
+def attempt(job: Job, failure: Failure) -> ExportedModel:
+    """The standard route while the configuration asks for `batched_mm` experts."""
+    with _experts_setting(list(_configs(job.found.module)), "batched_mm"):
+        return capture_and_translate(job)
 
 
 def _configs(module: Any) -> Iterator[Any]:
     seen: set[int] = set()
-    for layer in module.modules() if hasattr(module, "modules") else ():
+    if not hasattr(module, "modules"):
+        return
+    for layer in module.modules():
         config = getattr(layer, "config", None)
         if config is not None and hasattr(config, _SETTING) and id(config) not in seen:
             seen.add(id(config))
@@ -33,12 +35,12 @@ def _configs(module: Any) -> Iterator[Any]:
 
 
 @contextmanager
-def _set(configs: list[Any], wanted: str) -> Iterator[None]:
+def _experts_setting(configs: list[Any], value: str) -> Iterator[None]:
     before = [getattr(config, _SETTING) for config in configs]
     for config in configs:
-        setattr(config, _SETTING, wanted)
+        setattr(config, _SETTING, value)
     try:
         yield
     finally:
-        for config, value in zip(configs, before, strict=True):
-            setattr(config, _SETTING, value)
+        for config, old_value in zip(configs, before, strict=True):
+            setattr(config, _SETTING, old_value)

@@ -4,9 +4,9 @@ from typing import Any
 
 import torch
 
-from onnxproof.exporter.attempts.traced import legacy
+from onnxproof.exporter.attempts.traced import export_with_torchscript
 from onnxproof.exporter.failures import Failure
-from onnxproof.exporter.job import Job, Made
+from onnxproof.exporter.job import ExportedModel, Job
 
 ABOUT = (
     "compiled by TorchScript, which keeps loops and branches, and exported by the older exporter"
@@ -14,7 +14,7 @@ ABOUT = (
 KINDS = ("data-dependent", "dims", "operator", "torchscript", "other")
 
 
-def run(job: Job, failure: Failure) -> Made:
-    """Script first: a loop over a length becomes a Loop of ONNX."""
+def attempt(job: Job, failure: Failure) -> ExportedModel:
+    """Compile first: a loop over a length becomes a Loop of ONNX."""
     scripted: Any = torch.jit.script(job.found.module)
-    return legacy(job, scripted)
+    return export_with_torchscript(job, scripted)

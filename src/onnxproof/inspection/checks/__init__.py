@@ -1,1 +1,1 @@
-"""One file a check of an ONNX file: `check(view)` yields what it saw, each with a verdict."""
+"""One file for each check of an ONNX file: `check(view)` yields its results, each with a rating."""

@@ -1,15 +1,16 @@
-"""Q/DQ pairs that no kernel takes up: asked of ONNX Runtime's own optimizer, not guessed from a list."""
+"""Q/DQ pairs that no integer kernel consumes: read from ONNX Runtime's own optimised graph, not guessed from a list."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
 
-from onnxproof.inspection.view import Check, Rating, View, few
+from onnxproof.inspection.view import Check, Rating, View, list_names
 from onnxproof.runtimes import ort
 from onnxproof.system import temporary
 
-_MUCH = 0.25
+_MAX_LEFT = 0.25
+"""Share of the DequantizeLinear nodes that may be left: some feed the outputs. Not measured."""
 
 
 def check(view: View) -> Iterator[Check]:
@@ -18,29 +19,30 @@ def check(view: View) -> Iterator[Check]:
     if not before:
         yield Check(name="quantization", rating=Rating.GOOD, what="not quantized")
         return
-    left = _left(view.file.path)
-    if left is None:
+    optimised = _optimise(view.file.path)
+    if optimised is None:
         yield Check(
             name="quantization",
             rating=Rating.BAD,
             what=f"{len(before)} DequantizeLinear nodes, and ONNX Runtime can't open the file",
         )
         return
-    feeding = _consumers(left)
-    what = f"{len(before)} DequantizeLinear nodes in the file, {len(feeding)} left once ONNX Runtime has fused what it can"
-    if len(feeding) <= _MUCH * len(before):
+    consumers = _dequantized_consumers(optimised)
+    what = f"{len(before)} DequantizeLinear nodes in the file, {len(consumers)} left once ONNX Runtime has fused what it can"
+    if len(consumers) <= _MAX_LEFT * len(before):
         yield Check(name="quantization", rating=Rating.GOOD, what=what)
     else:
-        kinds = sorted(set(feeding))
+        kinds = sorted(set(consumers))
         yield Check(
             name="quantization",
             rating=Rating.ODD,
-            what=f"{what}; they feed {few(kinds, 6)}",
+            what=f"{what}; they feed {list_names(kinds, 6)}",
             help="those run in float with a conversion on each side, slower than without quantization: leave them out, or quantize both their sides",
         )
 
 
-def _left(path: Path) -> onnx.ModelProto | None:
+def _optimise(path: Path) -> onnx.ModelProto | None:
+    """The graph that ONNX Runtime would run; None if it can't open the file."""
     import onnxruntime
 
     with temporary.Folder() as folder:
@@ -54,13 +56,14 @@ def _left(path: Path) -> onnx.ModelProto | None:
         return onnx.load(options.optimized_model_filepath, load_external_data=False)
 
 
-def _consumers(model: onnx.ModelProto) -> list[str]:
-    made = {
-        name
-        for node in model.graph.node
-        if node.op_type == "DequantizeLinear"
-        for name in node.output
-    }
-    readers = [node.op_type for node in model.graph.node for name in node.input if name in made]
-    ends = ["the output" for port in model.graph.output if port.name in made]
-    return [*readers, *ends]
+def _dequantized_consumers(model: onnx.ModelProto) -> list[str]:
+    """The operators that consume a dequantized value, one entry for each use; an output of the graph counts."""
+    dequantized: set[str] = set()
+    for node in model.graph.node:
+        if node.op_type == "DequantizeLinear":
+            dequantized.update(node.output)
+    consumers = []
+    for node in model.graph.node:
+        consumers += [node.op_type for name in node.input if name in dequantized]
+    outputs = ["the output" for port in model.graph.output if port.name in dequantized]
+    return [*consumers, *outputs]

@@ -1,10 +1,10 @@
-"""What training left behind: dropout, batch statistics, random numbers."""
+"""What belongs to training only: dropout, batch statistics, random numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import onnx
 
-from onnxproof.inspection.view import Check, Rating, View, few
+from onnxproof.inspection.view import Check, Rating, View, list_names
 
 _RANDOM = frozenset(
     {
@@ -19,39 +19,50 @@ _RANDOM = frozenset(
 
 
 def check(view: View) -> Iterator[Check]:
-    """Nodes that only training needs."""
-    live = [node.name or node.op_type for node in view.nodes if _trains(view, node)]
-    if live:
-        yield Check(
+    """Nodes that only training needs, and nodes that draw random numbers."""
+    yield _check_training(view)
+    yield _check_random(view)
+
+
+def _check_training(view: View) -> Check:
+    active = _names(node for node in view.nodes if _is_training(view, node))
+    if active:
+        return Check(
             name="training",
             rating=Rating.BAD,
-            what=f"{len(live)} nodes are in training mode: {few(live)}",
+            what=f"{len(active)} nodes are in training mode: {list_names(active)}",
             help="call module.eval() before the export; `onnxproof export` does",
         )
-    else:
-        idle = [node.name or node.op_type for node in view.nodes if node.op_type == "Dropout"]
-        rating, what = (
-            (Rating.ODD, f"{len(idle)} idle Dropout nodes are left: {few(idle)}")
-            if idle
-            else (Rating.GOOD, "nothing of training is left")
+    idle = _names(node for node in view.nodes if node.op_type == "Dropout")
+    if idle:
+        return Check(
+            name="training",
+            rating=Rating.ODD,
+            what=f"{len(idle)} idle Dropout nodes are left: {list_names(idle)}",
         )
-        yield Check(name="training", rating=rating, what=what)
-    random = [node.name or node.op_type for node in view.nodes if node.op_type in _RANDOM]
-    yield Check(
+    return Check(name="training", rating=Rating.GOOD, what="nothing of training is left")
+
+
+def _check_random(view: View) -> Check:
+    random = _names(node for node in view.nodes if node.op_type in _RANDOM)
+    if not random:
+        return Check(name="random", rating=Rating.GOOD, what="no random numbers")
+    return Check(
         name="random",
-        rating=Rating.ODD if random else Rating.GOOD,
-        what=f"{len(random)} nodes draw random numbers: {few(random)}"
-        if random
-        else "no random numbers",
-        help="no two runs agree: hand the noise in as an input" if random else "",
+        rating=Rating.ODD,
+        what=f"{len(random)} nodes draw random numbers: {list_names(random)}",
+        help="no two runs agree: hand the noise in as an input",
     )
 
 
-def _trains(view: View, node: onnx.NodeProto) -> bool:
+def _names(nodes: Iterable[onnx.NodeProto]) -> list[str]:
+    return [node.name or node.op_type for node in nodes]
+
+
+def _is_training(view: View, node: onnx.NodeProto) -> bool:
     if node.op_type == "BatchNormalization":
-        return any(
-            attribute.name == "training_mode" and attribute.i for attribute in node.attribute
-        )
+        flags = [attribute.i for attribute in node.attribute if attribute.name == "training_mode"]
+        return any(flags)
     if node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]:
         flag = view.constants.get(node.input[2])
         return flag is None or bool(flag.reshape(-1)[0])

@@ -1,39 +1,37 @@
-"""Weights: as many as the module has, none twice, none that nobody reads, and in which precision."""
+"""Weights: their number beside the module's, copies, those that no node consumes, and their precision."""
 
 from collections import defaultdict
 from collections.abc import Iterator
 
-from onnxproof.inspection.view import Check, Rating, View, Weight, few, megabytes
+from onnxproof.inspection.view import Check, Rating, View, Weight, format_bytes, list_names
 
 _SMALL = 64
-"""Elements: shorter ones are scalars and shapes, and cost nothing."""
+"""Elements up to which a weight is not looked at: a scalar or a shape, which costs nothing."""
 _MARGIN = 0.05
-"""Share by which the counts may differ. Vectors may be fewer: folding a BatchNorm drops four numbers a channel and adds one."""
+"""Share by which the counts may differ (not measured). Vectors may be fewer: folding a BatchNorm drops four numbers of a channel and adds one."""
 
 
 def check(view: View) -> Iterator[Check]:
-    """Count, compare, look for copies and for what is not read."""
+    """Compare their number, look for copies, for weights that are not consumed, and for float64."""
     if view.state:
-        yield _against_the_module(view)
-    yield _copies(view)
-    yield _unread(view)
-    yield _precision(view)
+        yield _check_count(view)
+    yield _check_copies(view)
+    yield _check_unread(view)
+    yield _check_precision(view)
 
 
-def _against_the_module(view: View) -> Check:
-    state = [tensor for tensor in view.state.values() if tensor.is_floating_point()]
-    wanted, least = (
-        sum(tensor.numel() for tensor in state),
-        sum(tensor.numel() for tensor in state if tensor.dim() > 1),
-    )
-    found = sum(weight.elements for weight in view.weights if "float" in weight.dtype)
-    quantized = view.file.quantized
-    if quantized:
-        found = sum(weight.elements for weight in view.weights if weight.elements > _SMALL)
-    share = (found - (wanted if found > wanted else least if found < least else found)) / max(
-        wanted, 1
-    )
-    what = f"{found:,} parameters in the file, {wanted:,} in the module"
+def _check_count(view: View) -> Check:
+    floats = [tensor for tensor in view.state.values() if tensor.is_floating_point()]
+    most = sum(tensor.numel() for tensor in floats)
+    least = sum(tensor.numel() for tensor in floats if tensor.dim() > 1)
+    count = _count_elements(view)
+    excess = 0
+    if count > most:
+        excess = count - most
+    elif count < least:
+        excess = count - least
+    share = excess / max(most, 1)
+    what = f"{count:,} parameters in the file, {most:,} in the module"
     if abs(share) <= _MARGIN:
         return Check(name="parameters", rating=Rating.GOOD, what=what)
     if share < 0:
@@ -51,12 +49,21 @@ def _against_the_module(view: View) -> Check:
     )
 
 
-def _copies(view: View) -> Check:
-    same: dict[str, list[Weight]] = defaultdict(list)
+def _count_elements(view: View) -> int:
+    """The elements of the file's weights: floats, or whatever a quantized file keeps them in."""
+    if view.file.quantized:
+        weights = [weight for weight in view.weights if weight.elements > _SMALL]
+    else:
+        weights = [weight for weight in view.weights if "float" in weight.dtype]
+    return sum(weight.elements for weight in weights)
+
+
+def _check_copies(view: View) -> Check:
+    by_digest: dict[str, list[Weight]] = defaultdict(list)
     for weight in view.weights:
         if weight.elements > _SMALL:
-            same[weight.digest].append(weight)
-    groups = [group for group in same.values() if len(group) > 1]
+            by_digest[weight.digest].append(weight)
+    groups = [group for group in by_digest.values() if len(group) > 1]
     wasted = sum(weight.bytes for group in groups for weight in group[1:])
     if not groups:
         return Check(name="copies", rating=Rating.GOOD, what="no weight is there twice")
@@ -64,40 +71,43 @@ def _copies(view: View) -> Check:
     return Check(
         name="copies",
         rating=Rating.ODD,
-        what=f"{len(groups)} weights are there more than once, {megabytes(wasted)} for nothing: {few(names)}",
+        what=f"{len(groups)} weights are there more than once, {format_bytes(wasted)} for nothing: {list_names(names)}",
         help="tied weights were split by the exporter; an optimizer that merges equal initializers shares them again",
     )
 
 
-def _unread(view: View) -> Check:
-    read = view.read
-    unread = [weight for weight in view.weights if weight.name not in read]
+def _check_unread(view: View) -> Check:
+    consumed = view.consumed
+    unread = [weight for weight in view.weights if weight.name not in consumed]
     if not unread:
         return Check(name="unread", rating=Rating.GOOD, what="every weight is read")
     return Check(
         name="unread",
         rating=Rating.ODD,
-        what=f"{len(unread)} weights are read by nobody, {megabytes(sum(w.bytes for w in unread))}: {few([w.name for w in unread])}",
+        what=f"{len(unread)} weights are read by nobody, {_size_and_names(unread)}",
         help="a part of the model was cut off without its weights",
     )
 
 
-def _precision(view: View) -> Check:
-    double = [
-        weight for weight in view.weights if weight.dtype == "float64" and weight.elements > _SMALL
-    ]
+def _check_precision(view: View) -> Check:
+    large = [weight for weight in view.weights if weight.elements > _SMALL]
+    double = [weight for weight in large if weight.dtype == "float64"]
     if double:
         return Check(
             name="precision",
             rating=Rating.ODD,
-            what=f"{len(double)} weights are kept in float64, {megabytes(sum(w.bytes for w in double))}: {few([w.name for w in double])}",
+            what=f"{len(double)} weights are kept in float64, {_size_and_names(double)}",
             help="few runtimes have fast kernels for it; `module.float()` before the export halves it",
         )
-    kinds: dict[str, int] = defaultdict(int)
+    bytes_by_dtype: dict[str, int] = defaultdict(int)
     for weight in view.weights:
-        kinds[weight.dtype] += weight.bytes
-    told = ", ".join(
-        f"{dtype} {megabytes(size)}"
-        for dtype, size in sorted(kinds.items(), key=lambda item: -item[1])[:4]
-    )
-    return Check(name="precision", rating=Rating.GOOD, what=told or "no weights")
+        bytes_by_dtype[weight.dtype] += weight.bytes
+    largest = sorted(bytes_by_dtype.items(), key=lambda item: -item[1])[:4]
+    what = ", ".join(f"{dtype} {format_bytes(size)}" for dtype, size in largest)
+    return Check(name="precision", rating=Rating.GOOD, what=what or "no weights")
+
+
+def _size_and_names(weights: list[Weight]) -> str:
+    total = sum(weight.bytes for weight in weights)
+    names = [weight.name for weight in weights]
+    return f"{format_bytes(total)}: {list_names(names)}"
