@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from onnxproof.cli import EXIT_CODES, commands
-from onnxproof.cli.explain import pages
+from onnxproof.diagnosis.causes import pages
 
 
 def make() -> dict[str, str]:

@@ -12,6 +12,7 @@ from onnxproof.cli import _options as option
 from onnxproof.cli._deliver import Delivery, deliver, exit_code, write_files
 from onnxproof.cli._dispatch import ERROR
 from onnxproof.cli._progress import Report
+from onnxproof.diagnosis.causes import page_code, pages
 from onnxproof.errors import OnnxproofError, UsageError
 from onnxproof.results import Verdict
 from onnxproof.system import writing
@@ -20,17 +21,6 @@ from onnxproof.system.text import lines, visible
 if TYPE_CHECKING:
     from onnxproof.results.proof import Proof
     from onnxproof.verification.run import Run
-
-_ELSEWHERE = {
-    "output-order": "input-order",
-    "weight-layout": "weights",
-    "integer-width": "precision",
-    "scatter": "attribute",
-    "cache": "axis-order",
-    "baked-branch": "baked-dimension",
-    "missing-op": "mutation",
-}
-"""Codes that a hypothesis of another name gives: its page tells them."""
 
 
 @option.folded
@@ -290,37 +280,10 @@ def _stored(path: Path, overlay: str | None, where: Delivery) -> int:
     return exit_code(proof)
 
 
-def pages() -> dict[str, tuple[str, str]]:
-    """Title and page of each cause, read from the files: importing them would import torch."""
-    import ast
-    from importlib import util
-
-    spec = util.find_spec("onnxproof")
-    folder = (
-        Path((spec.origin if spec is not None else None) or __file__).parent
-        / "diagnosis"
-        / "causes"
-    )
-    found = {}
-    for file in sorted(folder.glob("*.py")):
-        if not file.stem.startswith("_"):
-            tree = ast.parse(file.read_text(encoding="utf-8"))
-            titles = [
-                ast.literal_eval(n.value)
-                for n in tree.body
-                if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == "TITLE"
-            ]
-            found[file.stem.replace("_", "-")] = (
-                str(titles[0]) if titles else "",
-                ast.get_docstring(tree) or "",
-            )
-    return found
-
-
 def _page(code: str) -> str:
     """The page of a cause; a code that another file's hypothesis gives is told there."""
     known = pages()
-    home = code if code in known else _ELSEWHERE.get(code, "")
+    home = page_code(code)
     if home in known:
         return known[home][1]
     import difflib

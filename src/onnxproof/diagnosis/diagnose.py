@@ -10,7 +10,7 @@ import onnx
 from onnxproof.diagnosis import causes
 from onnxproof.diagnosis.causes import provider_fallback
 from onnxproof.diagnosis.counterfactuals.quantized_study import waterfall
-from onnxproof.diagnosis.counterfactuals.workbench import Workbench
+from onnxproof.diagnosis.counterfactuals.workbench import ComparedCases, Workbench
 from onnxproof.diagnosis.locate import Scene, locate
 from onnxproof.diagnosis.locate.match import relative
 from onnxproof.errors import OnnxproofError
@@ -93,7 +93,7 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
     proof = replace(proof, location=where, scene=scene, profile=scene.profile)
     try:
         bench = workbench(scene, where, proof, run)
-        report = causes.explain(bench, where, lambda model, options: _verify(run, model, options))
+        report = causes.explain(bench, lambda model, options: _verify(run, model, options))
     except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
         return _unexplained(proof, f"the cause could not be tried: {type(why).__name__}: {why}")
     if report.untried:
@@ -178,12 +178,15 @@ def workbench(
     return Workbench(
         scene,
         where,
-        bad_cases=bad,
-        sizes=run.sizes,
-        telling=telling,
+        cases=ComparedCases(
+            beyond_noise=bad,
+            sizes=run.sizes,
+            ordinary=telling,
+            others=[case for case in run.bad if case.name != scene.case.name],
+        ),
+        policy=proof.policy,
         subject=run.subject,
         calibration=run.calibration,
-        others=[case for case in run.bad if case.name != scene.case.name],
         findings=proof.findings,
         deadline=deadline or run.budget.end,
     )

@@ -207,8 +207,8 @@ def _first(bench: Workbench) -> tuple[Cause, Tried] | None:
                 title=hypothesis.TITLE,
                 proven=False,
                 evidence=tried.evidence,
-                before=bench.before / bench.noise,
-                after=tried.after / bench.noise,
+                before=bench.noise_ratio(bench.before),
+                after=bench.noise_ratio(tried.after),
                 fix=fix,
             ), tried
     return None

@@ -146,15 +146,16 @@ def _nodes(proof: Proof) -> Iterable[dict[str, Any]]:
 
 def _causes(proof: Proof) -> Iterable[dict[str, Any]]:
     for place, cause in enumerate(proof.causes):
-        if cause.before:
-            for when, value in (("before", cause.before), ("after", cause.after)):
-                yield {
-                    "code": short(cause.code, 60),
-                    "place": place,
-                    "when": when,
-                    "shown": clamped(value),
-                    "said": ratio(value),
-                }
+        if not cause.before or cause.after is None:
+            continue
+        for when, value in (("before", cause.before), ("after", cause.after)):
+            yield {
+                "code": short(cause.code, 60),
+                "place": place,
+                "when": when,
+                "shown": clamped(value),
+                "said": ratio(value),
+            }
 
 
 def _losses(proof: Proof) -> Iterable[dict[str, Any]]:

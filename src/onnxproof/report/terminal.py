@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onnxproof.report import consensus_table, export_table, quality
-from onnxproof.report.plain import brief, ratio, relative, safe, short, visible
+from onnxproof.report.plain import brief, noise_change, relative, safe, short, visible
 from onnxproof.report.rows import Row, facts, last_column, numbers, place, rows
 from onnxproof.results import Location, Verdict
 from onnxproof.results.proof import Proof
@@ -329,12 +329,7 @@ def _causes(proof: Proof, out: Console) -> None:
     for cause in proof.causes[:_FEW]:
         word = ("proven cause", "bold red") if cause.proven else ("possible cause", "bold yellow")
         out.print(Text.assemble(word, visible(f" {cause.code}: {cause.title}")), soft_wrap=True)
-        moved = (
-            f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)"
-            if cause.before
-            else ""
-        )
-        out.print(safe(f"  = note: {brief(cause.evidence)}{moved}"), soft_wrap=True)
+        out.print(safe(f"  = note: {brief(cause.evidence)}{noise_change(cause)}"), soft_wrap=True)
         if cause.fix is not None:
             tried = f" (tried: {cause.fix.verdict.value})" if cause.fix.verdict else ""
             out.print(safe(f"  = help: {cause.fix.what}{tried}"), soft_wrap=True)

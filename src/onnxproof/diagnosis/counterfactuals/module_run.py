@@ -10,13 +10,13 @@ from onnxproof.reference import tree
 from onnxproof.reference.torch_session import TorchSession, from_numpy, to_numpy
 
 
-def session_of(bench: Workbench) -> TorchSession | None:
+def module_session(workbench: Workbench) -> TorchSession | None:
     """The session of the module in its own precision; None where the reference is a file."""
-    return getattr(bench.scene.oracle, "session", None)
+    return getattr(workbench.scene.oracle, "session", None)
 
 
-def said(session: TorchSession, module: Any, inputs: Mapping[str, Array]) -> list[Array]:
-    """What a copy of the module says, with nothing put back afterwards."""
+def run_module(session: TorchSession, module: Any, inputs: Mapping[str, Array]) -> list[Array]:
+    """The outputs of a copy of the module, with nothing put back afterwards."""
     args, kwargs = session.arguments({name: from_numpy(array) for name, array in inputs.items()})
     with torch.no_grad():
         returned = module(*args, **kwargs)

@@ -89,9 +89,11 @@ def _float(bench: Workbench) -> onnx.ModelProto | None:
         return None
 
 
-def granted(found: Study, model: onnx.ModelProto | None, *, what: str, fix: str) -> Tried | str:
+def granted(
+    found: Study, model: onnx.ModelProto | None, *, policy: Policy, what: str, fix: str
+) -> Tried | str:
     """The cause is proven when the candidate with this one change is as good as a healthy quantized model is."""
-    if found.said >= Policy().drift_db:
+    if found.said >= policy.drift_db:
         return f"with {found.said:.1f} dB the graph is as good as healthy quantized models are"
     if model is None:
         return "there is nothing to change"
@@ -99,7 +101,7 @@ def granted(found: Study, model: onnx.ModelProto | None, *, what: str, fix: str)
     recovered = gain(found.said, after)
     if recovered < LEAST_DB:
         return f"it would recover {recovered:.1f} dB"
-    healed = after >= Policy().drift_db
+    healed = after >= policy.drift_db
     return Tried(
         proven=healed,
         after=10 ** (-after / 20),

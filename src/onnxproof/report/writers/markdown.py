@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onnxproof.report import consensus_table
-from onnxproof.report.plain import block, ratio, relative, short, visible
+from onnxproof.report.plain import block, noise_change, relative, short, visible
 from onnxproof.report.rows import facts, last_column, numbers, place, rows
 from onnxproof.results import Verdict
 from onnxproof.results.proof import Proof
@@ -149,18 +149,13 @@ def _where(proof: Proof) -> list[str]:
 def _causes(proof: Proof) -> list[str]:
     made = []
     for cause in proof.causes[:_FEW]:
-        moved = (
-            f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)"
-            if cause.before
-            else ""
-        )
         fix = (
             f"\n  - Fix{f' (tried: {cause.fix.verdict.value})' if cause.fix.verdict else ''}: {words(cause.fix.what)}"
             if cause.fix
             else ""
         )
         made.append(
-            f"- **{'Proven' if cause.proven else 'Possible'} cause** {words(cause.code)}: {words(cause.title)}\n  - {words(cause.evidence + moved)}{fix}"
+            f"- **{'Proven' if cause.proven else 'Possible'} cause** {words(cause.code)}: {words(cause.title)}\n  - {words(cause.evidence + noise_change(cause))}{fix}"
         )
     return ["\n".join(made)] if made else []
 
