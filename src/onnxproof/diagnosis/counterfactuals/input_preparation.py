@@ -135,10 +135,9 @@ def _format_numbers(values: Array) -> str:
 
 def _permute_dims(shape: onnx.TensorShapeProto, layout: tuple[int, ...]) -> None:
     """Declare the dims of an input as they are before it is transposed."""
-    dims = list(shape.dim)
-    for place, axis in enumerate(layout):
-        copied = onnx.TensorShapeProto.Dimension.FromString(dims[place].SerializeToString())
-        shape.dim[axis].CopyFrom(copied)
+    dims = [dim.SerializeToString() for dim in shape.dim]
+    for axis, dim in zip(layout, dims, strict=True):
+        shape.dim[axis].ParseFromString(dim)
 
 
 def _rename_value(graph: onnx.GraphProto, old: str, new: str) -> None:
