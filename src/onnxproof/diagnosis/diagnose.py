@@ -73,7 +73,7 @@ def diagnose(proof: "Proof", run: "Run") -> "Proof":
     """Locate the fault on its best witness, then try the causes; where there are only notes, on the first of them."""
     case = proof.witness or run.noted
     if case is None:
-        return replace(proof, causes=tuple(provider_fallback.refused(proof.findings)))
+        return replace(proof, causes=tuple(provider_fallback.refusal_causes(proof.findings)))
     if run.fleet.hung:
         return _unexplained(
             proof,

@@ -32,7 +32,7 @@ def test_the_graph_does_what_the_array_shows(preparation: Preparation) -> None:
     assert np.allclose(output, preparation.apply(image), atol=1e-6)
 
 
-def test_a_preparation_is_told_in_words() -> None:
+def test_a_preparation_is_described_in_words() -> None:
     assert [str(preparation) for preparation in PREPARATIONS] == [
         "with its channels in the order [2, 1, 0] (RGB and BGR)",
         "times [2, 1, 0.5] and plus [0, 1, 0]",

@@ -10,6 +10,7 @@ from onnx import helper
 from torch import nn
 
 from onnxproof.diagnosis.causes import weights
+from onnxproof.diagnosis.counterfactuals import misplaced_weights
 from onnxproof.diagnosis.counterfactuals.module_parameters import module_parameters
 from onnxproof.diagnosis.counterfactuals.module_state import (
     describe_differences,
@@ -73,7 +74,7 @@ def test_gates_are_permuted_in_weights_and_biases() -> None:
         for name, array in (("w", matrix), ("r", matrix), ("b", bias))
     ]
     graph = helper.make_graph([node], "g", [], [], constants)
-    weights._permute_gates(graph, output="y", order=(1, 0, 2, 3), places=(1, 2, 3))
+    misplaced_weights._permute_gates(graph, output="y", order=(1, 0, 2, 3), places=(1, 2, 3))
     arrays = {t.name: onnx.numpy_helper.to_array(t) for t in graph.initializer}
     assert list(graph.node[0].input) == ["x", "y_gates_1", "y_gates_2", "y_gates_3"]
     assert arrays["y_gates_1"].reshape(-1).tolist() == [2, 3, 0, 1, 4, 5, 6, 7]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from onnxproof import registry
 from onnxproof.errors import OnnxproofError
-from onnxproof.results import Cause, Fix, Verdict
+from onnxproof.results import Cause, Verdict
 
 if TYPE_CHECKING:
     import onnx
@@ -52,7 +52,8 @@ def codes() -> dict[str, ModuleType]:
     }
     for point in registry.points(ENTRY_POINTS):
         hypotheses[point.name] = point.load()
-    return dict(sorted(hypotheses.items(), key=lambda pair: (pair[1].PRICE, pair[0])))
+    cheapest_first = sorted(hypotheses, key=lambda code: (hypotheses[code].PRICE, code))
+    return {code: hypotheses[code] for code in cheapest_first}
 
 
 def _files() -> dict[str, str]:
@@ -119,12 +120,15 @@ def explain(workbench: "Workbench", verify: Verify | None = None) -> Report:
         if isinstance(tried, str):
             skipped.append(f"{code}: {tried}")
             continue
-        cause = _verified(cause_of(workbench, code, tried), tried, verify)
+        cause = _verify_remedy(cause_of(workbench, code, tried), tried, verify)
         causes.append(cause)
         if cause.proven:
             break
+    causes.sort(key=_rank)
     return Report(
-        causes=tuple(sorted(causes, key=_rank)), skipped=tuple(skipped), untried=tuple(untried)
+        causes=tuple(causes),
+        skipped=tuple(skipped),
+        untried=tuple(untried),
     )
 
 
@@ -151,7 +155,7 @@ def cause_of(workbench: "Workbench", code: str, tried: "Tried") -> Cause:
     )
 
 
-def _verified(cause: Cause, tried: "Tried", verify: Verify | None) -> Cause:
+def _verify_remedy(cause: Cause, tried: "Tried", verify: Verify | None) -> Cause:
     """The cause after its remedy was verified: what mends one case alone is a likeness, not the cause."""
     if not cause.proven or verify is None or (tried.model is None and not tried.options):
         return cause
@@ -163,7 +167,7 @@ def _verified(cause: Cause, tried: "Tried", verify: Verify | None) -> Cause:
         return replace(cause, proven=tried.by_reference)
     if tried.fix is None:
         return cause
-    return replace(cause, fix=Fix(kind=tried.fix.kind, what=tried.fix.what, verdict=verdict))
+    return replace(cause, fix=replace(tried.fix, verdict=verdict))
 
 
 def _rank(cause: Cause) -> tuple[bool, float]:

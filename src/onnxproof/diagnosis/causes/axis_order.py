@@ -50,6 +50,8 @@ _MOST_ORDERS = 120
 _MOST_CALL_ORDERS = 720
 """Orders of axes that are tried in a call of the module: all of six axes."""
 _MOST_AXES = 5
+_TINY = 1e-12
+"""Distance up to which two slices of zeros are the same."""
 _MOST_NODES = 3
 """Located nodes that are tried. Not measured."""
 _MOST_REORDERED_NODES = 6
@@ -83,9 +85,10 @@ def _variants(workbench: Workbench, entry: Entry) -> Iterator[Variant]:
             code=_joining_code(workbench),
         )
     if entry.op in ("sub", "div", "matmul", "mm", "bmm", "pow"):
+        function = getattr(torch, entry.op)
         yield Variant(
             what="with its operands exchanged",
-            change=call_instead(lambda a, b: getattr(torch, entry.op)(torch.as_tensor(b), a)),
+            change=call_instead(lambda a, b: function(torch.as_tensor(b), a)),
         )
 
 
@@ -275,19 +278,23 @@ def slice_order(value: Array, truth: Array, axis: int) -> list[int] | None:
     wanted = _rows(truth, axis)
     if not (np.isfinite(ours).all() and np.isfinite(wanted).all()):
         return None
-    squares = (ours**2).sum(1)[None] + (wanted**2).sum(1)[:, None] - 2 * wanted @ ours.T
+    our_norms = (ours**2).sum(1)
+    wanted_norms = (wanted**2).sum(1)
+    squares = our_norms[None] + wanted_norms[:, None] - 2 * wanted @ ours.T
     distances = np.sqrt(np.maximum(squares, 0))
     order = distances.argmin(1)
-    nearest = distances[np.arange(len(order)), order]
-    allowed = limits.SAME_VALUES * np.sqrt((wanted**2).sum(1)) + 1e-12
-    if not (nearest <= allowed).all() or np.array_equal(order, np.arange(len(order))):
+    in_place = np.arange(len(order))
+    nearest = distances[in_place, order]
+    allowed = limits.SAME_VALUES * np.sqrt(wanted_norms) + _TINY
+    if not (nearest <= allowed).all() or np.array_equal(order, in_place):
         return None
     return [int(place) for place in order]
 
 
 def _rows(array: Array, axis: int) -> Array:
     """The slices along an axis as rows of a matrix."""
-    return np.moveaxis(array.astype(np.float64), axis, 0).reshape(array.shape[axis], -1)
+    wide = array.astype(np.float64)
+    return np.moveaxis(wide, axis, 0).reshape(array.shape[axis], -1)
 
 
 def _reorder_with_node(graph: onnx.GraphProto, *, output: str, axis: int, order: list[int]) -> None:

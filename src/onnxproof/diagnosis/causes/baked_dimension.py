@@ -37,7 +37,7 @@ class _Sizes:
     wrong: set[int]
 
     @property
-    def apart(self) -> bool:
+    def one_sided(self) -> bool:
         """True when all right sizes are below all wrong ones, or above."""
         if not self.right:
             return False
@@ -58,7 +58,7 @@ def test(workbench: Workbench) -> Tried | str:
         if dim.derived:
             continue
         sizes = _sizes_of(workbench.cases, dim.name)
-        if not _tells(sizes, dim):
+        if not _may_separate(sizes, dim):
             continue
         if sizes.right == {dim.example}:
             return Tried(  # 2
@@ -66,7 +66,7 @@ def test(workbench: Workbench) -> Tried | str:
                 code=_code(workbench, dim),
                 evidence=f"right at {dim.name}={dim.example}, wrong at {_list(sizes.wrong)}: every case of those sizes",
             )
-        if sizes.apart:
+        if sizes.one_sided:
             return Tried(  # 3
                 proven=_takes_other_path(workbench),
                 code="baked-branch",
@@ -88,7 +88,7 @@ def _sizes_of(cases: ComparedCases, dim: str) -> _Sizes:
     return sizes
 
 
-def _tells(sizes: _Sizes, dim: DimInfo) -> bool:
+def _may_separate(sizes: _Sizes, dim: DimInfo) -> bool:
     """True when this dim alone may separate right cases from wrong ones."""
     if len(sizes.wrong) < _LEAST_BAD_SIZES or dim.example in sizes.wrong:
         return False

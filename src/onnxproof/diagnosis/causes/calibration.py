@@ -48,9 +48,11 @@ def _worst_range(study: Study) -> str:
     for pair in study.rounded:
         if pair.value in study.seen:
             low, high = study.reach(pair)
-            present = max(abs(float(limit.reshape(-1)[0])) for limit in pair.limits)
-            ratios[pair.value] = max(abs(low), abs(high)) / max(present, _TINY)
-    worst = max(ratios, key=lambda name: abs(np.log(max(ratios[name], _TINY))))
+            ends = [abs(float(limit.reshape(-1)[0])) for limit in pair.limits]
+            reached = max(abs(low), abs(high))
+            ratios[pair.value] = reached / max(*ends, _TINY)
+    off = {name: abs(np.log(max(ratio, _TINY))) for name, ratio in ratios.items()}
+    worst = max(off, key=lambda name: off[name])
     return f"`{worst}` reaches {ratios[worst]:.3g} times its range"
 
 

@@ -16,7 +16,12 @@ from typing import Any
 
 import torch
 
-from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, call_instead
+from onnxproof.diagnosis.counterfactuals.changed_reference import (
+    Arguments,
+    Keywords,
+    Variant,
+    call_instead,
+)
 from onnxproof.diagnosis.counterfactuals.swapped_operator import try_other_operators
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.reference.trace import Entry
@@ -43,6 +48,6 @@ def _variants(entry: Entry) -> Iterator[Variant]:
         yield Variant(what="of the values cut to integers", change=_of_integers)
 
 
-def _of_integers(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _of_integers(func: Any, args: Arguments, kwargs: Keywords) -> Any:
     values = torch.trunc(args[0].double()).to(torch.int64)
     return func(values, *args[1:], **kwargs)

@@ -18,7 +18,12 @@ from typing import Any
 
 import torch
 
-from onnxproof.diagnosis.counterfactuals.changed_reference import Change, Variant
+from onnxproof.diagnosis.counterfactuals.changed_reference import (
+    Arguments,
+    Change,
+    Keywords,
+    Variant,
+)
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.reference.trace import Entry
 
@@ -63,7 +68,7 @@ def _variants(entry: Entry) -> Iterator[Variant]:
 def _compute_in(dtype: torch.dtype, *, fractions: bool = False) -> Change:
     """The call with its integers (and, if asked, its fractions) in another type, and the result in its own."""
 
-    def change(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def change(func: Any, args: Arguments, kwargs: Keywords) -> Any:
         wanted = func(*args, **kwargs)
         narrow = list(args)
         for place, argument in enumerate(args):
@@ -86,7 +91,7 @@ def _cast(dtype: torch.dtype) -> Change:
 
 
 def _cast_there_and_back(dtype: torch.dtype) -> Change:
-    def change(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def change(func: Any, args: Arguments, kwargs: Keywords) -> Any:
         result = func(*args, **kwargs)
         return result.to(dtype).to(result.dtype)
 

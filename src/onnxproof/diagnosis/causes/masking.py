@@ -23,6 +23,8 @@ import torch
 
 from onnxproof.diagnosis.counterfactuals import mask_inputs
 from onnxproof.diagnosis.counterfactuals.changed_reference import (
+    Arguments,
+    Keywords,
     Variant,
     call_instead,
     skip_call,
@@ -152,11 +154,11 @@ def _after_softmax(workbench: Workbench, entry: Entry) -> Iterator[Variant]:
     """The mask put on the weights after the softmax instead of on the scores before it: rows no longer add up to one."""
     masks: list[Any] = []
 
-    def remember(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def remember(func: Any, args: Arguments, kwargs: Keywords) -> Any:
         masks[:] = [args[1]]
         return args[0].detach()
 
-    def mask_late(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def mask_late(func: Any, args: Arguments, kwargs: Keywords) -> Any:
         return func(*args, **kwargs).masked_fill(masks[0], 0.0)
 
     for later in workbench.scene.entries[entry.place :]:
@@ -169,7 +171,9 @@ def _after_softmax(workbench: Workbench, entry: Entry) -> Iterator[Variant]:
 
 def _is_zeros_and_ones(workbench: Workbench, place: int) -> bool:
     value = workbench.scene.fetch(place)
-    return value is not None and value.size > 1 and bool(np.isin(value, (0, 1)).all())
+    if value is None or value.size < 2:
+        return False
+    return bool(np.isin(value, (0, 1)).all())
 
 
 def _hiding_constants(workbench: Workbench) -> list[float]:
@@ -229,13 +233,13 @@ def _try_in_module(workbench: Workbench, name: str, mask: Array) -> Tried | None
 
 
 def _try_open_rows(workbench: Workbench, name: str, mask: Array) -> Tried | None:
-    opened = mask_inputs.fill_empty_rows(mask)
-    if np.array_equal(opened, mask):
+    open_rows = mask_inputs.fill_empty_rows(mask)
+    if np.array_equal(open_rows, mask):
         return None
     return _try_on_both(
         workbench,
         name,
-        opened,
+        open_rows,
         f"only rows of `{name}` that hide everything differ: with one place open in each, the two agree",
     )
 

@@ -56,8 +56,8 @@ def _difference_of_two_runs(workbench: Workbench) -> float | None:
         candidate.close()
     except OnnxproofError:
         return None
-    distances = [relative(b, a) for a, b in zip(first, second, strict=True) if a is not None]
-    return max(distances, default=0.0)
+    pairs = zip(first, second, strict=True)
+    return max((relative(again, once) for once, again in pairs if once is not None), default=0.0)
 
 
 def _random_nodes(workbench: Workbench) -> str:

@@ -114,8 +114,8 @@ def first_nonfinite_node(workbench: Workbench) -> tuple[onnx.NodeProto, float] |
         outputs = _arrays(values, node.output, "f")
         inputs = [array.astype(np.float64) for array in _arrays(values, node.input, "fiu")]
         if not _all_finite(outputs) and _all_finite(inputs):
-            largest = max((float(np.abs(array).max(initial=0)) for array in inputs), default=0.0)
-            return node, largest
+            sizes = [float(np.abs(array).max(initial=0)) for array in inputs]
+            return node, max(sizes, default=0.0)
     return None
 
 

@@ -52,6 +52,8 @@ _REFINEMENTS = 2
 """Times that a fit is repeated on what is left. Not measured."""
 _TINY = 1e-6
 """A factor this near to 1, or a shift this small beside the largest, is rounding. Not measured."""
+_REVERSE = (2, 1, 0, 3)
+"""BGR for RGB; a fourth channel stays where it is."""
 _OFFSETS = (1, -1, 2, -2, 3, -3, 4, -4)
 
 
@@ -85,8 +87,9 @@ def _is_right_already(workbench: Workbench, port: Port, first: FirstLayer) -> bo
     value = first(np.asarray(workbench.scene.case.inputs[port.name]))
     if value is None:
         return False
+    flat = value.reshape(-1)
     targets = first.targets(value.size)
-    return any(_distance(value.reshape(-1), target.reshape(-1)) <= _SAME for target in targets)
+    return any(_distance(flat, target.reshape(-1)) <= _SAME for target in targets)
 
 
 def _try_preparations(workbench: Workbench, port: Port, first: FirstLayer) -> Tried | None:
@@ -133,7 +136,8 @@ def _of_image(workbench: Workbench, port: Port, first: FirstLayer) -> Iterator[P
     """Channels reversed, then scaled; axes in another order first where the file refuses the module's shape."""
     bases = [Preparation(axis=port.axis)]
     if port.channels > 1:
-        bases.append(Preparation(axis=port.axis, order=(2, 1, 0, 3)[: port.channels]))
+        reverse = _REVERSE[: port.channels]
+        bases.append(Preparation(axis=port.axis, order=reverse))
     if workbench.candidate_outputs is None:
         yield from _other_layouts(workbench, port, bases)
         return
@@ -195,12 +199,12 @@ def _compute_scalings(
     2. Fit the module's own values; empty where no factor and shift explain them.
     3. Refine the fit, and give it the name of a usual norm.
     """
-    given = base.apply(np.asarray(workbench.scene.case.inputs[port.name]))
-    value = first(given)
-    nothing = first(np.zeros_like(given))
+    prepared = base.apply(np.asarray(workbench.scene.case.inputs[port.name]))
+    value = first(prepared)
+    nothing = first(np.zeros_like(prepared))
     if value is None or nothing is None or not workbench.scene.entries:
         return None
-    columns = _columns(port, first, given, nothing)  # 1
+    columns = _columns(port, first, prepared, nothing)  # 1
     whole = columns[:, : port.channels].sum(1) + nothing.reshape(-1)
     if not np.isfinite(columns).all():
         return None
@@ -210,16 +214,16 @@ def _compute_scalings(
         fit = affine.fitted(columns, target.reshape(-1) - nothing.reshape(-1))  # 2
         if fit is None or fit[1] > limits.SAME_VALUES:
             continue
-        factor, shift = _refine(first, base, given, columns, target, fit[0])  # 3
+        factor, shift = _refine(first, base, prepared, columns, target, fit[0])  # 3
         certain = port.kind == "image" and value.shape[1] > port.channels and not first.normed
         return _name_scaling(replace(base, factor=factor, shift=shift), known, certain=certain)
     return []
 
 
-def _columns(port: Port, first: FirstLayer, given: Array, nothing: Array) -> Array:
+def _columns(port: Port, first: FirstLayer, prepared: Array, nothing: Array) -> Array:
     """What each channel alone, and each filled with ones, adds to the layer's values."""
     columns = []
-    for array in (given, np.ones_like(given)):
+    for array in (prepared, np.ones_like(prepared)):
         for channel in range(port.channels):
             part = first(_keep_channel(array, port, channel))
             if part is not None:
@@ -228,15 +232,17 @@ def _columns(port: Port, first: FirstLayer, given: Array, nothing: Array) -> Arr
 
 
 def _refine(
-    first: FirstLayer, base: Preparation, given: Array, columns: Array, target: Array, fit: Array
+    first: FirstLayer, base: Preparation, prepared: Array, columns: Array, target: Array, fit: Array
 ) -> tuple[Array, Array]:
     """The same once more for what is left: the columns are differences of float32 values, and have lost digits."""
     for _ in range(_REFINEMENTS):
         factor, shift = np.split(fit, 2)
-        value = first(replace(base, order=(), factor=factor, shift=shift).apply(given))
+        scaling = replace(base, order=(), factor=factor, shift=shift)
+        value = first(scaling.apply(prepared))
         if value is None:
             break
-        rest = affine.fitted(columns, (target - value.reshape(target.shape)).reshape(-1))
+        left = target - value.reshape(target.shape)
+        rest = affine.fitted(columns, left.reshape(-1))
         if rest is None:
             break
         fit = fit + rest[0]
@@ -260,7 +266,8 @@ def _name_scaling(
     if not certain:
         return []
     factor = np.where(np.abs(factor - 1) < _TINY, 1.0, factor)
-    shift = np.where(np.abs(shift) < _TINY * np.abs(shift).max(), 0.0, shift)
+    negligible = _TINY * np.abs(shift).max()
+    shift = np.where(np.abs(shift) < negligible, 0.0, shift)
     return [replace(scaling, factor=factor, shift=shift)]
 
 
@@ -269,9 +276,13 @@ def _keep_channel(array: Array, port: Port, channel: int) -> Array:
     if port.channels == 1:
         return array
     kept = np.zeros_like(array)
-    np.moveaxis(kept, port.axis, 0)[channel] = np.moveaxis(array, port.axis, 0)[channel]
+    channels_first = np.moveaxis(kept, port.axis, 0)
+    channels_first[channel] = np.moveaxis(array, port.axis, 0)[channel]
     return kept
 
 
 def _distance(one: Array, other: Array) -> float:
-    return float(np.sqrt(((one - other) ** 2).sum() / max((other**2).sum(), 1e-300)))
+    """The relative distance of two vectors."""
+    difference = ((one - other) ** 2).sum()
+    size = max((other**2).sum(), 1e-300)
+    return float(np.sqrt(difference / size))

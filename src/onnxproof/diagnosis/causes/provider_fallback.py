@@ -80,7 +80,7 @@ def _backend_error(workbench: Workbench, backend: str) -> float:
     return workbench.distance_between(outputs)
 
 
-def refused(findings: Iterable[Finding]) -> Iterator[Cause]:
+def refusal_causes(findings: Iterable[Finding]) -> Iterator[Cause]:
     """The cause where nothing was compared: a fallback that was not accepted decides the verdict, and the runtime's record of it is the proof."""
     for finding in findings:
         if finding.code == _CODE and finding.counts:

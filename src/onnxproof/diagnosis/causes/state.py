@@ -118,9 +118,9 @@ def _moments(session: TorchSession, workbench: Workbench) -> Iterator[_Moment]:
             changing |= {place for place, *_ in state_differences(start, module)}
             calls = "1 more call" if call == 1 else f"{call} more calls"
             yield _moment(start, module, f"after {calls} on {words}")
-    filed = copy.deepcopy(start)
-    if _copy_from_file(filed, changing, workbench):  # 2
-        yield _moment(start, filed, "with its state as the file has it")
+    as_in_file = copy.deepcopy(start)
+    if _copy_from_file(as_in_file, changing, workbench):  # 2
+        yield _moment(start, as_in_file, "with its state as the file has it")
     for count in range(_MOST_COUNTS):  # 3
         module = copy.deepcopy(start)
         for place in changing:

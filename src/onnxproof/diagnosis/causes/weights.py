@@ -14,7 +14,6 @@ How to fix it: export again from the right checkpoint, or take the mended file.
 Example: two LayerNorm weights of one shape read from each other's offset.
 """
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -27,10 +26,17 @@ import torch
 
 from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.changed_reference import (
+    Arguments,
     Change,
+    Keywords,
     Variant,
     call_instead,
     with_arguments,
+)
+from onnxproof.diagnosis.counterfactuals.misplaced_weights import (
+    make_tensor,
+    try_exchanged_weights,
+    try_gate_orders,
 )
 from onnxproof.diagnosis.counterfactuals.module_parameters import (
     NamedArray,
@@ -60,7 +66,6 @@ _MOST_PARAMETERS = 12
 """Parameters that are tried in the place of one constant, the nearest first. Not measured."""
 _LEAST_PROGRESS = 0.9
 """A parameter is kept where it leaves less than this share of the error. Not measured."""
-_GATES = {"LSTM": 4, "GRU": 3}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +103,8 @@ def test(workbench: Workbench) -> Tried | str:
     return (
         _replace_by_name(workbench, dict(parameters))
         or _replace_in_nodes(workbench, parameters)
-        or _exchange_weights(workbench)
-        or _reorder_gates(workbench)
+        or try_exchanged_weights(workbench)
+        or try_gate_orders(workbench)
         or workbench.try_in_reference(partial(_variants, workbench))
     )
 
@@ -113,7 +118,7 @@ def _replace_by_name(workbench: Workbench, parameters: dict[str, Array]) -> Trie
         truth = parameters.get(tensor.name)
         if truth is None or truth.shape != value.shape or is_same_weight(value, truth):
             continue
-        tensor.CopyFrom(_tensor(truth.astype(value.dtype), tensor.name))
+        tensor.CopyFrom(make_tensor(truth.astype(value.dtype), tensor.name))
         wrong.append(tensor.name)
     if len(wrong) < 2:
         return None
@@ -122,10 +127,6 @@ def _replace_by_name(workbench: Workbench, parameters: dict[str, Array]) -> Trie
         evidence=f"{len(wrong)} initializers differ from the parameters of their names: {', '.join(wrong[:4])}",
         fix=_FIX.what,
     )
-
-
-def _tensor(value: Array, name: str) -> onnx.TensorProto:
-    return onnx.numpy_helper.from_array(np.ascontiguousarray(value), name)
 
 
 def _replace_in_nodes(workbench: Workbench, parameters: list[NamedArray]) -> Tried | None:
@@ -211,7 +212,7 @@ def _with_weight(model: onnx.ModelProto, constant: _Constant, value: Array) -> o
     copied.CopyFrom(model)
     output = constant.node.output[0]
     name = f"{output}_{constant.place}_weights"
-    copied.graph.initializer.append(_tensor(value.astype(constant.value.dtype), name))
+    copied.graph.initializer.append(make_tensor(value.astype(constant.value.dtype), name))
     node_with_output(copied.graph, output).input[constant.place] = name
     return copied
 
@@ -264,90 +265,6 @@ def _is_reversed(value: Array, truth: Array) -> bool:
     return is_same_weight(value.reshape(-1)[::-1], truth.reshape(-1))
 
 
-def _exchange_weights(workbench: Workbench) -> Tried | None:
-    """Two nodes of one kind that read each other's weights."""
-    for node in workbench.nodes[:_MOST_NODES]:
-        for other, places in _exchanges(workbench, node):
-            change = partial(_exchange, one=node.output[0], other=other.output[0], places=places)
-            names = f"{node_name(node)} and {node_name(other)}"
-            tried = workbench.try_model(
-                workbench.with_graph(change),
-                evidence=f"{names} read each other's weights",
-                fix=f"exchange the weights of {names}",
-            )
-            if tried is not None:
-                return tried
-    return None
-
-
-def _exchanges(
-    workbench: Workbench, node: onnx.NodeProto
-) -> Iterator[tuple[onnx.NodeProto, tuple[int, ...]]]:
-    """Other nodes of the same kind with weights of the same shapes, and the operands to exchange: all, then each."""
-    shapes = {
-        place: value.shape
-        for place, _, value in workbench.constants(node)
-        if value.dtype.kind == "f" and value.size > 1
-    }
-    if not shapes:
-        return
-    choices = dict.fromkeys([tuple(shapes), *((place,) for place in shapes)])
-    for other in workbench.model.graph.node:
-        if other.op_type != node.op_type or other.output[0] == node.output[0]:
-            continue
-        constants = workbench.constants(other)
-        other_shapes = {place: value.shape for place, _, value in constants}
-        if other_shapes.items() >= shapes.items():
-            yield from ((other, places) for places in choices)
-
-
-def _exchange(graph: onnx.GraphProto, *, one: str, other: str, places: tuple[int, ...]) -> None:
-    first = node_with_output(graph, one).input
-    second = node_with_output(graph, other).input
-    for place in places:
-        first[place], second[place] = second[place], first[place]
-
-
-def _reorder_gates(workbench: Workbench) -> Tried | None:
-    """A recurrent layer whose gates stand in another framework's order: with its bias, then without."""
-    for node in workbench.nodes[:_MOST_NODES]:
-        if node.op_type not in _GATES:
-            continue
-        name = node_name(node)
-        orders = list(itertools.permutations(range(_GATES[node.op_type])))[1:]
-        for places, order in itertools.product(((1, 2, 3), (1, 2)), orders):
-            change = partial(_permute_gates, output=node.output[0], order=order, places=places)
-            tried = workbench.try_model(
-                workbench.with_graph(change),
-                code="weight-layout",
-                evidence=f"the gates of {name} ({node.op_type}) are right in the order {list(order)}",
-                fix=f"put the gates of {name} in the order {list(order)}",
-            )
-            if tried is not None:
-                return tried
-    return None
-
-
-def _permute_gates(
-    graph: onnx.GraphProto, *, output: str, order: tuple[int, ...], places: tuple[int, ...]
-) -> None:
-    """W and R hold a block of rows for each gate; B holds those of both, one after the other."""
-    node = node_with_output(graph, output)
-    weights = {tensor.name: tensor for tensor in graph.initializer}
-    for place in places:
-        if place >= len(node.input) or node.input[place] not in weights:
-            continue
-        value = onnx.numpy_helper.to_array(weights[node.input[place]])
-        blocks = len(order)
-        if place == 3:
-            blocks *= 2
-        rows = value.shape[1] // blocks
-        by_gate = value.reshape(value.shape[0], -1, len(order), rows, *value.shape[2:])
-        permuted = by_gate[:, :, list(order)].reshape(value.shape)
-        node.input[place] = f"{output}_gates_{place}"
-        graph.initializer.append(_tensor(permuted, node.input[place]))
-
-
 def _variants(workbench: Workbench, entry: Entry) -> Iterator[Variant]:
     """The module's own call without its bias, and with the constants of each located node in the place of its parameters."""
     if entry.op == "convolution":
@@ -373,7 +290,7 @@ def _variants(workbench: Workbench, entry: Entry) -> Iterator[Variant]:
 def _with_constants(constants: list[Array]) -> Change:
     """The call with each tensor behind the first replaced by the first unused constant of its size."""
 
-    def change(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def change(func: Any, args: Arguments, kwargs: Keywords) -> Any:
         unused = list(constants)
         arguments = list(args)
         for place, value in enumerate(args):
@@ -381,9 +298,9 @@ def _with_constants(constants: list[Array]) -> Change:
                 continue
             sizes = [array.size for array in unused]
             if value.numel() in sizes:
-                array = unused.pop(sizes.index(value.numel())).reshape(tuple(value.shape))
-                tensor = torch.from_numpy(np.ascontiguousarray(array))
-                arguments[place] = tensor.to(value.dtype)
+                array = unused.pop(sizes.index(value.numel()))
+                array = np.ascontiguousarray(array.reshape(tuple(value.shape)))
+                arguments[place] = torch.from_numpy(array).to(value.dtype)
         return func(*arguments, **kwargs)
 
     return change

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.workbench import Workbench
     from onnxproof.results import Case
 
-Change = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
+Arguments = tuple[Any, ...]
+Keywords = dict[str, Any]
+Change = Callable[[Any, Arguments, Keywords], Any]
 """What a call gives instead: from the operator, its arguments and its keyword arguments."""
 
 
@@ -141,7 +143,7 @@ def _trials(
 def with_arguments(**changed: Any) -> Change:
     """The same operator with other arguments, by the names of its schema."""
 
-    def change(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def change(func: Any, args: Arguments, kwargs: Keywords) -> Any:
         bound = named_arguments(func, args, kwargs) | changed
         _refuse_missing_statistics(bound)
         arguments = [a for a in func._schema.arguments if a.name in bound]
@@ -163,7 +165,7 @@ def _refuse_missing_statistics(bound: Mapping[str, Any]) -> None:
 def call_instead(function: Callable[..., Any]) -> Change:
     """Another function of the same positional arguments."""
 
-    def change(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def change(func: Any, args: Arguments, kwargs: Keywords) -> Any:
         bound = named_arguments(func, args, kwargs)
         bound.pop("rounding_mode", None)
         bound.pop("alpha", None)

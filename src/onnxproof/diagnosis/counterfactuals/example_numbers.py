@@ -4,7 +4,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onnxproof.diagnosis.counterfactuals.changed_reference import Change, with_arguments
+from onnxproof.diagnosis.counterfactuals.changed_reference import (
+    Arguments,
+    Change,
+    Keywords,
+    with_arguments,
+)
 from onnxproof.reference.dispatch import Mode, named_arguments
 from onnxproof.reference.trace import run_under
 
@@ -118,7 +123,7 @@ def _record_both(workbench: "Workbench") -> tuple[list[_Call], list[_Call]] | No
 def _return_number(number: Any) -> Change:
     """The example's number in place of the witness's, as a tensor where it was one."""
 
-    def change(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def change(func: Any, args: Arguments, kwargs: Keywords) -> Any:
         if func._schema.name.endswith("lift_fresh"):
             return args[0].new_tensor(number)
         return number

@@ -58,11 +58,11 @@ class FirstLayer:
                 value = node.output[0]
                 break
             else:
-                self._note(node)
+                self._record(node)
                 reached |= set(node.output)
         return value
 
-    def _note(self, node: onnx.NodeProto) -> None:
+    def _record(self, node: onnx.NodeProto) -> None:
         """Keep what happens to the input on the way."""
         if node.op_type == "Slice":
             self.slices.append(node)

@@ -63,7 +63,9 @@ def common_ratio(truth: Array, value: Array) -> float | None:
     if not large.any():
         return None
     ratios = truth[large] / value[large].astype(np.float64)
-    if not np.isfinite(ratios).all() or np.ptp(ratios) > _SPREAD * abs(ratios.mean()):
+    if not np.isfinite(ratios).all():
+        return None
+    if np.ptp(ratios) > _SPREAD * abs(ratios.mean()):
         return None
     return float(np.median(ratios))
 
@@ -76,10 +78,12 @@ def _divisor(workbench: Workbench, ratio: float) -> int | None:
     for entry in workbench.scene.entries:
         sizes.update(int(size) for size in entry.sketch.shape)
     for n in sorted(sizes):
-        if n > 1:
-            off = min(abs(ratio - n / (n - 1)), abs(ratio - (n - 1) / n))
-            if off < _SAME_DIVISOR * ratio:
-                return n
+        if n < 2:
+            continue
+        unbiased = n / (n - 1)
+        biased = (n - 1) / n
+        if min(abs(ratio - unbiased), abs(ratio - biased)) < _SAME_DIVISOR * ratio:
+            return n
     return None
 
 

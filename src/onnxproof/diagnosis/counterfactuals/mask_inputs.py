@@ -16,7 +16,10 @@ def is_mask(name: str, array: Array) -> bool:
         return True
     if "mask" in name.lower():
         return True
-    return array.dtype.kind == "f" and bool(np.isneginf(array.astype(np.float64)).any())
+    if array.dtype.kind != "f":
+        return False
+    wide = array.astype(np.float64)
+    return bool(np.isneginf(wide).any())
 
 
 def other_masks(mask: Array, inputs: Mapping[str, Array]) -> list[tuple[str, Array]]:

@@ -45,12 +45,12 @@ def module_numbers(workbench: Workbench, node: onnx.NodeProto) -> list[float]:
     near = entries[:_MOST_ENTRIES]
     if entry is not None:
         near = [e for e in entries if abs(e.place - entry.place) <= _NEAR] or near
-    derived: list[float] = []
+    variations: list[float] = []
     for e in near:
         for argument in e.arguments.values():
             for number in _numbers_in(argument):
-                derived += _derived(number)
-    return list(dict.fromkeys([*derived[:_MOST_NUMBERS], *_INSIDE_FUNCTIONS, *_EPSILONS]))
+                variations += _variations(number)
+    return list(dict.fromkeys([*variations[:_MOST_NUMBERS], *_INSIDE_FUNCTIONS, *_EPSILONS]))
 
 
 def _numbers_in(argument: Any) -> list[float]:
@@ -62,7 +62,7 @@ def _numbers_in(argument: Any) -> list[float]:
     return numbers
 
 
-def _derived(number: float) -> Iterator[float]:
+def _variations(number: float) -> Iterator[float]:
     """A number, and what a formula may have made of it: negative, inverse, root and inverse root; zero where there is none."""
     yield number
     yield -number

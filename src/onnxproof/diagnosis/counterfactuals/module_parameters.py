@@ -26,10 +26,11 @@ def module_parameters(module: Any) -> Iterator[NamedArray]:
     for name, tensor in tensors.items():
         if tensor.is_floating_point():
             yield from _layouts(name, _wide(tensor))
-    layers = [(name, layer) for name, layer in module.named_modules() if not list(layer.children())]
+    named = module.named_modules()
+    layers = [(name, layer) for name, layer in named if not list(layer.children())]
     for (layer_name, layer), (norm_name, norm) in itertools.pairwise(layers):
         if _has_statistics(norm) and _has_matrix(layer):
-            yield from _folded(layer_name, layer, norm_name, norm)
+            yield from _fold_norm(layer_name, layer, norm_name, norm)
 
 
 def _layouts(name: str, array: Array) -> Iterator[NamedArray]:
@@ -52,13 +53,14 @@ def _has_matrix(layer: Any) -> bool:
     return bool(weight.dim() >= 2)
 
 
-def _folded(layer_name: str, layer: Any, norm_name: str, norm: Any) -> Iterator[NamedArray]:
+def _fold_norm(layer_name: str, layer: Any, norm_name: str, norm: Any) -> Iterator[NamedArray]:
     """Weight and bias of a layer with its norm folded in."""
     weight = _wide(layer.weight)
     mean = _wide(norm.running_mean)
     if mean.shape[0] != weight.shape[0]:
         return
-    scale = _wide(norm.weight, missing=1.0) / np.sqrt(_wide(norm.running_var) + norm.eps)
+    deviation = np.sqrt(_wide(norm.running_var) + norm.eps)
+    scale = _wide(norm.weight, missing=1.0) / deviation
     bias = _wide(layer.bias, missing=0.0)
     shift = _wide(norm.bias, missing=0.0)
     by_filter = scale.reshape(-1, *[1] * (weight.ndim - 1))

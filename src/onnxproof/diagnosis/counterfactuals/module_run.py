@@ -17,7 +17,9 @@ def module_session(workbench: Workbench) -> TorchSession | None:
 
 def run_module(session: TorchSession, module: Any, inputs: Mapping[str, Array]) -> list[Array]:
     """The outputs of a copy of the module, with nothing put back afterwards."""
-    args, kwargs = session.arguments({name: from_numpy(array) for name, array in inputs.items()})
+    tensors = {name: from_numpy(array) for name, array in inputs.items()}
+    args, kwargs = session.arguments(tensors)
     with torch.no_grad():
         returned = module(*args, **kwargs)
-    return [to_numpy(leaf) for _, leaf in tree.flatten(returned) if isinstance(leaf, torch.Tensor)]
+    leaves = [leaf for _, leaf in tree.flatten(returned)]
+    return [to_numpy(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]

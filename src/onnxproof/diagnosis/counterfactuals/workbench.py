@@ -318,20 +318,21 @@ class Workbench:
         from onnxproof.diagnosis.counterfactuals import changed_reference
 
         match = changed_reference.search(self, variants, views=views)
-        mended: Tried | str = "no such change of the module gives what the candidate gives"
+        tried: Tried | str = "no such change of the module gives what the candidate gives"
         if remedy is not None:
-            mended = remedy()
+            tried = remedy()
         if match is None:
-            return mended
+            return tried
         call = changed_reference.describe_call(match.entry)
         evidence = f"the module with {call} {match.variant.what} gives what the candidate gives"
-        if isinstance(mended, Tried):
+        if isinstance(tried, Tried):
             return replace(
-                mended,
+                tried,
                 proven=True,
                 by_reference=True,
-                evidence=f"{evidence}; {mended.evidence}",
-                code=match.variant.code or mended.code,
+                after=match.after if tried.after is None else tried.after,
+                evidence=f"{evidence}; {tried.evidence}",
+                code=match.variant.code or tried.code,
             )
         return Tried(
             proven=True,
