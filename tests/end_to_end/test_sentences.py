@@ -439,10 +439,16 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
         lambda: explained(replace(WRONG, location=PLACE)),
     ),
     (
-        "terminal",
+        "plain",
         " times the noise before, ",
         lambda: shown(replace(WRONG, causes=(CAUSE,))),
         lambda: shown(replace(WRONG, causes=(replace(CAUSE, before=0.0),))),
+    ),
+    (
+        "plain",
+        " times the noise)",
+        lambda: shown(replace(WRONG, causes=(replace(CAUSE, after=None),))),
+        lambda: shown(replace(WRONG, causes=(CAUSE,))),
     ),
     (
         "terminal",
@@ -734,7 +740,7 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
         lambda: markdown.dumps(proof(verdict=Verdict.VACUOUS)),
     ),
     (
-        "markdown_writer",
+        "plain",
         " times the noise before, ",
         lambda: markdown.dumps(replace(WRONG, causes=(CAUSE,))),
         lambda: markdown.dumps(WRONG),

@@ -25,3 +25,11 @@ SAME_KERNEL = 1e-5
 TRAIN_MODE_LEAST_ERROR = 1e-4
 """A module in training mode computes in float32, not in float64 as the truth does: an error below this is its own
 rounding. Not measured."""
+SUSPECTS_COMPARED = 2
+"""Located nodes whose counterpart in the module, or whose constants, are compared. Not measured."""
+SUSPECTS_EDITED = 3
+"""Located nodes of which attributes, operands or weights are changed. Not measured."""
+SUSPECTS_REPLACED = 4
+"""Located nodes that are replaced by another operator. Not measured."""
+SUSPECTS_MENDED_TOGETHER = 6
+"""Located nodes that are mended one after the other, each on top of those before. Not measured."""

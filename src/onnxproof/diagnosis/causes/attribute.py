@@ -134,7 +134,7 @@ def test(workbench: Workbench) -> Tried | str:
 def _variants(workbench: Workbench, entry: Entry) -> Iterator[Variant]:
     """Every argument of a call with each value that the file, or another convention, has for it."""
     if entry.op == "convolution":
-        for node in workbench.nodes[:2]:
+        for node in workbench.nodes[: limits.SUSPECTS_COMPARED]:
             yield _convolution_of(node)
     if entry.op in _ACTIVATIONS:
         yield from _other_activations(entry)
@@ -258,7 +258,7 @@ def _try_attribute(
 
 def _try_reductions(workbench: Workbench) -> Tried | None:
     """A sum for a mean, a least for a largest: the located node with each other reduction."""
-    if not any(node.op_type in _REDUCTIONS for node in workbench.nodes[:4]):
+    if not any(node.op_type in _REDUCTIONS for node in workbench.nodes[: limits.SUSPECTS_REPLACED]):
         return None
     tried = try_other_operators(workbench, [_REDUCTIONS], keep_attributes=True)
     if isinstance(tried, str):

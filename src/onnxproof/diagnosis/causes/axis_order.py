@@ -52,10 +52,6 @@ _MOST_CALL_ORDERS = 720
 _MOST_AXES = 5
 _TINY = 1e-12
 """Distance up to which two slices of zeros are the same."""
-_MOST_NODES = 3
-"""Located nodes that are tried. Not measured."""
-_MOST_REORDERED_NODES = 6
-"""Located nodes whose values may be put back in order one after the other. Not measured."""
 _CACHE_NAMES = ("past", "cache", "pk", "pv", "key_cache", "value_cache")
 GraphChange = Callable[[onnx.GraphProto], None]
 
@@ -136,7 +132,7 @@ def _joining_code(workbench: Workbench) -> str:
 
 def _try_permutations(workbench: Workbench) -> Tried | None:
     """A Transpose with another permutation."""
-    for node in workbench.nodes[:_MOST_NODES]:
+    for node in workbench.nodes[: limits.SUSPECTS_EDITED]:
         perm = attribute_value(node, "perm")
         if node.op_type != "Transpose" or perm is None:
             continue
@@ -161,7 +157,7 @@ def _other_orders(axes: Sequence[int]) -> Iterator[list[int]]:
 
 def _transpose_before_reshape(workbench: Workbench) -> Tried | None:
     """A reshape that reads its input untransposed: the right numbers in the right shape, and each in another's place."""
-    for node in workbench.nodes[:_MOST_NODES]:
+    for node in workbench.nodes[: limits.SUSPECTS_EDITED]:
         if node.op_type not in ("Reshape", "Flatten"):
             continue
         value = workbench.value(node.input[0])
@@ -197,7 +193,7 @@ def _reorder_values(workbench: Workbench) -> Tried | None:
     """The module's values with their axes, or their slices along one axis, in another order: put back in each located node, one after the other."""
     changes: list[GraphChange] = []
     evidence: list[str] = []
-    nodes = workbench.nodes[:_MOST_REORDERED_NODES]
+    nodes = workbench.nodes[: limits.SUSPECTS_MENDED_TOGETHER]
     values = workbench.values([node.output[0] for node in nodes])
     for node in nodes:
         reordering = _reordering(workbench, node, values.get(node.output[0]))

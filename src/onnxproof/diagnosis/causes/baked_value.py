@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 import onnx
 
+from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals import changed_reference
 from onnxproof.diagnosis.counterfactuals.changed_reference import describe_source
 from onnxproof.diagnosis.counterfactuals.example_numbers import ExampleNumber, example_numbers
@@ -96,7 +97,7 @@ def _location(entry: Entry) -> str:
 def _try_witness_numbers(workbench: Workbench) -> Tried | str:
     """Put the module's own number for the witness in the place of the constant."""
     oracle = workbench.scene.oracle
-    for node in workbench.nodes[:2]:
+    for node in workbench.nodes[: limits.SUSPECTS_COMPARED]:
         for place, name, value in workbench.constants(node):
             if value.size == 1 and oracle.parameter(name) is None:
                 tried = _try_constant(workbench, node, place, value)

@@ -19,15 +19,15 @@ from functools import partial
 import numpy as np
 import onnx
 
+from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, skip_call, with_arguments
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench, node_name
 from onnxproof.reference.trace import Entry
 
 TITLE = "a bound was dropped or moved"
 PRICE = 18
-_MOST_NODES = 4
 _MOST_BOUNDS = 16
-"""Located nodes and pairs of bounds that are tried. Not measured."""
+"""Pairs of bounds that are tried. Not measured."""
 _CLAMPS = (
     "clamp",
     "clamp_",
@@ -52,7 +52,7 @@ def test(workbench: Workbench) -> Tried | str:
 def _clip_nodes(workbench: Workbench) -> Tried | str:
     """Clip at the module's own bounds: in the place of the located Clip, or behind the located node."""
     bounds = list(dict.fromkeys(_module_bounds(workbench)))
-    for node in workbench.nodes[:_MOST_NODES]:
+    for node in workbench.nodes[: limits.SUSPECTS_REPLACED]:
         name = node_name(node)
         for low, high in bounds[:_MOST_BOUNDS]:
             tried = workbench.try_model(

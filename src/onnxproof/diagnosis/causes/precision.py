@@ -17,6 +17,7 @@ from functools import partial
 
 import onnx
 
+from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.workbench import (
     Tried,
     Workbench,
@@ -92,7 +93,9 @@ def _is_narrowing(node: onnx.NodeProto) -> bool:
 
 def _groups(workbench: Workbench, casts: list[onnx.NodeProto]) -> Iterator[list[onnx.NodeProto]]:
     """The located casts first, then each other, then all."""
-    located = [node for node in casts if node.name in workbench.location.nodes[:4]]
+    located = [
+        node for node in casts if node.name in workbench.location.nodes[: limits.SUSPECTS_REPLACED]
+    ]
     for node in located:
         yield [node]
     for node in casts:

@@ -19,6 +19,7 @@ from functools import partial
 
 import torch
 
+from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.changed_reference import (
     Variant,
     call_instead,
@@ -38,8 +39,6 @@ PRICE = 19
 CODES = ("scatter", "mutation")
 _CALL_REDUCTIONS = ("sum", "prod", "amax", "amin", "mean")
 _NODE_REDUCTIONS = ("add", "none", "mul", "max", "min")
-_MOST_NODES = 3
-"""Located nodes that are tried. Not measured."""
 _WRITES = (
     "index_copy",
     "index_put",
@@ -58,7 +57,7 @@ def test(workbench: Workbench) -> Tried | str:
 
 def _try_reductions(workbench: Workbench) -> Tried | str:
     """Every other reduction in the located scatter nodes."""
-    for node in workbench.nodes[:_MOST_NODES]:
+    for node in workbench.nodes[: limits.SUSPECTS_EDITED]:
         if node.op_type not in ("ScatterElements", "ScatterND"):
             continue
         name = node_name(node)

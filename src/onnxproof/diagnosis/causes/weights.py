@@ -58,10 +58,6 @@ TITLE = "the weights in the file are not the module's"
 PRICE = 20
 CODES = ("weights", "weight-layout", "precision", "preprocessing")
 _FIX = Fix(kind="graph", what="write the module's own weights into the file")
-_MOST_NODES = 3
-"""Located nodes that are tried one by one. Not measured."""
-_MOST_MENDED_NODES = 6
-"""Located nodes that are mended one after the other. Not measured."""
 _MOST_PARAMETERS = 12
 """Parameters that are tried in the place of one constant, the nearest first. Not measured."""
 _LEAST_PROGRESS = 0.9
@@ -133,7 +129,7 @@ def _replace_in_nodes(workbench: Workbench, parameters: list[NamedArray]) -> Tri
     """The located nodes with the module's parameters, one after the other; likely where that explains much of the error."""
     model = workbench.model
     mended_nodes: list[_Mended] = []
-    for node in workbench.nodes[:_MOST_MENDED_NODES]:
+    for node in workbench.nodes[: limits.SUSPECTS_MENDED_TOGETHER]:
         mended = _mend_node(workbench, model, node, parameters)
         if mended is None:
             continue
@@ -274,7 +270,7 @@ def _variants(workbench: Workbench, entry: Entry) -> Iterator[Variant]:
             what="without its bias",
             change=call_instead(lambda bias, left, right, *rest: left @ right),
         )
-    for node in workbench.nodes[:_MOST_NODES]:
+    for node in workbench.nodes[: limits.SUSPECTS_EDITED]:
         constants = [
             array.astype(np.float64)
             for _, _, array in workbench.constants(node)

@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import onnx
 
+from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.workbench import (
     Array,
     Tried,
@@ -15,8 +16,6 @@ from onnxproof.diagnosis.counterfactuals.workbench import (
     node_with_output,
 )
 
-_MOST_NODES = 3
-"""Located nodes that are tried. Not measured."""
 _GATES = {"LSTM": 4, "GRU": 3}
 _GATE_OPERANDS = ((1, 2, 3), (1, 2))
 """W, R and B; W and R."""
@@ -29,7 +28,7 @@ def make_tensor(value: Array, name: str) -> onnx.TensorProto:
 
 def try_exchanged_weights(workbench: Workbench) -> Tried | None:
     """Two nodes of one kind that read each other's weights."""
-    for node in workbench.nodes[:_MOST_NODES]:
+    for node in workbench.nodes[: limits.SUSPECTS_EDITED]:
         for other, places in _exchanges(workbench, node):
             change = partial(_exchange, one=node.output[0], other=other.output[0], places=places)
             names = f"{node_name(node)} and {node_name(other)}"
@@ -73,7 +72,7 @@ def _exchange(graph: onnx.GraphProto, *, one: str, other: str, places: tuple[int
 
 def try_gate_orders(workbench: Workbench) -> Tried | None:
     """A recurrent layer whose gates stand in another framework's order: with its bias, then without."""
-    for node in workbench.nodes[:_MOST_NODES]:
+    for node in workbench.nodes[: limits.SUSPECTS_EDITED]:
         if node.op_type not in _GATES:
             continue
         name = node_name(node)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from onnxproof.diagnosis import limits
 from onnxproof.reference.trace import Entry
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def suspected_calls(workbench: "Workbench", *, views: bool = False) -> list[Entr
     """
     entries = workbench.scene.entries
     in_file = _values_in_file(workbench)
-    counterparts = [workbench.counterpart(node) for node in workbench.nodes[:2]]
+    counterparts = [
+        workbench.counterpart(node) for node in workbench.nodes[: limits.SUSPECTS_COMPARED]
+    ]
     located = [entry for entry in counterparts if entry is not None]  # 1
     producers = [entries[place] for entry in located for place in _inputs(entries, entry)]  # 2
     same_lines = _calls_on_same_lines(workbench, located, in_file)

@@ -5,10 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import onnx
 
+from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench, node_name
 
-_MOST_NODES = 4
-"""Located nodes, and others of the family, that are tried. Not measured."""
 _MOST_OPERANDS = 4
 """Operands of one node that are exchanged pair by pair. Not measured."""
 
@@ -52,21 +51,21 @@ def _nodes_of_families(
     workbench: Workbench, families: Sequence[Sequence[str]]
 ) -> list[onnx.NodeProto]:
     known = set(itertools.chain.from_iterable(families))
-    located = workbench.nodes[:_MOST_NODES]
+    located = workbench.nodes[: limits.SUSPECTS_REPLACED]
     outputs = {node.output[0] for node in located}
     others = [
         node
         for node in workbench.model.graph.node
         if node.op_type in known and node.output[0] not in outputs
     ]
-    return [*located, *others[:_MOST_NODES]]
+    return [*located, *others[: limits.SUSPECTS_REPLACED]]
 
 
 def try_exchanged_operands(
     workbench: Workbench, op_types: Sequence[str]
 ) -> tuple[onnx.NodeProto, onnx.ModelProto, float] | None:
     """The first located node that is right with two operands exchanged, the model with them exchanged, and the error that is left."""
-    for node in workbench.nodes[:_MOST_NODES]:
+    for node in workbench.nodes[: limits.SUSPECTS_REPLACED]:
         if node.op_type not in op_types:
             continue
         for one, other in _operand_pairs(node):

@@ -132,7 +132,7 @@ class Workbench:
     @property
     def nodes_and_producers(self) -> list[onnx.NodeProto]:
         """The first located nodes, and the producers of what the first reads: a step that does nothing looks right and is not."""
-        first = self.nodes[:3]
+        first = self.nodes[: limits.SUSPECTS_EDITED]
         if not first:
             return []
         listed = {node.output[0] for node in first}
