@@ -350,7 +350,7 @@ def _diagnosed(evidence: Evidence, proof: Proof, calibration: Any) -> "Diagnosis
 
 def _means(calibration: Any) -> Any:
     """What a diagnosis may use beside the evidence: it sits below the exporter, and is handed it."""
-    from onnxproof.diagnosis.diagnose import Means
+    from onnxproof.diagnosis.counterfactuals.workbench import Means
     from onnxproof.exporter.export import write
 
     return Means(export_float=write, calibration=calibration)

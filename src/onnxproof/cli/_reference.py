@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from onnxproof.cli import EXIT_CODES, commands
-from onnxproof.cli.explain import pages
+from onnxproof.diagnosis.causes import EXTRA_CODES, pages
 
 
 def make() -> dict[str, str]:
@@ -71,6 +71,7 @@ def _value(kind: Any, info: Any) -> str:
 
 def _causes() -> str:
     known = pages()
+    others = sorted(EXTRA_CODES.items())
     parts = [
         "# Causes",
         "This page is made from the code by `make reference`. Each cause is a hypothesis that is tried on the case which shows the fault; "
@@ -80,6 +81,7 @@ def _causes() -> str:
                 "| code | title |",
                 "| --- | --- |",
                 *(f"| [`{code}`](#{code}) | {title} |" for code, (title, _) in known.items()),
+                *(f"| [`{code}`](#{home}) | {title} |" for code, (home, title) in others),
             ]
         ),
     ]

@@ -23,17 +23,6 @@ if TYPE_CHECKING:
     from onnxproof.api import Examination
     from onnxproof.results.proof import Proof
 
-_ELSEWHERE = {
-    "output-order": "input-order",
-    "weight-layout": "weights",
-    "integer-width": "precision",
-    "scatter": "attribute",
-    "cache": "axis-order",
-    "baked-branch": "baked-dimension",
-    "missing-op": "mutation",
-}
-"""Codes that a hypothesis of another name gives: its page tells them."""
-
 
 @option.folded
 def command(
@@ -244,41 +233,18 @@ def _stored(path: Path, overlay: str | None, where: Delivery, *, needs_models: b
     return exit_code(proof)
 
 
-def pages() -> dict[str, tuple[str, str]]:
-    """Title and page of each cause, read from the files: importing them would import torch."""
-    import ast
-    from importlib import util
-
-    spec = util.find_spec("onnxproof")
-    folder = (
-        Path((spec.origin if spec is not None else None) or __file__).parent
-        / "diagnosis"
-        / "causes"
-    )
-    found = {}
-    for file in sorted(folder.glob("*.py")):
-        if not file.stem.startswith("_"):
-            tree = ast.parse(file.read_text(encoding="utf-8"))
-            titles = [
-                ast.literal_eval(n.value)
-                for n in tree.body
-                if isinstance(n, ast.Assign) and getattr(n.targets[0], "id", "") == "TITLE"
-            ]
-            found[file.stem.replace("_", "-")] = (
-                str(titles[0]) if titles else "",
-                ast.get_docstring(tree) or "",
-            )
-    return found
-
-
 def _list_of_causes() -> str:
+    from onnxproof.diagnosis.causes import pages
+
     return "".join(f"{code:<18}{title}\n" for code, (title, _) in pages().items())
 
 
 def _page(code: str) -> str:
     """The page of a cause; a code that another file's hypothesis gives is told there."""
+    from onnxproof.diagnosis.causes import page_code, pages
+
     known = pages()
-    home = code if code in known else _ELSEWHERE.get(code, "")
+    home = page_code(code)
     if home in known:
         return known[home][1]
     import difflib

@@ -1,8 +1,6 @@
 """From the evidence of a fault to the node, the cause, and a fix that was tried."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,13 +8,12 @@ import numpy as np
 from onnxproof.diagnosis import causes
 from onnxproof.diagnosis.causes import Verify, provider_fallback
 from onnxproof.diagnosis.counterfactuals.quantized_study import waterfall
-from onnxproof.diagnosis.counterfactuals.workbench import Workbench
+from onnxproof.diagnosis.counterfactuals.workbench import ComparedCases, Means, Workbench
 from onnxproof.diagnosis.locate import Located, Scene, locate
 from onnxproof.errors import OnnxproofError
 from onnxproof.numerics.measure import is_float
 from onnxproof.numerics.relative_error import relative_error
 from onnxproof.options import Policy
-from onnxproof.reference.subject import Subject
 from onnxproof.results import (
     Case,
     Cause,
@@ -41,18 +38,6 @@ _STEADY_NOISE = 1e-3
 """The relative noise of a case up to which its answers are steady. Not measured."""
 _MOST_STEADIER = 4
 """Other cases that are looked at for a steadier one."""
-
-ExportFloat = Callable[[Subject, Path], object]
-"""Writes a module as a float ONNX file, for the study of a quantized one."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """What the causes may use beside the evidence."""
-
-    export_float: ExportFloat | None = None
-    calibration: Any = None
-    """The data that a quantized candidate was calibrated on, where it is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +77,7 @@ def diagnose(
     proof = evidence.proof
     case = proof.witness or evidence.noted
     if case is None:
-        return Diagnosis(causes=tuple(provider_fallback.refused(proof.findings)))
+        return Diagnosis(causes=tuple(provider_fallback.refusal_causes(proof.findings)))
     if evidence.hung:
         what = "the file gave no answer within the time limit, and nothing more was asked of it"
         return Diagnosis(findings=(_unexplained(what, "the verdict stands"),))
@@ -116,7 +101,7 @@ def _explain(
     assert scene is not None and located is not None
     try:
         workbench = open_workbench(evidence, policy, scene, located, means=means)
-        report = causes.explain(workbench, located.location, reverify)
+        report = causes.explain(workbench, reverify)
     except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
         what = f"the cause could not be tried: {type(why).__name__}: {why}"
         return replace(diagnosis, findings=(_unexplained(what),))
@@ -225,13 +210,15 @@ def open_workbench(
     return Workbench(
         scene,
         located,
-        bad_cases=differs,
-        sizes=evidence.proof.sizes,
-        telling=ordinary,
+        cases=ComparedCases(
+            beyond_noise=differs,
+            sizes=evidence.proof.sizes,
+            ordinary=ordinary,
+            others=[case for case in evidence.differing if case.name != scene.case.name],
+        ),
+        policy=policy,
         subject=evidence.request.subject,
-        calibration=means.calibration,
-        export_float=means.export_float,
-        others=[case for case in evidence.differing if case.name != scene.case.name],
+        means=means,
         findings=evidence.proof.findings,
         deadline=deadline or evidence.budget.end,
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 import onnx
 
 from onnxproof.diagnosis import causes
-from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
-from onnxproof.diagnosis.diagnose import Diagnosis, Means, diagnose, open_workbench
+from onnxproof.diagnosis.counterfactuals.workbench import Means, Tried, Workbench
+from onnxproof.diagnosis.diagnose import Diagnosis, diagnose, open_workbench
 from onnxproof.diagnosis.locate import Located, Scene
 from onnxproof.diagnosis.reverify import within_budget_of
 from onnxproof.errors import OnnxproofError
@@ -230,8 +230,8 @@ def _first_fix(bench: Workbench) -> tuple[Cause, Tried] | None:
                 title=hypothesis.TITLE,
                 proven=False,
                 evidence=tried.evidence,
-                before=bench.before / bench.noise,
-                after=tried.after / bench.noise,
+                before=bench.noise_ratio(bench.before),
+                after=bench.noise_ratio(tried.after),
                 fix=fix,
             ), tried
     return None

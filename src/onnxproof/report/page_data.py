@@ -165,7 +165,7 @@ def _nodes(proof: Proof) -> Iterable[dict[str, Any]]:
 
 def _causes(proof: Proof) -> Iterable[dict[str, Any]]:
     for place, cause in enumerate(proof.causes):
-        if not cause.before:
+        if not cause.before or cause.after is None:
             continue
         for when, value in (("before", cause.before), ("after", cause.after)):
             yield {

@@ -4,9 +4,21 @@ import math
 import re
 from pathlib import Path
 
+from onnxproof.results import Cause
 from onnxproof.system.text import block, visible
 
-__all__ = ["LONGEST", "block", "brief", "ratio", "relative", "safe", "share", "short", "visible"]
+__all__ = [
+    "LONGEST",
+    "block",
+    "brief",
+    "noise_change",
+    "ratio",
+    "relative",
+    "safe",
+    "share",
+    "short",
+    "visible",
+]
 
 _DIGITS = re.compile(r"-?\d+\.\d{7,}(?:e[-+]?\d+)?")
 LONGEST = 300
@@ -60,6 +72,15 @@ def ratio(value: float) -> str:
     if math.isfinite(value):
         return f"{value:,.0f}"
     return str(value)
+
+
+def noise_change(cause: Cause) -> str:
+    """How a cause moved the error, as far as that was measured."""
+    if not cause.before:
+        return ""
+    if cause.after is None:
+        return f" ({ratio(cause.before)} times the noise)"
+    return f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)"
 
 
 def share(allowance: float) -> str:

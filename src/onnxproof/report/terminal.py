@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from onnxproof.report import consensus_table, export_table, quality
-from onnxproof.report.plain import brief, ratio, relative, safe, short, visible
+from onnxproof.report.plain import brief, noise_change, relative, safe, short, visible
 from onnxproof.report.rows import Row, facts, last_column, numbers, place, rows
 from onnxproof.results import Cause, DimInfo, Finding, Location, Verdict
 from onnxproof.results.proof import Proof
@@ -318,9 +318,7 @@ def _cause(cause: Cause, out: Console) -> None:
     if cause.proven:
         word = ("proven cause", "bold red")
     out.print(Text.assemble(word, visible(f" {cause.code}: {cause.title}")), soft_wrap=True)
-    note = f"  = note: {brief(cause.evidence)}"
-    if cause.before:
-        note += f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)"
+    note = f"  = note: {brief(cause.evidence)}{noise_change(cause)}"
     out.print(safe(note), soft_wrap=True)
     if cause.fix is not None:
         fix = f"  = help: {cause.fix.what}"

@@ -23,8 +23,10 @@ class Cause:
     title: str
     proven: bool
     evidence: str
-    before: float = 0.0
-    after: float = 0.0
+    before: float | None = None
+    """The error in multiples of the noise, as measured; None where nothing was."""
+    after: float | None = None
+    """What is left of it with the fault put right (or put into the reference), as measured; None where nothing was."""
     fix: Fix | None = None
 
 

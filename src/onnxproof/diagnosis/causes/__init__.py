@@ -1,34 +1,39 @@
 """Causes, proven by counterfactual: one file a hypothesis, and its docstring is its page in the docs.
 
-A hypothesis is a module with `TITLE`, `PRICE` (cheap ones are tried first) and `test(bench) -> Tried | str`: what was tried
-and how the error moved, or why it does not apply. The file's name is the cause's code, with dashes. Outsiders add one
-by an entry point of the group `onnxproof.causes`.
+A hypothesis is a module with `TITLE`, `PRICE` (cheap ones are tried first) and `test(workbench) -> Tried | str`: what was
+tried and how the error moved, or why it does not apply. The file's name is the cause's code, with dashes; a hypothesis that
+may give other codes, too, lists all of them in `CODES`. Outsiders add one by an entry point of the group `onnxproof.causes`.
 """
 
+import ast
 import importlib
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from types import ModuleType
-
-import onnx
+from typing import TYPE_CHECKING
 
 from onnxproof import registry
-from onnxproof.diagnosis.counterfactuals.workbench import Workbench
 from onnxproof.errors import OnnxproofError
-from onnxproof.results import Cause, Fix, Location, Verdict
+from onnxproof.results import Cause, Verdict
+
+if TYPE_CHECKING:
+    import onnx
+
+    from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 
 ENTRY_POINTS = "onnxproof.causes"
-KIN = {
+NO_TIME = "no time was left to try it"
+Verify = Callable[["onnx.ModelProto | None", tuple[str, ...]], Verdict | None]
+EXTRA_CODES = {
     "baked-branch": ("baked-dimension", "a branch taken by the example was written into the file"),
     "output-order": ("input-order", "outputs are exchanged"),
     "weight-layout": ("weights", "the right weights stand in another order"),
     "cache": ("axis-order", "past and present are joined or counted otherwise"),
     "missing-op": ("mutation", "an operation of the module is missing from the file"),
 }
-"""Codes that are found on the way to another: where their page is, and their title."""
-NO_TIME = "no time was left to try it"
-Verify = Callable[[onnx.ModelProto | None, tuple[str, ...]], Verdict | None]
+"""Codes that have no file of their own: the cause whose page describes them, and their title."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,80 +47,129 @@ class Report:
 
 def codes() -> dict[str, ModuleType]:
     """Every hypothesis by its code, cheapest first."""
-    found = {
-        info.name.replace("_", "-"): importlib.import_module(f"{__name__}.{info.name}")
-        for info in pkgutil.iter_modules(__path__)
-        if not info.name.startswith("_")
+    hypotheses = {
+        code: importlib.import_module(f"{__name__}.{name}") for code, name in _files().items()
     }
     for point in registry.points(ENTRY_POINTS):
-        found[point.name] = point.load()
-    return dict(sorted(found.items(), key=lambda pair: (pair[1].PRICE, pair[0])))
+        hypotheses[point.name] = point.load()
+    cheapest_first = sorted(hypotheses, key=lambda code: (hypotheses[code].PRICE, code))
+    return {code: hypotheses[code] for code in cheapest_first}
+
+
+def _files() -> dict[str, str]:
+    """The code of each file of this package, and the module's name."""
+    names = [info.name for info in pkgutil.iter_modules(__path__)]
+    return {name.replace("_", "-"): name for name in names if not name.startswith("_")}
+
+
+def pages() -> dict[str, tuple[str, str]]:
+    """Title and page of each cause of this package, read from the files: importing them would import torch."""
+    read = {}
+    for code, name in sorted(_files().items()):
+        file = Path(__file__).with_name(f"{name}.py")
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        read[code] = (_title_in(tree), ast.get_docstring(tree) or "")
+    return read
+
+
+def _title_in(tree: ast.Module) -> str:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "TITLE":
+            return str(ast.literal_eval(node.value))
+    return ""
+
+
+def page_code(code: str) -> str:
+    """The cause whose page describes a code: its own, or that of another cause for one of `EXTRA_CODES`."""
+    home, _ = EXTRA_CODES.get(code, (code, ""))
+    return home
 
 
 def page(code: str) -> str:
     """The documentation of one cause."""
-    return (codes()[KIN[code][0] if code in KIN else code].__doc__ or "").strip()
+    return (codes()[page_code(code)].__doc__ or "").strip()
 
 
 def title(code: str) -> str:
     """One line for a code."""
-    return KIN[code][1] if code in KIN else str(codes()[code].TITLE)
+    if code in EXTRA_CODES:
+        return EXTRA_CODES[code][1]
+    return str(codes()[code].TITLE)
 
 
-def explain(bench: Workbench, where: Location, verify: Verify | None = None) -> Report:
+def declared_codes(code: str, hypothesis: ModuleType) -> tuple[str, ...]:
+    """The codes that a hypothesis may give: those that it lists, or its own name."""
+    return getattr(hypothesis, "CODES", (code,))
+
+
+def explain(workbench: "Workbench", verify: Verify | None = None) -> Report:
     """Try the hypotheses in order until one is proven; the rest of the likely ones follow."""
-    found: list[Cause] = []
+    causes: list[Cause] = []
     skipped: list[str] = []
     untried: list[str] = []
     for code, hypothesis in codes().items():
-        if bench.late:
+        if workbench.late:
             untried.append(f"{code}: {NO_TIME}")
             continue
         try:
-            tried = hypothesis.test(bench)
-        except (
-            OnnxproofError,
-            ValueError,
-            KeyError,
-            TypeError,
-            IndexError,
-        ) as why:  # one that stumbles takes no other with it
+            tried = _try(workbench, code, hypothesis)
+        # one that fails takes no other with it
+        except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
             untried.append(f"{code}: could not be tried: {type(why).__name__}: {why}")
             continue
         if isinstance(tried, str):
             skipped.append(f"{code}: {tried}")
             continue
-        proven, fix = tried.proven, None
-        evidence = tried.evidence
-        if proven and verify is not None and (tried.model is not None or tried.options):
-            verdict = verify(tried.model, tried.options)
-            evidence += (
-                "" if verdict is not None else "; no time was left to verify the mended file"
-            )
-            mended = verdict in (Verdict.FAITHFUL, Verdict.DRIFT)
-            proven = (
-                mended or tried.by_reference
-            )  # what mends one case alone is a likeness, not the cause
-            fix = (
-                Fix(kind=tried.fix.kind, what=tried.fix.what, verdict=verdict)
-                if mended and tried.fix is not None
-                else None
-            )
-        found.append(
-            Cause(
-                code=tried.code or code,
-                title=title(tried.code or code),
-                proven=proven,
-                evidence=evidence,
-                before=(bench.before if tried.before is None else tried.before) / bench.noise,
-                after=tried.after / bench.noise,
-                fix=fix,
-            )
-        )
-        if proven:
+        cause = _verify_remedy(cause_of(workbench, code, tried), tried, verify)
+        causes.append(cause)
+        if cause.proven:
             break
+    causes.sort(key=_rank)
     return Report(
-        causes=tuple(sorted(found, key=lambda cause: (not cause.proven, cause.after))),
+        causes=tuple(causes),
         skipped=tuple(skipped),
         untried=tuple(untried),
     )
+
+
+def _try(workbench: "Workbench", code: str, hypothesis: ModuleType) -> "Tried | str":
+    """What a hypothesis gives; a code that it does not declare is an error of its author."""
+    tried: Tried | str = hypothesis.test(workbench)
+    if isinstance(tried, str) or not hasattr(hypothesis, "CODES"):
+        return tried
+    if (tried.code or code) not in hypothesis.CODES:
+        raise ValueError(f"the code `{tried.code or code}` is not among its CODES")
+    return tried
+
+
+def cause_of(workbench: "Workbench", code: str, tried: "Tried") -> Cause:
+    """A hypothesis that was tried as a result, with its errors in multiples of the noise and no fix as yet."""
+    before = workbench.before if tried.before is None else tried.before
+    return Cause(
+        code=tried.code or code,
+        title=title(tried.code or code),
+        proven=tried.proven,
+        evidence=tried.evidence,
+        before=workbench.noise_ratio(before),
+        after=workbench.noise_ratio(tried.after),
+    )
+
+
+def _verify_remedy(cause: Cause, tried: "Tried", verify: Verify | None) -> Cause:
+    """The cause after its remedy was verified: what mends one case alone is a likeness, not the cause."""
+    if not cause.proven or verify is None or (tried.model is None and not tried.options):
+        return cause
+    verdict = verify(tried.model, tried.options)
+    if verdict is None:
+        evidence = f"{cause.evidence}; no time was left to verify the mended file"
+        return replace(cause, proven=tried.by_reference, evidence=evidence)
+    if verdict not in (Verdict.FAITHFUL, Verdict.DRIFT):
+        return replace(cause, proven=tried.by_reference)
+    if tried.fix is None:
+        return cause
+    return replace(cause, fix=replace(tried.fix, verdict=verdict))
+
+
+def _rank(cause: Cause) -> tuple[bool, float]:
+    """Proven ones first, then by the error that is left. One that was observed and not measured leaves none to hold against it."""
+    return not cause.proven, cause.after or 0.0

@@ -15,260 +15,306 @@ Example: `Tensor.unfold` with as many windows as the window is long.
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
+import torch
 
-from onnxproof.diagnosis.counterfactuals.swapped_operator import other_order
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.counterfactuals.changed_reference import (
+    Variant,
+    call_instead,
+    skip_call,
+    with_arguments,
+)
+from onnxproof.diagnosis.counterfactuals.swapped_operator import try_exchanged_operands
 from onnxproof.diagnosis.counterfactuals.workbench import (
     Array,
     Tried,
     Workbench,
-    attribute,
+    attribute_value,
+    node_name,
     set_attribute,
 )
 from onnxproof.numerics.relative_error import relative_error
+from onnxproof.reference.traced_value import TracedValue
 from onnxproof.results import Fix
-
-if TYPE_CHECKING:
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "axes or operands stand in another order"
 PRICE = 16
-_MOST_SLICES, _SAME = 2048, 1e-4
-_PAST = ("past", "cache", "pk", "pv", "key_cache", "value_cache")
+CODES = ("axis-order", "cache", "masking")
+_MOST_SLICES = 2048
+"""Slices of one axis that are compared pair by pair. Not measured."""
+_MOST_ORDERS = 120
+"""Orders of axes that are tried in the file: all of five axes."""
+_MOST_CALL_ORDERS = 720
+"""Orders of axes that are tried in a call of the module: all of six axes."""
+_MOST_AXES = 5
+_TINY = 1e-12
+"""Distance up to which two slices of zeros are the same."""
+_CACHE_NAMES = ("past", "cache", "pk", "pv", "key_cache", "value_cache")
+GraphChange = Callable[[onnx.GraphProto], None]
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Other orders of axes and operands in the module's own calls, and in the located nodes."""
-    return bench.whatif(partial(_variants, bench), views=True, cure=lambda: _turned_back(bench))
-
-
-def _variants(bench: Workbench, entry: "TracedValue") -> "Iterator[Variant]":
-    import torch
-
-    from onnxproof.diagnosis.counterfactuals.changed_reference import (
-        Variant,
-        instead,
-        skipped,
-        with_arguments,
+    return workbench.try_in_reference(
+        partial(_variants, workbench), views=True, remedy=lambda: _mend_nodes(workbench)
     )
 
-    shape = entry.sketch.shape
+
+def _variants(workbench: Workbench, entry: TracedValue) -> Iterator[Variant]:
     if not entry.inputs and entry.op != "cat":
         return  # a view of a parameter: that is a matter of weights
     if entry.op in ("transpose", "permute", "t"):
-        yield Variant(what="left out", change=skipped())
+        yield Variant(what="left out", change=skip_call())
     if entry.op == "permute":
-        for order in itertools.islice(itertools.permutations(range(len(shape))), 720):
-            yield Variant(what=f"with dims={list(order)}", change=with_arguments(dims=list(order)))
+        orders = itertools.permutations(range(len(entry.sketch.shape)))
+        for order in itertools.islice(orders, _MOST_CALL_ORDERS):
+            dims = list(order)
+            yield Variant(what=f"with dims={dims}", change=with_arguments(dims=dims))
     if entry.op in ("cat", "stack"):
         join = getattr(torch, entry.op)
         yield Variant(
             what="in the reverse order",
-            change=instead(lambda tensors, *rest: join(list(tensors)[::-1], *rest)),
-            code=_code(bench),
+            change=call_instead(lambda tensors, *rest: join(list(tensors)[::-1], *rest)),
+            code=_joining_code(workbench),
         )
     if entry.op in ("sub", "div", "matmul", "mm", "bmm", "pow"):
+        function = getattr(torch, entry.op)
         yield Variant(
             what="with its operands exchanged",
-            change=instead(lambda a, b: getattr(torch, entry.op)(torch.as_tensor(b), a)),
+            change=call_instead(lambda a, b: function(torch.as_tensor(b), a)),
         )
 
 
-def _turned_back(bench: Workbench) -> Tried | str:
-    swapped = other_order(bench, ("Concat", "Sub", "Div", "Where", "MatMul", "Pow"))
-    if swapped is not None:
-        node, model, after = swapped
-        code = (
-            _code(bench)
-            if node.op_type == "Concat"
-            else "masking"
-            if node.op_type == "Where"
-            else "axis-order"
-        )
-        return Tried(
-            proven=True,
-            after=after,
-            model=model,
-            code=code,
-            evidence=f"{_named(node)} ({node.op_type}) is right with its operands exchanged",
-            fix=Fix(kind="graph", what=f"exchange the operands of {_named(node)}"),
-        )
-    for node in [
-        n for n in bench.nodes[:3] if n.op_type == "Transpose" and attribute(n, "perm") is not None
-    ]:
-        for order in itertools.islice(itertools.permutations(attribute(node, "perm")), 1, 120):
-            model = bench.with_node(node, partial(set_attribute, name="perm", value=list(order)))
-            after = bench.distance(model)
-            if bench.cured(after):
-                return Tried(
-                    proven=True,
-                    after=after,
-                    model=model,
-                    evidence=f"{_named(node)} is right with perm={list(order)}",
-                    fix=Fix(kind="graph", what=f"set `perm` of {_named(node)} to {list(order)}"),
-                )
+def _mend_nodes(workbench: Workbench) -> Tried | str:
+    """Operands exchanged, then another permutation, then a transpose before a reshape, then values put back in order."""
     return (
-        _before_reshape(bench)
-        or _in_place(bench)
+        _exchange_operands(workbench)
+        or _try_permutations(workbench)
+        or _transpose_before_reshape(workbench)
+        or _reorder_values(workbench)
         or "no other order of axes or operands mends a named node"
     )
 
 
-def _code(bench: Workbench) -> str:
+def _exchange_operands(workbench: Workbench) -> Tried | None:
+    exchanged = try_exchanged_operands(
+        workbench, ("Concat", "Sub", "Div", "Where", "MatMul", "Pow")
+    )
+    if exchanged is None:
+        return None
+    node, model, after = exchanged
+    code = "axis-order"
+    if node.op_type == "Concat":
+        code = _joining_code(workbench)
+    elif node.op_type == "Where":
+        code = "masking"
+    name = node_name(node)
+    return Tried(
+        proven=True,
+        after=after,
+        model=model,
+        code=code,
+        evidence=f"{name} ({node.op_type}) is right with its operands exchanged",
+        fix=Fix(kind="graph", what=f"exchange the operands of {name}"),
+    )
+
+
+def _joining_code(workbench: Workbench) -> str:
     """What is joined in another order is a matter of the cache, where the model keeps one."""
-    names = {i.name.lower() for i in bench.scene.signature.inputs} | {
-        i.name.lower() for i in bench.model.graph.input
-    }
-    return "cache" if any(name.startswith(_PAST) for name in names) else "axis-order"
+    inputs = [*workbench.scene.signature.inputs, *workbench.model.graph.input]
+    if any(info.name.lower().startswith(_CACHE_NAMES) for info in inputs):
+        return "cache"
+    return "axis-order"
 
 
-def _before_reshape(bench: Workbench) -> Tried | None:
-    """A reshape that reads its input untransposed: the right numbers in the right shape, and each in another's place."""
-    for node in [n for n in bench.nodes[:3] if n.op_type in ("Reshape", "Flatten")]:
-        value = bench.value(node.input[0])
-        rank = value.ndim if value is not None else 0
-        for order in (
-            itertools.islice(itertools.permutations(range(rank)), 1, 120) if 2 <= rank <= 5 else ()
-        ):
-            model = _inserted(
-                bench,
-                node,
-                onnx.helper.make_node(
-                    "Transpose", [node.input[0]], [f"{node.output[0]}_turned"], perm=list(order)
-                ),
+def _try_permutations(workbench: Workbench) -> Tried | None:
+    """A Transpose with another permutation."""
+    for node in workbench.nodes[: limits.SUSPECTS_EDITED]:
+        perm = attribute_value(node, "perm")
+        if node.op_type != "Transpose" or perm is None:
+            continue
+        name = node_name(node)
+        for order in _other_orders(perm):
+            change = partial(set_attribute, name="perm", value=order)
+            tried = workbench.try_model(
+                workbench.with_node(node, change),
+                evidence=f"{name} is right with perm={order}",
+                fix=f"set `perm` of {name} to {order}",
             )
-            after = bench.distance(model)
-            if bench.cured(after):
-                return Tried(
-                    proven=True,
-                    after=after,
-                    model=model,
-                    evidence=f"{_named(node)} is right when its input is transposed by {list(order)} first",
-                    fix=Fix(
-                        kind="graph", what=f"transpose the input of {_named(node)} by {list(order)}"
-                    ),
-                )
+            if tried is not None:
+                return tried
     return None
 
 
-def _inserted(bench: Workbench, node: onnx.NodeProto, before: onnx.NodeProto) -> onnx.ModelProto:
+def _other_orders(axes: Sequence[int]) -> Iterator[list[int]]:
+    """Every other order of some axes, as far as they are tried."""
+    for order in itertools.islice(itertools.permutations(axes), 1, _MOST_ORDERS):
+        yield list(order)
+
+
+def _transpose_before_reshape(workbench: Workbench) -> Tried | None:
+    """A reshape that reads its input untransposed: the right numbers in the right shape, and each in another's place."""
+    for node in workbench.nodes[: limits.SUSPECTS_EDITED]:
+        if node.op_type not in ("Reshape", "Flatten"):
+            continue
+        value = workbench.value(node.input[0])
+        if value is None or not 2 <= value.ndim <= _MOST_AXES:
+            continue
+        name = node_name(node)
+        for order in _other_orders(range(value.ndim)):
+            transpose = onnx.helper.make_node(
+                "Transpose", [node.input[0]], [f"{node.output[0]}_turned"], perm=order
+            )
+            tried = workbench.try_model(
+                _insert_before(workbench, node, transpose),
+                evidence=f"{name} is right when its input is transposed by {order} first",
+                fix=f"transpose the input of {name} by {order}",
+            )
+            if tried is not None:
+                return tried
+    return None
+
+
+def _insert_before(
+    workbench: Workbench, node: onnx.NodeProto, inserted: onnx.NodeProto
+) -> onnx.ModelProto:
     def change(graph: onnx.GraphProto) -> None:
         place = [n.output[0] for n in graph.node].index(node.output[0])
-        graph.node[place].input[0] = before.output[0]
-        graph.node.insert(place, before)
+        graph.node[place].input[0] = inserted.output[0]
+        graph.node.insert(place, inserted)
 
-    return bench.edited(change)
+    return workbench.with_graph(change)
 
 
-def _in_place(bench: Workbench) -> Tried | None:
-    """The module's values with their axes, or their slices along one axis, in another order: put back in each named node, one after the other."""
-    changes: list[Callable[[onnx.GraphProto], None]] = []
-    told: list[str] = []
-    values = bench.values([node.output[0] for node in bench.nodes[:6]])
-    for node in bench.nodes[:6]:
-        if any(value.dtype.kind == "f" and value.size > 1 for _, _, value in bench.constants(node)):
-            continue  # it is the weights that stand in another order
-        entry, found = bench.counterpart(node), values.get(node.output[0])
-        true = bench.located.fetch(entry.place) if entry is not None else None
-        put_back = (
-            _put_back(found, true, node.output[0])
-            if found is not None and true is not None and found.dtype.kind == "f"
-            else None
-        )
-        if put_back is None:
+def _reorder_values(workbench: Workbench) -> Tried | None:
+    """The module's values with their axes, or their slices along one axis, in another order: put back in each located node, one after the other."""
+    changes: list[GraphChange] = []
+    evidence: list[str] = []
+    nodes = workbench.nodes[: limits.SUSPECTS_MENDED_TOGETHER]
+    values = workbench.values([node.output[0] for node in nodes])
+    for node in nodes:
+        reordering = _reordering(workbench, node, values.get(node.output[0]))
+        if reordering is None:
             continue
-        changes.append(put_back[0])
-        told.append(f"{_named(node)} has the module's values with {put_back[1]}")
-        model = bench.edited(partial(_all, changes=tuple(changes)))
-        after = bench.distance(model)
-        if bench.cured(after):
-            return Tried(
-                proven=True,
-                after=after,
-                model=model,
-                evidence="; ".join(told[:4]),
-                fix=Fix(kind="graph", what=f"put the values of {_named(node)} back in order"),
+        change, what = reordering
+        name = node_name(node)
+        changes.append(change)
+        evidence.append(f"{name} has the module's values with {what}")
+        tried = workbench.try_model(
+            workbench.with_graph(partial(_apply_all, changes=tuple(changes))),
+            evidence="; ".join(evidence[:4]),
+            fix=f"put the values of {name} back in order",
+        )
+        if tried is not None:
+            return tried
+    return None
+
+
+def _reordering(
+    workbench: Workbench, node: onnx.NodeProto, value: Array | None
+) -> tuple[GraphChange, str] | None:
+    """The change that puts a node's values back in the module's order, and what is wrong in words."""
+    if _has_float_weights(workbench, node):
+        return None  # it is the weights that stand in another order
+    entry = workbench.counterpart(node)
+    if entry is None:
+        return None
+    truth = workbench.located.fetch(entry.place)
+    if value is None or truth is None or value.dtype.kind != "f":
+        return None
+    output = node.output[0]
+    return _reorder_axes(value, truth, output) or _reorder_slices(value, truth, output)
+
+
+def _has_float_weights(workbench: Workbench, node: onnx.NodeProto) -> bool:
+    return any(
+        value.dtype.kind == "f" and value.size > 1 for _, _, value in workbench.constants(node)
+    )
+
+
+def _reorder_axes(value: Array, truth: Array, output: str) -> tuple[GraphChange, str] | None:
+    if value.ndim > _MOST_AXES:
+        return None
+    for order in _other_orders(range(value.ndim)):
+        transposed = value.transpose(order)
+        if (
+            transposed.shape == truth.shape
+            and relative_error(transposed, truth) < limits.SAME_VALUES
+        ):
+            node = onnx.helper.make_node("Transpose", [""], [output], perm=order)
+            change = partial(_insert_after, output=output, node=node)
+            return change, f"its axes in another order ({order} puts them back)"
+    return None
+
+
+def _reorder_slices(value: Array, truth: Array, output: str) -> tuple[GraphChange, str] | None:
+    if value.shape != truth.shape:
+        return None
+    for axis, count in enumerate(value.shape):
+        if not 1 < count <= _MOST_SLICES:
+            continue
+        order = slice_order(value, truth, axis)
+        if order is not None:
+            change = partial(_reorder_with_node, output=output, axis=axis, order=order)
+            return (
+                change,
+                f"its slices along axis {axis} in another order ({order[:16]} puts them back)",
             )
     return None
 
 
-def _put_back(
-    found: Array, true: Array, output: str
-) -> tuple[Callable[[onnx.GraphProto], None], str] | None:
-    """The change of the graph that makes one value the other, and what is wrong in words."""
-    for order in (
-        itertools.islice(itertools.permutations(range(found.ndim)), 1, 120)
-        if found.ndim <= 5
-        else ()
-    ):
-        turned = found.transpose(order)
-        if turned.shape == true.shape and relative_error(turned, true) < _SAME:
-            return partial(
-                _append,
-                output=output,
-                node=onnx.helper.make_node("Transpose", [""], [output], perm=list(order)),
-            ), f"its axes in another order ({list(order)} puts them back)"
-    for axis, count in enumerate(found.shape) if found.shape == true.shape else ():
-        slices = _order(found, true, axis) if 1 < count <= _MOST_SLICES else None
-        if slices is not None:
-            return partial(
-                _gather, output=output, axis=axis, order=slices
-            ), f"its slices along axis {axis} in another order ({slices[:16]} puts them back)"
-    return None
-
-
-def _all(graph: onnx.GraphProto, *, changes: Sequence[Callable[[onnx.GraphProto], None]]) -> None:
+def _apply_all(graph: onnx.GraphProto, *, changes: Sequence[GraphChange]) -> None:
     for change in changes:
         change(graph)
 
 
-def _order(found: Array, true: Array, axis: int) -> list[int] | None:
+def slice_order(value: Array, truth: Array, axis: int) -> list[int] | None:
     """For each of the module's slices the place where the file has it; None where one is nowhere, or all are in place."""
-    left, right = (
-        np.moveaxis(a.astype(np.float64), axis, 0).reshape(a.shape[axis], -1) for a in (found, true)
-    )
-    if not (np.isfinite(left).all() and np.isfinite(right).all()):
+    ours = _rows(value, axis)
+    wanted = _rows(truth, axis)
+    if not (np.isfinite(ours).all() and np.isfinite(wanted).all()):
         return None
-    far = np.sqrt(
-        np.maximum((left**2).sum(1)[None] + (right**2).sum(1)[:, None] - 2 * right @ left.T, 0)
-    )
-    order = far.argmin(1)
-    near = far[np.arange(len(order)), order] <= _SAME * np.sqrt((right**2).sum(1)) + 1e-12
-    return (
-        [int(i) for i in order]
-        if near.all() and not np.array_equal(order, np.arange(len(order)))
-        else None
-    )
+    our_norms = (ours**2).sum(1)
+    wanted_norms = (wanted**2).sum(1)
+    squares = our_norms[None] + wanted_norms[:, None] - 2 * wanted @ ours.T
+    distances = np.sqrt(np.maximum(squares, 0))
+    order = distances.argmin(1)
+    in_place = np.arange(len(order))
+    nearest = distances[in_place, order]
+    allowed = limits.SAME_VALUES * np.sqrt(wanted_norms) + _TINY
+    if not (nearest <= allowed).all() or np.array_equal(order, in_place):
+        return None
+    return [int(place) for place in order]
 
 
-def _gather(graph: onnx.GraphProto, *, output: str, axis: int, order: list[int]) -> None:
+def _rows(array: Array, axis: int) -> Array:
+    """The slices along an axis as rows of a matrix."""
+    wide = array.astype(np.float64)
+    return np.moveaxis(wide, axis, 0).reshape(array.shape[axis], -1)
+
+
+def _reorder_with_node(graph: onnx.GraphProto, *, output: str, axis: int, order: list[int]) -> None:
     """Put slices back; a reversal in a way that holds for every length."""
-    reverses = order == list(range(len(order)))[::-1]
-    numbers = (
-        {"starts": [-1], "ends": [-(2**31)], "axes": [axis], "steps": [-1]}
-        if reverses
-        else {"order": order}
-    )
-    names = [f"{output}_{name}" for name in numbers]
-    graph.initializer.extend(
-        onnx.numpy_helper.from_array(np.array(v, np.int64), n)
-        for n, v in zip(names, numbers.values(), strict=True)
-    )
-    node = onnx.helper.make_node("Slice" if reverses else "Gather", ["", *names], [output])
-    set_attribute(node, "axis", None if reverses else axis)
-    _append(graph, output=output, node=node)
+    if order == list(range(len(order)))[::-1]:
+        operands = {"starts": [-1], "ends": [-(2**31)], "axes": [axis], "steps": [-1]}
+        node = onnx.helper.make_node("Slice", [""], [output])
+    else:
+        operands = {"order": order}
+        node = onnx.helper.make_node("Gather", [""], [output], axis=axis)
+    for operand, numbers in operands.items():
+        name = f"{output}_{operand}"
+        node.input.append(name)
+        graph.initializer.append(onnx.numpy_helper.from_array(np.array(numbers, np.int64), name))
+    _insert_after(graph, output=output, node=node)
 
 
-def _append(graph: onnx.GraphProto, *, output: str, node: onnx.NodeProto) -> None:
+def _insert_after(graph: onnx.GraphProto, *, output: str, node: onnx.NodeProto) -> None:
     """Let a node stand between a value and all its readers."""
     place = [n.output[0] for n in graph.node].index(output)
-    graph.node[place].output[0] = node.input[0] = f"{output}_before"
+    before = f"{output}_before"
+    graph.node[place].output[0] = before
+    node.input[0] = before
     graph.node.insert(place + 1, node)
-
-
-def _named(node: onnx.NodeProto) -> str:
-    return node.name or node.output[0]

@@ -13,83 +13,130 @@ How to fix it: keep sizes symbolic (`x.shape[1]` without `int`, `x.mean(1)` for 
 Example: mean pooling that divides by the example's sequence length.
 """
 
-from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
-from onnxproof.results import Status
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from onnxproof.diagnosis.counterfactuals import example_numbers
+from onnxproof.diagnosis.counterfactuals.workbench import ComparedCases, Tried, Workbench
+from onnxproof.results import DimInfo, Status
 
 TITLE = "a size of the example was written into the file"
 PRICE = 5
+CODES = ("baked-dimension", "baked-branch", "cache")
+_LEAST_BAD_SIZES = 2
+"""Sizes at which the file must be wrong. Not measured."""
+_SHOWN_SIZES = 6
+_SHOWN_CASES = 4
 
 
-def test(bench: Workbench) -> Tried | str:
-    """Sort the compared cases by the size of each dim: who agrees, who doesn't?"""
-    if bench.scene.gap is not None and bench.scene.gap.status is Status.REFUSED:
-        return _refused(bench)
-    for dim in bench.scene.signature.dims:
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """The sizes of one dim at which the file is right, and those at which it is wrong."""
+
+    right: set[int]
+    wrong: set[int]
+
+    @property
+    def one_sided(self) -> bool:
+        """True when all right sizes are below all wrong ones, or above."""
+        if not self.right:
+            return False
+        return max(self.right) < min(self.wrong) or max(self.wrong) < min(self.right)
+
+
+def test(workbench: Workbench) -> Tried | str:
+    """Sort the compared cases by the size of each dim.
+
+    1. A file that refuses: the sizes that it refuses and the module takes.
+    2. Right at the example's size alone: that size stands in the file.
+    3. Right on one side of a size alone: a branch on the size was frozen.
+    """
+    scene = workbench.scene
+    if scene.gap is not None and scene.gap.status is Status.REFUSED:
+        return _explain_refusal(workbench)  # 1
+    for dim in scene.signature.dims:
         if dim.derived:
             continue
-        good = {
-            s[dim.name]
-            for c, s in bench.sizes.items()
-            if dim.name in s and bench.bad_cases.get(c) is False and bench.telling.get(c)
-        }
-        bad = {
-            s[dim.name]
-            for c, s in bench.sizes.items()
-            if dim.name in s and bench.bad_cases.get(c) is True and bench.telling.get(c)
-        }
-        if len(bad) < 2 or good & bad or dim.example in bad:
+        sizes = _sizes_of(workbench.cases, dim.name)
+        if not _may_separate(sizes, dim):
             continue
-        if good == {dim.example}:
-            cached = all(
-                "past" in i.name or "cache" in i.name
-                for i in bench.scene.signature.inputs
-                if dim.name in i.dims
-            )
-            return Tried(
+        if sizes.right == {dim.example}:
+            return Tried(  # 2
                 proven=True,
-                after=0.0,
-                code="cache" if cached else "",
-                evidence=f"right at {dim.name}={dim.example}, wrong at {_list(bad)}: every case of those sizes",
+                code=_code(workbench, dim),
+                evidence=f"right at {dim.name}={dim.example}, wrong at {_list(sizes.wrong)}: every case of those sizes",
             )
-        if good and (max(good) < min(bad) or max(bad) < min(good)):
-            return Tried(
-                proven=_takes_another_way(bench),
-                after=0.0,
+        if sizes.one_sided:
+            return Tried(  # 3
+                proven=_takes_other_path(workbench),
                 code="baked-branch",
-                evidence=f"right at {dim.name}={_list(good)}, wrong at {_list(bad)}, and the module takes another way there than for its example: a branch on the size was frozen",
+                evidence=f"right at {dim.name}={_list(sizes.right)}, wrong at {_list(sizes.wrong)}, and the module takes another way there than for its example: a branch on the size was frozen",
             )
     return "no dim separates the cases that agree from those that don't"
 
 
-def _refused(bench: Workbench) -> Tried | str:
+def _sizes_of(cases: ComparedCases, dim: str) -> _Sizes:
+    sizes = _Sizes(set(), set())
+    for case, by_dim in cases.sizes.items():
+        if dim not in by_dim or not cases.ordinary.get(case):
+            continue
+        beyond_noise = cases.beyond_noise.get(case)
+        if beyond_noise is True:
+            sizes.wrong.add(by_dim[dim])
+        elif beyond_noise is False:
+            sizes.right.add(by_dim[dim])
+    return sizes
+
+
+def _may_separate(sizes: _Sizes, dim: DimInfo) -> bool:
+    """True when this dim alone may separate right cases from wrong ones."""
+    if len(sizes.wrong) < _LEAST_BAD_SIZES or dim.example in sizes.wrong:
+        return False
+    return sizes.right.isdisjoint(sizes.wrong)
+
+
+def _code(workbench: Workbench, dim: DimInfo) -> str:
+    """The length of a cache, where only caches have this dim."""
+    inputs = [info for info in workbench.scene.signature.inputs if dim.name in info.dims]
+    if all("past" in info.name or "cache" in info.name for info in inputs):
+        return "cache"
+    return ""
+
+
+def _explain_refusal(workbench: Workbench) -> Tried | str:
     """Sizes that the file refuses and the module takes, where every size that the file takes is another."""
-    told = [
-        (tuple(sorted(sizes.items())), bench.bad_cases[case])
-        for case, sizes in bench.sizes.items()
-        if case in bench.bad_cases and bench.telling.get(case) and sizes
-    ]
-    good, bad = (
-        {sizes for sizes, beyond in told if not beyond},
-        {sizes for sizes, beyond in told if beyond},
-    )
-    if not bad or good & bad or not good:
+    accepted: set[tuple[tuple[str, int], ...]] = set()
+    refused: set[tuple[tuple[str, int], ...]] = set()
+    cases = workbench.cases
+    for case, by_dim in cases.sizes.items():
+        if case not in cases.beyond_noise or not cases.ordinary.get(case) or not by_dim:
+            continue
+        if cases.beyond_noise[case]:
+            refused.add(_sorted_sizes(by_dim))
+        else:
+            accepted.add(_sorted_sizes(by_dim))
+    if not refused or not accepted or not accepted.isdisjoint(refused):
         return "the file refuses, and sizes alone don't say when"
-    shown = ", ".join("x".join(str(size) for _, size in sizes) for sizes in sorted(bad)[:4])
+    names = ", ".join(name for name, _ in min(refused))
+    shown = ", ".join(
+        "x".join(str(size) for _, size in sizes) for sizes in sorted(refused)[:_SHOWN_CASES]
+    )
     return Tried(
         proven=True,
-        after=0.0,
-        evidence=f"the file refuses sizes that the module takes ({', '.join(name for name, _ in min(bad))}: {shown}) and takes others: sizes of the example stand in it",
+        evidence=f"the file refuses sizes that the module takes ({names}: {shown}) and takes others: sizes of the example stand in it",
     )
 
 
-def _takes_another_way(bench: Workbench) -> bool:
-    """True when the module calls other operations for the witness than for its example."""
-    if bench.located.module_session is None:
-        return False
-    from onnxproof.diagnosis.counterfactuals import changed_reference
+def _sorted_sizes(by_dim: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(by_dim.items()))
 
-    return changed_reference.ways_differ(bench)
+
+def _takes_other_path(workbench: Workbench) -> bool:
+    """True when the module calls other operations for the witness than for its example."""
+    if workbench.located.module_session is None:
+        return False
+    return example_numbers.takes_other_path(workbench)
 
 
 def _list(sizes: set[int]) -> str:
-    return ", ".join(str(size) for size in sorted(sizes)[:6])
+    return ", ".join(str(size) for size in sorted(sizes)[:_SHOWN_SIZES])

@@ -15,7 +15,7 @@ Example: calibrated on `randn`, served `randn * 10`.
 
 import numpy as np
 
-from onnxproof.diagnosis.counterfactuals.quantized_study import granted, study
+from onnxproof.diagnosis.counterfactuals import quantized_study
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.inputs import data_stream as user_data
 from onnxproof.quantization.attribution import Study
@@ -24,44 +24,51 @@ from onnxproof.quantization.calibration.statistics import Statistics
 
 TITLE = "the ranges were learned from other data"
 PRICE = -20
+_TINY = 1e-30
+"""Against division by zero."""
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Put the ranges in that the served data asks for."""
-    found = study(bench)
-    if isinstance(found, str):
-        return found
-    return granted(
-        found,
-        found.recalibrate(),
-        what=f"with ranges from the served data ({_words(found)}{_inputs(bench, found)})",
+    study = quantized_study.study(workbench)
+    if isinstance(study, str):
+        return study
+    return quantized_study.granted(
+        study,
+        study.recalibrate(),
+        policy=workbench.policy,
+        what=f"with ranges from the served data ({_worst_range(study)}{_calibration_data(workbench, study)})",
         fix="calibrate with inputs as they are served: onnxproof quantize SUBJECT -o MODEL --calibration DATA",
     )
 
 
-def _words(found: Study) -> str:
+def _worst_range(study: Study) -> str:
     """How far the ranges are off, at the value where it is worst."""
     ratios = {}
-    for pair in found.pairs:
-        if pair.value in found.statistics:
-            low, high = found.observed_range(pair)
-            here = max(abs(float(limit.reshape(-1)[0])) for limit in pair.limits)
-            ratios[pair.value] = max(abs(low), abs(high)) / max(here, 1e-30)
-    worst = max(ratios, key=lambda name: abs(np.log(max(ratios[name], 1e-30))))
+    for pair in study.pairs:
+        if pair.value in study.statistics:
+            low, high = study.observed_range(pair)
+            ends = [abs(float(limit.reshape(-1)[0])) for limit in pair.limits]
+            reached = max(abs(low), abs(high))
+            ratios[pair.value] = reached / max(*ends, _TINY)
+    off = {name: abs(np.log(max(ratio, _TINY))) for name, ratio in ratios.items()}
+    worst = max(off, key=lambda name: off[name])
     return f"`{worst}` reaches {ratios[worst]:.3g} times its range"
 
 
-def _inputs(bench: Workbench, found: Study) -> str:
+def _calibration_data(workbench: Workbench, study: Study) -> str:
     """What the calibration data looks like beside the served data, where it was given."""
-    if bench.calibration is None:
+    if workbench.means.calibration is None:
         return ""
-    served = found.samples[0][1]
-    for _, arrays in user_data.stream(bench.calibration, list(served)):
-        for name, array in arrays.items():
-            stats = Statistics()
-            stats.update(np.asarray(array, np.float32), name)
-            said = check_scale(name, stats, served[name], "what is served")
-            if said:
-                return f"; {said[0].what}"
-        break
+    served = study.samples[0][1]
+    sample = next(iter(user_data.stream(workbench.means.calibration, list(served))), None)
+    if sample is None:
+        return ""
+    _, arrays = sample
+    for name, array in arrays.items():
+        statistics = Statistics()
+        statistics.update(np.asarray(array, np.float32), name)
+        differences = check_scale(name, statistics, served[name], "what is served")
+        if differences:
+            return f"; {differences[0].what}"
     return ""

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from onnxproof.diagnosis.counterfactuals.quantized_study import granted, requantized, study
+from onnxproof.diagnosis.counterfactuals import quantized_study
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.quantization.attribution import Study
 
@@ -25,45 +25,52 @@ PRICE = -14
 _FIX = (
     "equalize across layers: onnxproof quantize SUBJECT -o MODEL --recipe equalize --recipe smooth"
 )
+_FEW_LEVELS = 16
+"""A channel with fewer levels is called starved: four bits. Not measured."""
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """A scale for each channel of each activation; the remedy is equalization, tried on the reference itself."""
-    found = study(bench)
-    if isinstance(found, str):
-        return found
-    what, model = f"with a scale for each channel ({_words(found)})", found.use_channel_scales()
-    tried = granted(found, model, what=what, fix=_FIX)
-    if (
-        isinstance(tried, str) or not tried.proven
-    ):  # weights that undo the imbalance suffer from it as well
-        both = granted(
-            found,
-            found.restore_float_weights(model),
-            what=f"{what} and of the weights that read it",
-            fix=_FIX,
-        )
-        tried = both if isinstance(both, Tried) and both.proven else tried
+    study = quantized_study.study(workbench)
+    if isinstance(study, str):
+        return study
+    tried = _try_scales(workbench, study)
     if isinstance(tried, str) or not tried.proven:
         return tried
-    return replace(
-        tried, model=requantized(bench, found, "equalize", "smooth", "fit-ranges") or tried.model
+    equalized = quantized_study.requantized(workbench, study, "equalize", "smooth", "fit-ranges")
+    return replace(tried, model=equalized or tried.model)
+
+
+def _try_scales(workbench: Workbench, study: Study) -> Tried | str:
+    """A scale for each channel; where that is not enough, float weights as well: weights that undo the imbalance suffer from it, too."""
+    what = f"with a scale for each channel ({_starved_channels(study)})"
+    by_channel = study.use_channel_scales()
+    tried = quantized_study.granted(study, by_channel, policy=workbench.policy, what=what, fix=_FIX)
+    if isinstance(tried, Tried) and tried.proven:
+        return tried
+    both = quantized_study.granted(
+        study,
+        study.restore_float_weights(by_channel),
+        policy=workbench.policy,
+        what=f"{what} and of the weights that read it",
+        fix=_FIX,
     )
+    if isinstance(both, Tried) and both.proven:
+        return both
+    return tried
 
 
-def _words(found: Study) -> str:
-    """The value with the most channels that are left with fewer than 16 levels."""
+def _starved_channels(study: Study) -> str:
+    """The value with the most channels that are left with few levels."""
     shares = {}
-    for pair in found.pairs:
-        stats = found.statistics.get(pair.value)
+    for pair in study.pairs:
+        stats = study.statistics.get(pair.value)
         if stats is not None and stats.channel_low is not None and stats.channel_high is not None:
             levels = (stats.channel_high - stats.channel_low) / float(pair.scale.max())
-            shares[pair.value] = float((levels < 16).mean())
+            shares[pair.value] = float((levels < _FEW_LEVELS).mean())
     if not shares:
         return "no value has channels"
     worst = max(shares, key=lambda name: shares[name])
-    return (
-        f"{shares[worst]:.0%} of the channels of `{worst}` have fewer than 16 levels"
-        if np.isfinite(shares[worst])
-        else ""
-    )
+    if not np.isfinite(shares[worst]):
+        return ""
+    return f"{shares[worst]:.0%} of the channels of `{worst}` have fewer than {_FEW_LEVELS} levels"

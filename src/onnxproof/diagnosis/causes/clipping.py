@@ -15,20 +15,19 @@ Example: ReLU6 written as ReLU.
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
 
-from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
-from onnxproof.results import Fix
-
-if TYPE_CHECKING:
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.traced_value import TracedValue
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, skip_call, with_arguments
+from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench, node_name
+from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "a bound was dropped or moved"
 PRICE = 18
+_MOST_BOUNDS = 16
+"""Pairs of bounds that are tried. Not measured."""
 _CLAMPS = (
     "clamp",
     "clamp_",
@@ -42,78 +41,78 @@ _CLAMPS = (
     "clip",
     "relu",
 )
+Bounds = tuple[float | None, float | None]
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Take the module's bounds away, and put them back into the file."""
-    return bench.whatif(_variants, cure=lambda: _clipped(bench))
+    return workbench.try_in_reference(_variants, remedy=lambda: _clip_nodes(workbench))
 
 
-def _clipped(bench: Workbench) -> Tried | str:
+def _clip_nodes(workbench: Workbench) -> Tried | str:
     """Clip at the module's own bounds: in the place of the located Clip, or behind the located node."""
-    bounds = list(dict.fromkeys(_bounds(bench)))
-    for node in bench.nodes[:4]:
-        for low, high in bounds[:16]:
-            model = bench.edited(partial(_clip, node=node, low=low, high=high))
-            after = bench.distance(model)
-            if bench.cured(after):
-                return Tried(
-                    proven=True,
-                    after=after,
-                    model=model,
-                    evidence=f"with a Clip to [{low}, {high}] at {node.name or node.output[0]} the answers are right",
-                    fix=Fix(
-                        kind="graph", what=f"clip {node.name or node.output[0]} to [{low}, {high}]"
-                    ),
-                )
+    bounds = list(dict.fromkeys(_module_bounds(workbench)))
+    for node in workbench.nodes[: limits.SUSPECTS_REPLACED]:
+        name = node_name(node)
+        for low, high in bounds[:_MOST_BOUNDS]:
+            tried = workbench.try_model(
+                workbench.with_graph(partial(_clip, node=node, low=low, high=high)),
+                evidence=f"with a Clip to [{low}, {high}] at {name} the answers are right",
+                fix=f"clip {name} to [{low}, {high}]",
+            )
+            if tried is not None:
+                return tried
     return "no bound of the module mends a named node"
 
 
-def _variants(entry: "TracedValue") -> "Iterator[Variant]":
-    from onnxproof.diagnosis.counterfactuals.changed_reference import (
-        Variant,
-        skipped,
-        with_arguments,
-    )
-
-    if entry.op in _CLAMPS:
-        yield Variant(what="left out", change=skipped())
-        for name in ("min", "max", "min_val", "max_val"):
-            if entry.arguments.get(name) is not None:
-                yield Variant(
-                    what=f"without its bound {name}={entry.arguments[name]}",
-                    change=with_arguments(**{name: None}),
-                )
+def _variants(entry: TracedValue) -> Iterator[Variant]:
+    if entry.op not in _CLAMPS:
+        return
+    yield Variant(what="left out", change=skip_call())
+    for name in ("min", "max", "min_val", "max_val"):
+        if entry.arguments.get(name) is not None:
+            yield Variant(
+                what=f"without its bound {name}={entry.arguments[name]}",
+                change=with_arguments(**{name: None}),
+            )
 
 
-def _bounds(bench: Workbench) -> list[tuple[float | None, float | None]]:
-    found: list[tuple[float | None, float | None]] = []
-    for entry in bench.located.traced_values:
-        if entry.op in _CLAMPS:
-            a = entry.arguments
-            low, high = a.get("min", a.get("min_val")), a.get("max", a.get("max_val"))
-            found.append((0.0 if entry.op == "relu" else low, high))
-    return [(low, high) for low, high in found if low is not None or high is not None]
+def _module_bounds(workbench: Workbench) -> Iterator[Bounds]:
+    for entry in workbench.located.traced_values:
+        if entry.op not in _CLAMPS:
+            continue
+        arguments = entry.arguments
+        low = arguments.get("min", arguments.get("min_val"))
+        high = arguments.get("max", arguments.get("max_val"))
+        if entry.op == "relu":
+            low = 0.0
+        if low is not None or high is not None:
+            yield low, high
 
 
 def _clip(
     graph: onnx.GraphProto, node: onnx.NodeProto, low: float | None, high: float | None
 ) -> None:
     """Replace a Clip or Relu by one with these bounds; put one behind any other node."""
+    bounds = [_add_bound(graph, f"{node.output[0]}_low", low)]
+    bounds.append(_add_bound(graph, f"{node.output[0]}_high", high))
     place = [n.output[0] for n in graph.node].index(node.output[0])
-    names = []
-    for label, bound in (("low", low), ("high", high)):
-        names.append(f"{node.output[0]}_{label}" if bound is not None else "")
-        if bound is not None:
-            graph.initializer.append(
-                onnx.numpy_helper.from_array(np.array(bound, np.float32), names[-1])
-            )
+    changed = graph.node[place]
     if node.op_type in ("Clip", "Relu"):
-        graph.node[place].op_type = "Clip"
-        del graph.node[place].attribute[:]
-        del graph.node[place].input[1:]
-        graph.node[place].input.extend(names)
+        changed.op_type = "Clip"
+        del changed.attribute[:]
+        del changed.input[1:]
+        changed.input.extend(bounds)
         return
-    before = f"{node.output[0]}_unclipped"
-    graph.node[place].output[0] = before
-    graph.node.insert(place + 1, onnx.helper.make_node("Clip", [before, *names], [node.output[0]]))
+    unclipped = f"{node.output[0]}_unclipped"
+    changed.output[0] = unclipped
+    clip = onnx.helper.make_node("Clip", [unclipped, *bounds], [node.output[0]])
+    graph.node.insert(place + 1, clip)
+
+
+def _add_bound(graph: onnx.GraphProto, name: str, bound: float | None) -> str:
+    """The name of a new constant; empty where there is no bound."""
+    if bound is None:
+        return ""
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array(bound, np.float32), name))
+    return name

@@ -12,42 +12,42 @@ Example: an age limit that is inclusive in the module and exclusive in the file.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
-from onnxproof.diagnosis.counterfactuals.swapped_operator import other_operator
+import torch
+
+from onnxproof.diagnosis.counterfactuals.changed_reference import (
+    Arguments,
+    Keywords,
+    Variant,
+    call_instead,
+)
+from onnxproof.diagnosis.counterfactuals.swapped_operator import try_other_operators
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
-
-if TYPE_CHECKING:
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.traced_value import TracedValue
+from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "a comparison has its boundary on the other side"
 PRICE = 14
-_COMPARISONS = ("gt", "ge", "lt", "le", "eq", "ne")
+_CALLS = ("gt", "ge", "lt", "le", "eq", "ne")
+_OPERATORS = ("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal")
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Each other comparison in the place of the module's own, and of a located one."""
-    return bench.whatif(
-        _variants,
-        cure=lambda: other_operator(
-            bench, [("Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal")]
-        ),
+    return workbench.try_in_reference(
+        _variants, remedy=lambda: try_other_operators(workbench, [_OPERATORS])
     )
 
 
-def _variants(entry: "TracedValue") -> "Iterator[Variant]":
-    import torch
-
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, instead
-
-    for other in _COMPARISONS if entry.op in _COMPARISONS else ():
-        if other != entry.op:
-            yield Variant(what=f"as `{other}`", change=instead(getattr(torch, other)))
+def _variants(entry: TracedValue) -> Iterator[Variant]:
+    if entry.op in _CALLS:
+        for other in _CALLS:
+            if other != entry.op:
+                yield Variant(what=f"as `{other}`", change=call_instead(getattr(torch, other)))
     if entry.op in ("any", "all", "nonzero"):
-        yield Variant(
-            what="of the values cut to integers",
-            change=lambda func, args, kwargs: func(
-                torch.trunc(args[0].double()).to(torch.int64), *args[1:], **kwargs
-            ),
-        )
+        yield Variant(what="of the values cut to integers", change=_of_integers)
+
+
+def _of_integers(func: Any, args: Arguments, kwargs: Keywords) -> Any:
+    values = torch.trunc(args[0].double()).to(torch.int64)
+    return func(values, *args[1:], **kwargs)

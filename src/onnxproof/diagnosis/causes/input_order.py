@@ -16,11 +16,12 @@ from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 
 TITLE = "inputs or outputs are exchanged"
 PRICE = 3
+CODES = ("input-order", "output-order")
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Locating tried the other pairings; one of them is right."""
-    found = bench.located.exchanged
-    if found is None:
+    pairing = workbench.located.exchanged
+    if pairing is None:
         return "no exchange of inputs or outputs of one shape comes right"
-    return Tried(proven=True, evidence=found.what, after=0.0, code=f"{found.kind}-order")
+    return Tried(proven=True, evidence=pairing.what, code=f"{pairing.kind}-order")

@@ -14,58 +14,50 @@ Example: a hash of two ids, multiplied in int32.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from onnxproof.diagnosis.counterfactuals.changed_reference import (
+    Arguments,
+    Change,
+    Keywords,
+    Variant,
+)
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
-
-if TYPE_CHECKING:
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Change, Variant
-    from onnxproof.reference.traced_value import TracedValue
+from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "integers pass through a type that does not hold them"
 PRICE = 17
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """The module's own integer operations in narrower types."""
-    return bench.whatif(_variants)
+    return workbench.try_in_reference(_variants)
 
 
-def _variants(entry: "TracedValue") -> "Iterator[Variant]":
-    import torch
-
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-
-    def through(dtype: torch.dtype, floats: bool = False) -> Any:
-        def change(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            wanted = func(*args, **kwargs)
-            small = [
-                a.to(dtype)
-                if isinstance(a, torch.Tensor)
-                and (floats or not (a.is_floating_point() or a.dtype == torch.bool))
-                else a
-                for a in args
-            ]
-            return func(*small, **kwargs).to(wanted.dtype)
-
-        return change
-
-    for dtype in (torch.int32, torch.int16, torch.int8, torch.uint8, torch.float32, torch.float64):
-        if "int" in entry.dtype and str(dtype) != f"torch.{entry.dtype}":
-            yield Variant(
-                what=f"done in {str(dtype).removeprefix('torch.')}", change=through(dtype)
-            )
-            yield Variant(
-                what=f"with its result cast to {str(dtype).removeprefix('torch.')}",
-                change=_cast(dtype),
-            )
-            yield Variant(
-                what=f"left in {str(dtype).removeprefix('torch.')}",
-                change=lambda func, args, kwargs, d=dtype: func(*args, **kwargs).to(d),  # type: ignore[misc]
-            )
+def _variants(entry: TracedValue) -> Iterator[Variant]:
+    if "int" in entry.dtype:
+        dtypes = (
+            torch.int32,
+            torch.int16,
+            torch.int8,
+            torch.uint8,
+            torch.float32,
+            torch.float64,
+        )
+        for dtype in dtypes:
+            name = str(dtype).removeprefix("torch.")
+            if name != entry.dtype:
+                yield Variant(what=f"done in {name}", change=_compute_in(dtype))
+                yield Variant(
+                    what=f"with its result cast to {name}", change=_cast_there_and_back(dtype)
+                )
+                yield Variant(what=f"left in {name}", change=_cast(dtype))
     if entry.op in ("pow", "div", "mul", "true_divide", "mean"):
         yield Variant(
-            what="with its operands cut to integers", change=through(torch.int64, floats=True)
+            what="with its operands cut to integers",
+            change=_compute_in(torch.int64, fractions=True),
         )
         yield Variant(
             what="with its result cut to integers",
@@ -73,8 +65,33 @@ def _variants(entry: "TracedValue") -> "Iterator[Variant]":
         )
 
 
-def _cast(dtype: Any) -> "Change":
-    def change(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _compute_in(dtype: torch.dtype, *, fractions: bool = False) -> Change:
+    """The call with its integers (and, if asked, its fractions) in another type, and the result in its own."""
+
+    def change(func: Any, args: Arguments, kwargs: Keywords) -> Any:
+        wanted = func(*args, **kwargs)
+        narrow = list(args)
+        for place, argument in enumerate(args):
+            if _is_cast(argument, fractions):
+                narrow[place] = argument.to(dtype)
+        return func(*narrow, **kwargs).to(wanted.dtype)
+
+    return change
+
+
+def _is_cast(argument: Any, fractions: bool) -> bool:
+    """True for tensors of integers, and for all others if fractions are cast, too."""
+    if not isinstance(argument, torch.Tensor):
+        return False
+    return fractions or not (argument.is_floating_point() or argument.dtype == torch.bool)
+
+
+def _cast(dtype: torch.dtype) -> Change:
+    return lambda func, args, kwargs: func(*args, **kwargs).to(dtype)
+
+
+def _cast_there_and_back(dtype: torch.dtype) -> Change:
+    def change(func: Any, args: Arguments, kwargs: Keywords) -> Any:
         result = func(*args, **kwargs)
         return result.to(dtype).to(result.dtype)
 

@@ -13,37 +13,88 @@ How to fix it: another version or provider of the runtime, or another formulatio
 Example: the sum of int64 values beyond 2**53.
 """
 
-from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
+import numpy as np
+import onnx
+
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench
+from onnxproof.errors import OnnxproofError
+from onnxproof.numerics.relative_error import relative_error
 from onnxproof.results import Stage
+from onnxproof.runtimes import reference
 
 TITLE = "a kernel of the runtime is off"
 PRICE = 6
-_SAME = 1e-5
+CODES = ("kernel", "precision")
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Locating evaluated the graph by the standard, and found it right."""
-    if bench.where.stage is not Stage.RUNTIME:
+    location = workbench.location
+    if location.stage is not Stage.RUNTIME:
         return "the graph itself is wrong, whatever runs it"
-    named = bench.where.suspects[0] if bench.where.suspects else None
-    if named is None:
-        return Tried(proven=False, evidence=bench.where.evidence, after=bench.before)
-    apart = bench.alone(bench.guilty) if bench.guilty is not None else None
-    if apart is None:
+    if not location.suspects:
+        return Tried(proven=False, evidence=location.evidence, after=workbench.before)
+    suspect = location.suspects[0]
+    name = f"{suspect.node} ({suspect.op_type})"
+    error = None
+    if workbench.suspect is not None:
+        error = kernel_error(workbench, workbench.suspect)
+    if error is None:
         return Tried(
             proven=False,
-            evidence=f"{named.node} ({named.op_type}) could not be run by itself",
-            after=bench.before,
+            evidence=f"{name} could not be run by itself",
+            after=workbench.before,
         )
-    if apart <= _SAME:
+    if error <= limits.SAME_KERNEL:
         return Tried(
             proven=True,
             code="precision",
-            after=0.0,
-            evidence=f"{named.node} ({named.op_type}) does what the standard says with what it is given; the digits were lost before",
+            evidence=f"{name} does what the standard says with what it is given; the digits were lost before",
         )
     return Tried(
         proven=True,
-        evidence=f"{named.node} ({named.op_type}), run by itself, gives other values than the standard for the same inputs",
-        after=0.0,
+        evidence=f"{name}, run by itself, gives other values than the standard for the same inputs",
     )
+
+
+def kernel_error(workbench: Workbench, node: onnx.NodeProto) -> float | None:
+    """How far the runtime's output of one node is from the standard's for the same inputs; None where one of them is unknown."""
+    values = workbench.values([*node.input, *node.output])
+    feeds = {name: values[name] for name in node.input if name in values}
+    outputs = [name for name in node.output if name in values]
+    if not outputs or len(feeds) != len([name for name in node.input if name]):
+        return None
+    model = _model_of(workbench, node, feeds, outputs)
+    try:
+        expected = reference.open(model.SerializeToString()).run(feeds)
+    except OnnxproofError:
+        return None
+    return max(
+        _distance(values[name], array) for name, array in zip(outputs, expected, strict=True)
+    )
+
+
+def _model_of(
+    workbench: Workbench, node: onnx.NodeProto, feeds: dict[str, Array], outputs: list[str]
+) -> onnx.ModelProto:
+    """A model of one node."""
+    inputs = [
+        onnx.helper.make_tensor_value_info(
+            name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
+        for name, array in feeds.items()
+    ]
+    ports = [onnx.helper.make_empty_tensor_value_info(name) for name in outputs]
+    graph = onnx.helper.make_graph([node], "alone", inputs, ports)
+    candidate = workbench.model
+    return onnx.helper.make_model(
+        graph, opset_imports=list(candidate.opset_import), ir_version=candidate.ir_version
+    )
+
+
+def _distance(value: Array, expected: Array | None) -> float:
+    """The relative distance; of integers whether they differ at all, since beyond 2**53 a float does not tell."""
+    if expected is not None and value.dtype.kind in "iub" and value.shape == expected.shape:
+        return float(not np.array_equal(value, expected))
+    return relative_error(expected, value)

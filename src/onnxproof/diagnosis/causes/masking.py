@@ -14,266 +14,250 @@ How to fix it: trace with a padded example, guard fully masked rows with `torch.
 Example: scaled_dot_product_attention with a row of the mask all false.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import torch
 
-from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
-
-if TYPE_CHECKING:
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.traced_value import TracedValue
+from onnxproof.diagnosis.counterfactuals import mask_inputs
+from onnxproof.diagnosis.counterfactuals.changed_reference import (
+    Arguments,
+    Keywords,
+    Variant,
+    call_instead,
+    skip_call,
+    with_arguments,
+)
+from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench
+from onnxproof.onnxmodel.onnx_file import constants
+from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "a mask is not applied as the module applies it"
 PRICE = 7
+CODES = ("masking", "nan-handling")
+_LOGICAL = (
+    "logical_and",
+    "logical_or",
+    "__and__",
+    "bitwise_and",
+    "bitwise_or",
+    "__or__",
+    "mul",
+)
+_LARGE_NEGATIVE = -10
+"""A constant below this may hide scores before a softmax: exp(-10) is 5e-5. Not measured."""
+_MOST_FILLS = 6
+"""Constants of the file that are tried as what hides. Not measured."""
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Ignore, invert and fill the mask on the reference's side, or fill the fully masked rows on both; then each masking call inside the module."""
-    by_input = _by_input(bench)
-    return by_input if isinstance(by_input, Tried) else bench.whatif(partial(_variants, bench))
+    tried = _try_mask_inputs(workbench)
+    if tried is not None:
+        return tried
+    return workbench.try_in_reference(partial(_variants, workbench))
 
 
-def _variants(bench: Workbench, entry: "TracedValue") -> "Iterator[Variant]":
-    import torch
-
-    from onnxproof.diagnosis.counterfactuals.changed_reference import (
-        Variant,
-        instead,
-        skipped,
-        with_arguments,
-    )
-
-    entries = bench.located.traced_values
-    code = (
-        "nan-handling"
-        if any(entries[i].op in ("isnan", "isinf", "isfinite") for i in entry.inputs)
-        else "masking"
-    )
+def _variants(workbench: Workbench, entry: TracedValue) -> Iterator[Variant]:
+    """The masking calls of the module, left out or changed."""
     if entry.op in ("masked_fill", "masked_fill_"):
-        yield from _after_softmax(bench, entry)
-        yield Variant(what="left out", change=skipped(), code=code)
-        yield Variant(
-            what="with its mask inverted",
-            change=instead(lambda x, mask, value: x.masked_fill(~mask, value)),
-            code=code,
-        )
-        for value in _hiding(bench):
-            yield Variant(
-                what=f"filling with {value:g}",
-                change=instead(lambda x, mask, _, v=value: x.masked_fill(mask, v)),
-                code=code,
-            )
+        yield from _after_softmax(workbench, entry)
+        yield from _other_fills(workbench, entry)
     if entry.op == "where":
-        yield Variant(
-            what="always taking its first value",
-            change=instead(
-                lambda mask, a, b: torch.broadcast_tensors(
-                    mask, torch.as_tensor(a), torch.as_tensor(b)
-                )[1].clone()
-            ),
-            code=code,
-        )
-        yield Variant(
-            what="always taking its second value",
-            change=instead(
-                lambda mask, a, b: torch.broadcast_tensors(
-                    mask, torch.as_tensor(a), torch.as_tensor(b)
-                )[2].clone()
-            ),
-            code=code,
-        )
-        yield Variant(
-            what="with its condition inverted",
-            change=instead(lambda mask, a, b: torch.where(~mask, a, b)),
-            code=code,
-        )
-        for value in _hiding(bench):
-            yield Variant(
-                what=f"hiding with {value:g}",
-                change=instead(
-                    lambda mask, a, b, v=value: torch.where(
-                        mask, a, torch.full_like(torch.as_tensor(a), v)
-                    )
-                ),
-                code=code,
-            )
+        yield from _other_selections(workbench, entry)
     if entry.op in ("tril", "triu", "tril_", "triu_"):
-        diagonal = entry.arguments.get("diagonal", 0)
-        for other in (diagonal - 1, diagonal + 1):
-            yield Variant(what=f"with diagonal={other}", change=with_arguments(diagonal=other))
-        yield Variant(what="left out", change=skipped())
-    if entry.dtype == "bool" and entry.op in (
-        "logical_and",
-        "logical_or",
-        "__and__",
-        "bitwise_and",
-        "bitwise_or",
-        "__or__",
-        "mul",
-    ):
-        yield Variant(what="without its second operand", change=skipped())
-        yield Variant(what="without its first operand", change=skipped(1))
+        yield from _other_triangles(entry)
+    yield from _other_combinations(workbench, entry)
+
+
+def _code(workbench: Workbench, entry: TracedValue) -> str:
+    """A mask that is computed from what is not finite is a guard against NaN."""
+    entries = workbench.located.traced_values
+    if any(entries[place].op in ("isnan", "isinf", "isfinite") for place in entry.inputs):
+        return "nan-handling"
+    return "masking"
+
+
+def _other_fills(workbench: Workbench, entry: TracedValue) -> Iterator[Variant]:
+    code = _code(workbench, entry)
+    yield Variant(what="left out", change=skip_call(), code=code)
+    yield Variant(
+        what="with its mask inverted",
+        change=call_instead(lambda x, mask, value: x.masked_fill(~mask, value)),
+        code=code,
+    )
+    for fill in _hiding_constants(workbench):
+        yield Variant(
+            what=f"filling with {fill:g}",
+            change=call_instead(lambda x, mask, _, fill=fill: x.masked_fill(mask, fill)),
+            code=code,
+        )
+
+
+def _other_selections(workbench: Workbench, entry: TracedValue) -> Iterator[Variant]:
+    def broadcast(mask: Any, one: Any, other: Any) -> Any:
+        return torch.broadcast_tensors(mask, torch.as_tensor(one), torch.as_tensor(other))
+
+    def hide(mask: Any, one: Any, other: Any, *, fill: float) -> Any:
+        return torch.where(mask, one, torch.full_like(torch.as_tensor(one), fill))
+
+    code = _code(workbench, entry)
+    yield Variant(
+        what="always taking its first value",
+        change=call_instead(lambda mask, a, b: broadcast(mask, a, b)[1].clone()),
+        code=code,
+    )
+    yield Variant(
+        what="always taking its second value",
+        change=call_instead(lambda mask, a, b: broadcast(mask, a, b)[2].clone()),
+        code=code,
+    )
+    yield Variant(
+        what="with its condition inverted",
+        change=call_instead(lambda mask, a, b: torch.where(~mask, a, b)),
+        code=code,
+    )
+    for fill in _hiding_constants(workbench):
+        yield Variant(
+            what=f"hiding with {fill:g}", change=call_instead(partial(hide, fill=fill)), code=code
+        )
+
+
+def _other_triangles(entry: TracedValue) -> Iterator[Variant]:
+    diagonal = entry.arguments.get("diagonal", 0)
+    for other in (diagonal - 1, diagonal + 1):
+        yield Variant(what=f"with diagonal={other}", change=with_arguments(diagonal=other))
+    yield Variant(what="left out", change=skip_call())
+
+
+def _other_combinations(workbench: Workbench, entry: TracedValue) -> Iterator[Variant]:
+    """Masks that are combined, negated or multiplied, and the softmax of rows that are fully masked."""
+    if entry.dtype == "bool" and entry.op in _LOGICAL:
+        yield Variant(what="without its second operand", change=skip_call())
+        yield Variant(what="without its first operand", change=skip_call(1))
     if entry.op in ("logical_not", "bitwise_not"):
-        yield Variant(what="left out", change=skipped())
+        yield Variant(what="left out", change=skip_call())
     if entry.op == "_safe_softmax":
         yield Variant(
-            what="as a plain softmax", change=instead(lambda x, dim, *rest: torch.softmax(x, dim))
+            what="as a plain softmax",
+            change=call_instead(lambda x, dim, *rest: torch.softmax(x, dim)),
         )
-    if (
-        entry.op == "mul" and len(entry.inputs) == 2
-    ):  # a mask that is multiplied: hidden places become zero
-        for place in (0, 1):
-            if _is_flag(bench, entry.inputs[1 - place]):
-                yield Variant(what="without its mask", change=skipped(place))
+    if entry.op == "mul" and len(entry.inputs) == 2:
+        for place in (0, 1):  # a mask that is multiplied: hidden places become zero
+            if _is_zeros_and_ones(workbench, entry.inputs[1 - place]):
+                yield Variant(what="without its mask", change=skip_call(place))
 
 
-def _after_softmax(bench: Workbench, entry: "TracedValue") -> "Iterator[Variant]":
+def _after_softmax(workbench: Workbench, entry: TracedValue) -> Iterator[Variant]:
     """The mask put on the weights after the softmax instead of on the scores before it: rows no longer add up to one."""
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-
-    softmax = next(
-        (
-            e
-            for e in bench.located.traced_values[entry.place :]
-            if "softmax" in e.op and e.outer is None and e.call > entry.call
-        ),
-        None,
-    )
     masks: list[Any] = []
 
-    def remember(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def remember(func: Any, args: Arguments, kwargs: Keywords) -> Any:
         masks[:] = [args[1]]
         return args[0].detach()
 
-    def mask_late(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def mask_late(func: Any, args: Arguments, kwargs: Keywords) -> Any:
         return func(*args, **kwargs).masked_fill(masks[0], 0.0)
 
-    if softmax is not None:
-        yield Variant(
-            what="put after the softmax", change=remember, more=((softmax.call, mask_late),)
-        )
-
-
-def _is_flag(bench: Workbench, place: int) -> bool:
-    value = bench.located.fetch(place)
-    return value is not None and value.size > 1 and bool(np.isin(value, (0, 1)).all())
-
-
-def _hiding(bench: Workbench) -> list[float]:
-    """Large negative numbers that the file holds: what it hides places with."""
-    from onnxproof.onnxmodel.onnx_file import constants
-
-    values = {
-        float(v)
-        for array in constants(bench.scene.file).values()
-        if array.dtype.kind == "f"
-        for v in array.reshape(-1)
-        if v < -10 or v == 0
-    }
-    return sorted(values)[:6]
-
-
-def _by_input(bench: Workbench) -> Tried | str:
-    case, oracle = bench.scene.case, bench.scene.reference
-    masks = [n for n, a in case.inputs.items() if a.ndim and _is_mask(n, a)]
-    if not masks:
-        return "no input looks like a mask"
-    answers = bench.answers()
-    for name in masks:
-        mask = case.inputs[name]
-        for word, other in (
-            (("ignored", _keep(mask)), ("inverted", _invert(mask)))
-            if mask.ndim > 1 or mask.dtype.kind != "i"
-            else [("ignored", _full(mask, case.inputs))]
-        ):
-            if answers is not None and not np.array_equal(other, mask):
-                found = _run(oracle, {**case.inputs, name: other})
-                if found is not None and bench.scene.error(answers, found) <= bench.limit:
-                    return Tried(
-                        proven=True,
-                        after=0.0,
-                        evidence=f"the module with `{name}` {word} gives what the candidate gives",
-                    )
-        filled = _fill_empty_rows(mask)
-        if not np.array_equal(filled, mask):
-            inputs = {**case.inputs, name: filled}
-            truth = _run(oracle, inputs)
-            after = (
-                bench.distance(None, inputs=inputs, truth=truth)
-                if truth is not None
-                else float("inf")
+    for later in workbench.located.traced_values[entry.place :]:
+        if "softmax" in later.op and later.outer is None and later.call > entry.call:
+            yield Variant(
+                what="put after the softmax", change=remember, more=((later.call, mask_late),)
             )
-            if after <= bench.limit:
-                return Tried(
-                    proven=True,
-                    after=after,
-                    evidence=f"only rows of `{name}` that hide everything differ: with one place open in each, the two agree",
-                )
-        if case.group == "masks":
-            inputs = {**case.inputs, name: _keep(mask)}
-            truth = _run(oracle, inputs)
-            after = (
-                bench.distance(None, inputs=inputs, truth=truth)
-                if truth is not None
-                else float("inf")
+            return
+
+
+def _is_zeros_and_ones(workbench: Workbench, place: int) -> bool:
+    value = workbench.located.fetch(place)
+    if value is None or value.size < 2:
+        return False
+    return bool(np.isin(value, (0, 1)).all())
+
+
+def _hiding_constants(workbench: Workbench) -> list[float]:
+    """Large negative numbers that the file holds, and zero: what it hides places with."""
+    values: set[float] = set()
+    for array in constants(workbench.scene.file).values():
+        if array.dtype.kind == "f":
+            numbers = array.reshape(-1)
+            values.update(float(v) for v in numbers if v < _LARGE_NEGATIVE or v == 0)
+    return sorted(values)[:_MOST_FILLS]
+
+
+def _try_mask_inputs(workbench: Workbench) -> Tried | None:
+    """Each input that is a mask.
+
+    1. Ignored or inverted in the module: it then gives the candidate's outputs.
+    2. With the fully masked rows opened for both: they then agree.
+    3. Open everywhere for both, where the witness was made to test masks: they then agree.
+    """
+    case = workbench.scene.case
+    for name, mask in case.inputs.items():
+        if not mask.ndim or not mask_inputs.is_mask(name, mask):
+            continue
+        tried = _try_in_module(workbench, name, mask) or _try_open_rows(workbench, name, mask)
+        if tried is None and case.group == "masks":
+            tried = _try_on_both(
+                workbench,
+                name,
+                mask_inputs.keep_all(mask),
+                f"with `{name}` open everywhere the two agree; with places hidden they don't",
             )
-            if after <= bench.limit:
-                return Tried(
-                    proven=True,
-                    after=after,
-                    evidence=f"with `{name}` open everywhere the two agree; with places hidden they don't",
-                )
-    return "opening, ignoring or inverting the mask does not explain it"
+        if tried is not None:
+            return tried
+    return None
 
 
-def _run(oracle: Any, inputs: Any) -> Any:
+def _try_in_module(workbench: Workbench, name: str, mask: Array) -> Tried | None:
+    """The module with another mask: does it give what the candidate gives with the right one?"""
+    outputs = workbench.candidate_outputs
+    if outputs is None:
+        return None
+    inputs = workbench.scene.case.inputs
+    for what, other in mask_inputs.other_masks(mask, inputs):
+        if np.array_equal(other, mask):
+            continue
+        answers = _answers(workbench, {**inputs, name: other})
+        if answers is None:
+            continue
+        after = workbench.distance_between(outputs, answers)
+        if after <= workbench.limit:
+            return Tried(
+                proven=True,
+                after=after,
+                evidence=f"the module with `{name}` {what} gives what the candidate gives",
+            )
+    return None
+
+
+def _try_open_rows(workbench: Workbench, name: str, mask: Array) -> Tried | None:
+    open_rows = mask_inputs.fill_empty_rows(mask)
+    if np.array_equal(open_rows, mask):
+        return None
+    return _try_on_both(
+        workbench,
+        name,
+        open_rows,
+        f"only rows of `{name}` that hide everything differ: with one place open in each, the two agree",
+    )
+
+
+def _try_on_both(workbench: Workbench, name: str, mask: Array, evidence: str) -> Tried | None:
+    """Proven where the module and the candidate agree with this mask."""
+    inputs = {**workbench.scene.case.inputs, name: mask}
+    truth = _answers(workbench, inputs)
+    if truth is None:
+        return None
+    after = workbench.distance(None, inputs=inputs, truth=truth)
+    if after <= workbench.limit:
+        return Tried(proven=True, after=after, evidence=evidence)
+    return None
+
+
+def _answers(workbench: Workbench, inputs: Mapping[str, Array]) -> list[Array] | None:
     try:
-        return oracle.truth(inputs) or oracle.run(inputs)
+        return workbench.truth_of(inputs)
     except Exception:  # the module may refuse an odd mask: then this trial says nothing
         return None
-
-
-def _is_mask(name: str, array: Any) -> bool:
-    if array.dtype.kind == "b":
-        return True
-    if array.dtype.kind == "i" and array.ndim == 1 and "len" in name.lower():
-        return True
-    return "mask" in name.lower() or (
-        array.dtype.kind == "f" and bool(np.isneginf(array.astype(np.float64)).any())
-    )
-
-
-def _full(lengths: Any, inputs: Any) -> Any:
-    """Every length at the most that the other inputs hold."""
-    longest = [
-        array.shape[1]
-        for array in inputs.values()
-        if array.ndim > 1
-        and array.shape[0] == lengths.shape[0]
-        and array.shape[1] >= lengths.max(initial=0)
-    ]
-    full = np.full_like(lengths, max(longest, default=lengths.max(initial=0)))
-    return (
-        full if (full - lengths).max(initial=0) > 1 else lengths
-    )  # one step short is also what a wrong comparison does
-
-
-def _keep(mask: Any) -> Any:
-    return np.zeros_like(mask) if mask.dtype.kind == "f" else np.ones_like(mask)
-
-
-def _invert(mask: Any) -> Any:
-    if mask.dtype.kind == "b":
-        return ~mask
-    return (
-        np.where(mask == 0, -np.inf, 0).astype(mask.dtype) if mask.dtype.kind == "f" else 1 - mask
-    )
-
-
-def _fill_empty_rows(mask: Any) -> Any:
-    hidden = np.isneginf(mask) if mask.dtype.kind == "f" else mask == 0
-    empty = hidden.all(axis=-1, keepdims=True)
-    return np.where(empty, _keep(mask), mask)

@@ -14,16 +14,15 @@ Example: a write through a transposed view.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from onnxproof.diagnosis.counterfactuals import changed_reference
+from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, skip_call
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
-
-if TYPE_CHECKING:
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.traced_value import TracedValue
+from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "what the module writes in place is lost in the file"
 PRICE = 40
+CODES = ("mutation", "missing-op")
 _WRITES = frozenset(
     {
         "copy_",
@@ -41,46 +40,49 @@ _WRITES = frozenset(
 )
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Leave each suspected call out of the module: what was written stays unwritten, what was combined stays single."""
-    return _unwritten(bench) or bench.whatif(_variants)
+    return _skip_writes(workbench) or workbench.try_in_reference(_variants)
 
 
-def _unwritten(bench: Workbench) -> Tried | None:
+def _skip_writes(workbench: Workbench) -> Tried | None:
     """The module with none of its writes in place, or with those of one line left out."""
-    from onnxproof.diagnosis.counterfactuals import changed_reference
-
-    writes = [
-        e
-        for e in bench.located.traced_values
-        if e.call >= 0 and (e.op in _WRITES or e.op.endswith("_"))
-    ]
-    for line in (
-        [None, *dict.fromkeys(e.source for e in writes)]
-        if writes and bench.located.module_session is not None
-        else ()
-    ):
-        group = [e for e in writes if line is None or e.source == line]
-        after = changed_reference.distance(
-            bench, {e.call: changed_reference.skipped() for e in group}
-        )
-        if after <= bench.limit and after < bench.before / 5:
+    if workbench.located.module_session is None:
+        return None
+    for writes in _groups_of_writes(workbench):
+        changes = {entry.call: changed_reference.skip_call() for entry in writes}
+        after = changed_reference.distance(workbench, changes)
+        if workbench.cured(after):
+            call = changed_reference.describe_call(writes[0])
             return Tried(
                 proven=True,
                 by_reference=True,
                 after=after,
-                evidence=f"the module with {changed_reference.told(group[0])} left out, and what else it writes in place, gives what the candidate gives",
+                evidence=f"the module with {call} left out, and what else it writes in place, gives what the candidate gives",
             )
     return None
 
 
-def _variants(entry: "TracedValue") -> "Iterator[Variant]":
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, skipped
+def _groups_of_writes(workbench: Workbench) -> Iterator[list[TracedValue]]:
+    """All writes in place, then those of each line."""
+    writes = [
+        entry for entry in workbench.located.traced_values if entry.call >= 0 and _is_write(entry)
+    ]
+    if not writes:
+        return
+    yield writes
+    for line in dict.fromkeys(entry.source for entry in writes):
+        yield [entry for entry in writes if line is None or entry.source == line]
 
-    code = "mutation" if entry.op in _WRITES or entry.op.endswith("_") else "missing-op"
-    for place in range(max(1, min(len(entry.inputs), 2))):
+
+def _is_write(entry: TracedValue) -> bool:
+    return entry.op in _WRITES or entry.op.endswith("_")
+
+
+def _variants(entry: TracedValue) -> Iterator[Variant]:
+    code = "mutation" if _is_write(entry) else "missing-op"
+    yield Variant(what="left out", change=skip_call(), code=code)
+    if len(entry.inputs) > 1:
         yield Variant(
-            what="left out" if place == 0 else "left out (its second operand goes through)",
-            change=skipped(place),
-            code=code,
+            what="left out (its second operand goes through)", change=skip_call(1), code=code
         )

@@ -20,22 +20,22 @@ TITLE = "an optimizer of the runtime changes the answers"
 PRICE = 1
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Bisection named the optimizer; without it the answers are right."""
-    if bench.where.stage is not Stage.OPTIMIZER:
+    if workbench.location.stage is not Stage.OPTIMIZER:
         return "the fault shows without optimisation, too"
-    if bench.where.optimizer is None:
-        after = bench.distance(None, disabled=())
+    name = workbench.location.optimizer
+    if name is None:
         return Tried(
             proven=False,
             evidence="right without optimisation, wrong with it; no single optimizer could be named",
-            after=after,
+            after=workbench.distance(None),
         )
-    name = bench.where.optimizer
-    after = bench.distance(None, disabled=(name,))
+    after = workbench.distance(None, disabled=(name,))
+    result = "right" if workbench.cured(after) else "nearer"
     return Tried(
-        proven=bench.cured(after),
-        evidence=f"without the optimizer {name} the answers are {'right' if bench.cured(after) else 'nearer'}",
+        proven=workbench.cured(after),
+        evidence=f"without the optimizer {name} the answers are {result}",
         after=after,
         options=(name,),
         fix=Fix(

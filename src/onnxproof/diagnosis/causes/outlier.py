@@ -11,29 +11,33 @@ How to fix it: another calibrator (`mse`, `percentile`), or `auto`, which is jud
 Example: one dead pixel of 1e4 in an image.
 """
 
-from onnxproof.diagnosis.counterfactuals.quantized_study import granted, study
+from onnxproof.diagnosis.counterfactuals import quantized_study
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 
 TITLE = "rare large values stretch a range"
 PRICE = -18
+_TINY = 1e-30
+"""Against division by zero."""
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Give the rare values up."""
-    found = study(bench)
-    if isinstance(found, str):
-        return found
-    ratios = {
-        pair.value: max(abs(s.low), abs(s.high)) / max(s.rms, 1e-30)
-        for pair in found.pairs
-        if (s := found.statistics.get(pair.value)) is not None
-    }
+    study = quantized_study.study(workbench)
+    if isinstance(study, str):
+        return study
+    ratios = {}
+    for pair in study.pairs:
+        statistics = study.statistics.get(pair.value)
+        if statistics is not None:
+            largest = max(abs(statistics.low), abs(statistics.high))
+            ratios[pair.value] = largest / max(statistics.rms, _TINY)
     if not ratios:
         return "no activation is rounded"
     worst = max(ratios, key=lambda name: ratios[name])
-    return granted(
-        found,
-        found.trim_ranges(),
+    return quantized_study.granted(
+        study,
+        study.trim_ranges(),
+        policy=workbench.policy,
         what=f"with ranges that give up what is rare (`{worst}` reaches {ratios[worst]:.3g} times its rms)",
         fix="calibrate with --calibrator mse, percentile:99.99 or auto",
     )

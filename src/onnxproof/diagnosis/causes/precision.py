@@ -12,15 +12,23 @@ How to fix it: keep the node in the wider type, or take the mended file.
 Example: unix timestamps cast to float32 lose the second within the day.
 """
 
+from collections.abc import Iterator
 from functools import partial
 
 import onnx
 
-from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench, attribute
-from onnxproof.results import Fix, Stage
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.counterfactuals.workbench import (
+    Tried,
+    Workbench,
+    attribute_value,
+    node_name,
+)
+from onnxproof.results import Stage
 
 TITLE = "numbers pass through a narrower type"
 PRICE = 8
+CODES = ("precision", "integer-width")
 _FLOATS = {
     onnx.TensorProto.FLOAT16: "float16",
     onnx.TensorProto.BFLOAT16: "bfloat16",
@@ -32,55 +40,71 @@ _INTEGERS = {
     onnx.TensorProto.INT8: "int8",
     onnx.TensorProto.UINT8: "uint8",
 }
+_MOST_TRIALS = 24
+"""Casts that are taken out one by one. Not measured."""
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Take narrowing casts out; where the standard itself loses the digits, that is the cause."""
-    if bench.where.stage is Stage.PRECISION and bench.guilty is not None:
-        tried = _uncast(bench)
-        read = bench.value(bench.guilty.input[0])
-        whole = read is not None and read.dtype.kind in "iu"
-        return (
-            tried
-            if isinstance(tried, Tried)
-            else Tried(
-                proven=True,
-                after=0.0,
-                code="integer-width" if whole else "precision",
-                evidence=f"{bench.where.evidence}: {bench.where.nodes[0]} ({bench.guilty.op_type}) loses what it computes",
-            )
-        )
-    return _uncast(bench)
+    tried = _remove_casts(workbench)
+    if isinstance(tried, Tried) or workbench.location.stage is not Stage.PRECISION:
+        return tried
+    suspect = workbench.suspect
+    if suspect is None:
+        return tried
+    code = "precision"
+    read = workbench.value(suspect.input[0])
+    if read is not None and read.dtype.kind in "iu":
+        code = "integer-width"
+    location = workbench.location
+    return Tried(
+        proven=True,
+        code=code,
+        evidence=f"{location.evidence}: {location.nodes[0]} ({suspect.op_type}) loses what it computes",
+    )
 
 
-def _uncast(bench: Workbench) -> Tried | str:
-    """Take narrowing casts out: the located ones first, then each other, then all."""
-    casts = [
-        n
-        for n in bench.model.graph.node
-        if n.op_type == "Cast" and attribute(n, "to") in {**_FLOATS, **_INTEGERS}
-    ]
+def _remove_casts(workbench: Workbench) -> Tried | str:
+    casts = [node for node in workbench.model.graph.node if _is_narrowing(node)]
     if not casts:
         return "the graph casts nothing to a narrower type"
-    named = [n for n in casts if n.name in bench.where.nodes[:4]]
-    for chosen in [*([n] for n in named), *([n] for n in casts if n not in named), casts][:24]:
-        model = bench.edited(partial(_without, outputs={n.output[0] for n in chosen}))
-        after = bench.distance(model)
-        if bench.cured(after):
-            kind = attribute(chosen[0], "to")
-            names = ", ".join(n.name or n.output[0] for n in chosen[:3])
-            return Tried(
-                proven=True,
-                after=after,
-                model=model,
-                code="integer-width" if kind in _INTEGERS else "precision",
-                evidence=f"without the cast to {_FLOATS.get(kind) or _INTEGERS.get(kind)} at {names} the answers are right",
-                fix=Fix(kind="graph", what=f"take out the cast {names}"),
-            )
+    for removed in list(_groups(workbench, casts))[:_MOST_TRIALS]:
+        outputs = {node.output[0] for node in removed}
+        dtype = attribute_value(removed[0], "to")
+        dtype_name = _FLOATS.get(dtype) or _INTEGERS.get(dtype)
+        names = ", ".join(node_name(node) for node in removed[:3])
+        tried = workbench.try_model(
+            workbench.with_graph(partial(_replace_by_identity, outputs=outputs)),
+            code="integer-width" if dtype in _INTEGERS else "precision",
+            evidence=f"without the cast to {dtype_name} at {names} the answers are right",
+            fix=f"take out the cast {names}",
+        )
+        if tried is not None:
+            return tried
     return "no cast makes the difference"
 
 
-def _without(graph: onnx.GraphProto, outputs: set[str]) -> None:
+def _is_narrowing(node: onnx.NodeProto) -> bool:
+    if node.op_type != "Cast":
+        return False
+    dtype = attribute_value(node, "to")
+    return dtype in _FLOATS or dtype in _INTEGERS
+
+
+def _groups(workbench: Workbench, casts: list[onnx.NodeProto]) -> Iterator[list[onnx.NodeProto]]:
+    """The located casts first, then each other, then all."""
+    located = [
+        node for node in casts if node.name in workbench.location.nodes[: limits.SUSPECTS_REPLACED]
+    ]
+    for node in located:
+        yield [node]
+    for node in casts:
+        if node not in located:
+            yield [node]
+    yield casts
+
+
+def _replace_by_identity(graph: onnx.GraphProto, outputs: set[str]) -> None:
     for node in graph.node:
         if node.op_type == "Cast" and node.output[0] in outputs:
             node.op_type = "Identity"

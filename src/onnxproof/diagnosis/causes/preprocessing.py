@@ -19,351 +19,270 @@ Example: a classifier that was trained on RGB and is fed what `cv2.imread` retur
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.counterfactuals.first_layer import FirstLayer
+from onnxproof.diagnosis.counterfactuals.image_sampling import try_crops, try_resizes
 from onnxproof.diagnosis.counterfactuals.input_preparation import (
-    Asked,
-    FirstLayer,
     Port,
     Preparation,
+    PreparationTrials,
     ports,
 )
-from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench, set_attribute
+from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench
 from onnxproof.preprocessing import affine, norms
+from onnxproof.preprocessing.norms import Norm
 from onnxproof.results import Fix, Stage
-
-if TYPE_CHECKING:
-    from onnxproof.preprocessing.norms import Norm
 
 TITLE = "the input is prepared otherwise"
 PRICE = 9
-_MOST_TRIALS = 600
-"""Runs of the file for one input: the usual norms of images make 240 pairs, each with the channels in either order."""
-_EXPLAINS, _SAME = 1e-4, 1e-5
-"""Relative error of the first layer's values up to which a preparation explains them, and up to which there is nothing to explain."""
+CODES = ("preprocessing", "attribute")
+_MOST_INPUTS = 2
+"""Inputs that are tried. Not measured."""
+_SAME = 1e-5
+"""Relative error of the first layer's values up to which there is nothing to explain. Not measured."""
 _LAYOUTS = {
     3: ((1, 2, 0), (2, 0, 1)),
     4: ((0, 2, 3, 1), (0, 3, 1, 2)),
     5: ((0, 2, 3, 4, 1), (0, 4, 1, 2, 3)),
 }
-_RESIZES: dict[str, dict[str, str | float]] = {
-    "bilinear": {"mode": "linear", "coordinate_transformation_mode": "half_pixel"},
-    "bilinear with antialiasing": {
-        "mode": "linear",
-        "coordinate_transformation_mode": "half_pixel",
-        "antialias": 1,
-    },
-    "bilinear with aligned corners": {
-        "mode": "linear",
-        "coordinate_transformation_mode": "align_corners",
-    },
-    "nearest": {
-        "mode": "nearest",
-        "coordinate_transformation_mode": "asymmetric",
-        "nearest_mode": "floor",
-    },
-    "nearest to the middle of each pixel": {
-        "mode": "nearest",
-        "coordinate_transformation_mode": "half_pixel",
-        "nearest_mode": "round_prefer_ceil",
-    },
-    "bicubic": {
-        "mode": "cubic",
-        "coordinate_transformation_mode": "half_pixel",
-        "cubic_coeff_a": -0.75,
-    },
-    "bicubic with antialiasing": {
-        "mode": "cubic",
-        "coordinate_transformation_mode": "half_pixel",
-        "cubic_coeff_a": -0.5,
-        "antialias": 1,
-    },
-    "bicubic with aligned corners": {
-        "mode": "cubic",
-        "coordinate_transformation_mode": "align_corners",
-        "cubic_coeff_a": -0.75,
-    },
-}
-_ROUNDS, _TINY = 2, 1e-6
+_REFINEMENTS = 2
+"""Times that a fit is repeated on what is left. Not measured."""
+_TINY = 1e-6
+"""A factor this near to 1, or a shift this small beside the largest, is rounding. Not measured."""
+_REVERSE = (2, 1, 0, 3)
+"""BGR for RGB; a fourth channel stays where it is."""
 _OFFSETS = (1, -1, 2, -2, 3, -3, 4, -4)
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Prepare each image, sound or text in the other usual ways before the file takes it."""
-    if bench.where.stage not in (Stage.EXPORT, Stage.GRAPH):
+    if workbench.location.stage not in (Stage.EXPORT, Stage.GRAPH):
         return "the file itself is right"
-    found = list(ports(bench))
-    for port in found[:2]:
-        first = FirstLayer(bench, port)
-        if _same_already(bench, port, first):
-            continue
-        tried = _prepared(bench, port, first) or (
-            _cropped(bench, port, first) or _resized(bench, first) if port.kind == "image" else None
-        )
+    prepared_inputs = list(ports(workbench))
+    if not prepared_inputs:
+        return "no input looks like an image, a sound or a text"
+    for port in prepared_inputs[:_MOST_INPUTS]:
+        tried = _try_input(workbench, port)
         if tried is not None:
             return tried
-    return (
-        "no other preparation of an input makes the answers right"
-        if found
-        else "no input looks like an image, a sound or a text"
-    )
+    return "no other preparation of an input makes the answers right"
 
 
-def _prepared(bench: Workbench, port: Port, first: FirstLayer) -> Tried | None:
-    asked = Asked(bench, port, most=_MOST_TRIALS)
-    for preparation in {"image": _of_image, "sound": _of_sound, "text": _of_text}[port.kind](
-        bench, port, first
-    ):
-        if asked.late:
+def _try_input(workbench: Workbench, port: Port) -> Tried | None:
+    """Other preparations of one input; of an image also other crops and resizes inside the graph."""
+    first = FirstLayer(workbench, port)
+    if _is_right_already(workbench, port, first):
+        return None
+    tried = _try_preparations(workbench, port, first)
+    if tried is not None or port.kind != "image":
+        return tried
+    return try_crops(workbench, port.name, first.slices) or try_resizes(workbench, first.resizes)
+
+
+def _is_right_already(workbench: Workbench, port: Port, first: FirstLayer) -> bool:
+    """True when the first layer gives what the module's gives: then nothing is wrong before it."""
+    value = first(np.asarray(workbench.scene.case.inputs[port.name]))
+    if value is None:
+        return False
+    flat = value.reshape(-1)
+    targets = first.targets(value.size)
+    return any(_distance(flat, target.reshape(-1)) <= _SAME for target in targets)
+
+
+def _try_preparations(workbench: Workbench, port: Port, first: FirstLayer) -> Tried | None:
+    trials = PreparationTrials(workbench, port, most=limits.MOST_TRIALS)
+    for preparation in _preparations(workbench, port, first):
+        if trials.late:
             return None
-        after = asked.mends(preparation)
-        if after is not None:
-            model = bench.edited(lambda graph: None)
-            preparation.insert(model, port)
-            return Tried(
-                proven=True,
-                after=after,
-                model=model,
-                evidence=f"with its input `{port.name}` {preparation}, the file says what the module says",
-                fix=Fix(
-                    kind="graph",
-                    what=f"give the file `{port.name}` {preparation}: the mended file does it by itself",
-                ),
-            )
+        after = trials.error_where_fixed(preparation)
+        if after is None:
+            continue
+        model = workbench.copy_model()
+        preparation.insert(model, port)
+        return Tried(
+            proven=True,
+            after=after,
+            model=model,
+            evidence=f"with its input `{port.name}` {preparation}, the file says what the module says",
+            fix=Fix(
+                kind="graph",
+                what=f"give the file `{port.name}` {preparation}: the mended file does it by itself",
+            ),
+        )
     return None
 
 
-def _of_text(bench: Workbench, port: Port, first: FirstLayer) -> Iterator[Preparation]:
+def _preparations(workbench: Workbench, port: Port, first: FirstLayer) -> Iterator[Preparation]:
+    if port.kind == "image":
+        return _of_image(workbench, port, first)
+    if port.kind == "sound":
+        return _scalings(workbench, port, first, (Preparation(),), norms.SOUNDS)
+    return _of_text()
+
+
+def _of_text() -> Iterator[Preparation]:
     for offset in _OFFSETS:
         yield Preparation(
             factor=np.ones(1),
             shift=np.array([float(offset)]),
-            said="ids that are counted from another number",
+            about="ids that are counted from another number",
         )
 
 
-def _of_sound(bench: Workbench, port: Port, first: FirstLayer) -> Iterator[Preparation]:
-    return _scaled(bench, port, first, (Preparation(),), norms.SOUNDS)
-
-
-def _of_image(bench: Workbench, port: Port, first: FirstLayer) -> Iterator[Preparation]:
-    bare = Preparation(axis=port.axis)
-    reverse = (replace(bare, order=(2, 1, 0, 3)[: port.channels]),) if port.channels > 1 else ()
-    if bench.found is None:  # the file refuses the module's shape
-        for layout in _LAYOUTS[len(bench.scene.case.inputs[port.name].shape)]:
-            for turned in (replace(p, layout=layout) for p in (bare, *reverse)):
-                yield turned
-                yield from _usual(turned, norms.IMAGES, port.channels) if port.scalable else ()
+def _of_image(workbench: Workbench, port: Port, first: FirstLayer) -> Iterator[Preparation]:
+    """Channels reversed, then scaled; axes in another order first where the file refuses the module's shape."""
+    bases = [Preparation(axis=port.axis)]
+    if port.channels > 1:
+        reverse = _REVERSE[: port.channels]
+        bases.append(Preparation(axis=port.axis, order=reverse))
+    if workbench.candidate_outputs is None:
+        yield from _other_layouts(workbench, port, bases)
         return
-    yield from reverse
-    yield from _scaled(bench, port, first, (bare, *reverse), norms.IMAGES) if port.scalable else ()
+    yield from bases[1:]
+    if port.scalable:
+        yield from _scalings(workbench, port, first, tuple(bases), norms.IMAGES)
 
 
-def _scaled(
-    bench: Workbench,
+def _other_layouts(
+    workbench: Workbench, port: Port, bases: list[Preparation]
+) -> Iterator[Preparation]:
+    for layout in _LAYOUTS[len(workbench.scene.case.inputs[port.name].shape)]:
+        for base in bases:
+            transposed = replace(base, layout=layout)
+            yield transposed
+            if port.scalable:
+                yield from _usual_scalings(transposed, norms.IMAGES, port.channels)
+
+
+def _scalings(
+    workbench: Workbench,
     port: Port,
     first: FirstLayer,
     bases: tuple[Preparation, ...],
-    known: "tuple[Norm, ...]",
+    known: tuple[Norm, ...],
 ) -> Iterator[Preparation]:
     """Computed from the first layer with weights where that can be, else every usual one."""
     for base in bases:
-        scales = _computed(bench, port, first, base, known)
-        if isinstance(scales, Preparation):
-            yield scales
-        elif not scales:
-            yield from _usual(base, known, port.channels)
+        computed = _compute_scalings(workbench, port, first, base, known)
+        if computed is None:
+            yield from _usual_scalings(base, known, port.channels)
+        else:
+            yield from computed
 
 
-def _same_already(bench: Workbench, port: Port, first: FirstLayer) -> bool:
-    """True when the first layer makes what the module's makes: then nothing is wrong before it."""
-    answer = first(np.asarray(bench.scene.case.inputs[port.name]))
-    return answer is not None and any(
-        _far(answer.reshape(-1), target.reshape(-1)) <= _SAME
-        for target in first.targets(answer.size)
-    )
-
-
-def _usual(base: Preparation, known: "tuple[Norm, ...]", channels: int) -> Iterator[Preparation]:
+def _usual_scalings(
+    base: Preparation, known: tuple[Norm, ...], channels: int
+) -> Iterator[Preparation]:
     for own, other in norms.norm_pairs(known, channels):
         factor, shift = norms.input_map(own, other, channels)
-        yield replace(base, factor=factor, shift=shift, said=_said(own, other))
+        yield replace(base, factor=factor, shift=shift, about=_describe_norms(own, other))
 
 
-def _said(own: "Norm", other: "Norm") -> str:
+def _describe_norms(own: "Norm", other: "Norm") -> str:
     return f"the module has {own.name}, the file {other.name}"
 
 
-def _computed(
-    bench: Workbench, port: Port, first: FirstLayer, base: Preparation, known: "tuple[Norm, ...]"
-) -> Preparation | str:
-    """The factor and the shift of each channel that make the first layer's values the module's; empty where that can't be computed."""
-    given = base.apply(np.asarray(bench.scene.case.inputs[port.name]))
-    answer, nothing = first(given), first(np.zeros_like(given))
-    if answer is None or nothing is None or not bench.located.traced_values:
-        return ""
-    parts = [
-        first(_only(array, port, channel))
-        for array in (given, np.ones_like(given))
-        for channel in range(port.channels)
-    ]
-    columns = np.stack([(part - nothing).reshape(-1) for part in parts if part is not None], 1)
+def _compute_scalings(
+    workbench: Workbench,
+    port: Port,
+    first: FirstLayer,
+    base: Preparation,
+    known: tuple[Norm, ...],
+) -> list[Preparation] | None:
+    """The factor and the shift of each channel that make the first layer's values the module's.
+
+    1. Run the layer on nothing and on each channel alone: the columns of a linear system. None where the layer is not
+       affine in its input.
+    2. Fit the module's own values; empty where no factor and shift explain them.
+    3. Refine the fit, and give it the name of a usual norm.
+    """
+    prepared = base.apply(np.asarray(workbench.scene.case.inputs[port.name]))
+    value = first(prepared)
+    nothing = first(np.zeros_like(prepared))
+    if value is None or nothing is None or not workbench.located.traced_values:
+        return None
+    columns = _columns(port, first, prepared, nothing)  # 1
     whole = columns[:, : port.channels].sum(1) + nothing.reshape(-1)
-    if not np.isfinite(columns).all() or _far(whole, answer.reshape(-1)) > _EXPLAINS:
-        return ""  # something on the way is not affine
-    for target in first.targets(answer.size):
-        found = affine.fit_columns(columns, target.reshape(-1) - nothing.reshape(-1))
-        if found is not None and found[1] <= _EXPLAINS:
-            factor, shift = _refined(first, base, given, columns, target, found[0])
-            return _named(
-                base,
-                factor,
-                shift,
-                known,
-                certain=port.kind == "image"
-                and answer.shape[1] > port.channels
-                and not first.normed,
-            )
-    return "no factor and shift explain it"
+    if not np.isfinite(columns).all():
+        return None
+    if _distance(whole, value.reshape(-1)) > limits.SAME_VALUES:
+        return None
+    for target in first.targets(value.size):
+        fit = affine.fit_columns(columns, target.reshape(-1) - nothing.reshape(-1))  # 2
+        if fit is None or fit[1] > limits.SAME_VALUES:
+            continue
+        factor, shift = _refine(first, base, prepared, columns, target, fit[0])  # 3
+        certain = port.kind == "image" and value.shape[1] > port.channels and not first.normed
+        return _name_scaling(replace(base, factor=factor, shift=shift), known, certain=certain)
+    return []
 
 
-def _refined(
-    first: FirstLayer, base: Preparation, given: Array, columns: Array, target: Array, found: Array
+def _columns(port: Port, first: FirstLayer, prepared: Array, nothing: Array) -> Array:
+    """What each channel alone, and each filled with ones, adds to the layer's values."""
+    columns = []
+    for array in (prepared, np.ones_like(prepared)):
+        for channel in range(port.channels):
+            part = first(_keep_channel(array, port, channel))
+            if part is not None:
+                columns.append((part - nothing).reshape(-1))
+    return np.stack(columns, 1)
+
+
+def _refine(
+    first: FirstLayer, base: Preparation, prepared: Array, columns: Array, target: Array, fit: Array
 ) -> tuple[Array, Array]:
     """The same once more for what is left: the columns are differences of float32 values, and have lost digits."""
-    for _ in range(_ROUNDS):
-        factor, shift = np.split(found, 2)
-        answer = first(replace(base, order=(), factor=factor, shift=shift).apply(given))
-        left = (
-            affine.fit_columns(columns, (target - answer.reshape(target.shape)).reshape(-1))
-            if answer is not None
-            else None
-        )
-        if left is None:
+    for _ in range(_REFINEMENTS):
+        factor, shift = np.split(fit, 2)
+        scaling = replace(base, order=(), factor=factor, shift=shift)
+        value = first(scaling.apply(prepared))
+        if value is None:
             break
-        found = found + left[0]
-    return found[: len(found) // 2], found[len(found) // 2 :]
+        left = target - value.reshape(target.shape)
+        rest = affine.fit_columns(columns, left.reshape(-1))
+        if rest is None:
+            break
+        fit = fit + rest[0]
+    half = len(fit) // 2
+    return fit[:half], fit[half:]
 
 
-def _named(
-    base: Preparation, factor: Array, shift: Array, known: "tuple[Norm, ...]", *, certain: bool
-) -> Preparation | str:
-    """The usual preparation that it is; failing that the numbers as they are, unless another fault would look the same."""
+def _name_scaling(
+    scaling: Preparation, known: tuple[Norm, ...], *, certain: bool
+) -> list[Preparation]:
+    """The usual preparation that it is; failing that the numbers as they are, unless a lost bias, or another norm, would look the same."""
+    factor = scaling.factor
+    shift = scaling.shift
+    if factor is None or shift is None:
+        return []
     for own, other in norms.norm_pairs(known, len(factor)):
         usual = norms.input_map(own, other, len(factor))
         if norms.same_map((factor, shift), usual):
-            return replace(base, factor=usual[0], shift=usual[1], said=_said(own, other))
-    factor, shift = (
-        np.where(np.abs(factor - 1) < _TINY, 1.0, factor),
-        np.where(np.abs(shift) < _TINY * np.abs(shift).max(), 0.0, shift),
-    )
-    return (
-        replace(base, factor=factor, shift=shift)
-        if certain
-        else "a lost bias, or another norm, would look the same"
-    )
+            about = _describe_norms(own, other)
+            return [replace(scaling, factor=usual[0], shift=usual[1], about=about)]
+    if not certain:
+        return []
+    factor = np.where(np.abs(factor - 1) < _TINY, 1.0, factor)
+    negligible = _TINY * np.abs(shift).max()
+    shift = np.where(np.abs(shift) < negligible, 0.0, shift)
+    return [replace(scaling, factor=factor, shift=shift)]
 
 
-def _only(array: Array, port: Port, channel: int) -> Array:
+def _keep_channel(array: Array, port: Port, channel: int) -> Array:
     """One channel, and zeros in the others."""
     if port.channels == 1:
         return array
-    made = np.zeros_like(array)
-    np.moveaxis(made, port.axis, 0)[channel] = np.moveaxis(array, port.axis, 0)[channel]
-    return made
+    kept = np.zeros_like(array)
+    channels_first = np.moveaxis(kept, port.axis, 0)
+    channels_first[channel] = np.moveaxis(array, port.axis, 0)[channel]
+    return kept
 
 
-def _far(one: Array, other: Array) -> float:
-    return float(np.sqrt(((one - other) ** 2).sum() / max((other**2).sum(), 1e-300)))
-
-
-def _cropped(bench: Workbench, port: Port, first: FirstLayer) -> Tried | None:
-    """Another part of the image: the same size, taken from elsewhere."""
-    crops = [crop for node in first.slices if (crop := _crop(bench, node)) is not None]
-    for where, share in (
-        (("the centre", 0.5), ("the top left", 0.0), ("the bottom right", 1.0)) if crops else ()
-    ):
-        for up in (False, True):
-            model = bench.edited(partial(_moved, crops=crops, share=share, up=up))
-            after = bench.distance(model)
-            if bench.cured(after):
-                names = ", ".join(node.name or node.output[0] for node, *_ in crops)
-                return Tried(
-                    proven=True,
-                    after=after,
-                    model=model,
-                    evidence=f"{names} cut{'s' * (len(crops) == 1)} another part out of `{port.name}`; from {where} the answers are right",
-                    fix=Fix(kind="graph", what=f"cut the image from {where} in {names}"),
-                )
-    return None
-
-
-def _resized(bench: Workbench, first: FirstLayer) -> Tried | None:
-    """Another way of resizing, all of its attributes at once: as a library has it."""
-    for node in first.resizes[:1]:
-        for name, attributes in _RESIZES.items():
-            model = bench.with_node(node, partial(_set, attributes=attributes))
-            after = bench.distance(model)
-            if bench.cured(after):
-                where = node.name or node.output[0]
-                return Tried(
-                    proven=True,
-                    after=after,
-                    model=model,
-                    code="attribute",
-                    evidence=f"{where} (Resize) is right when it resizes {name}: {attributes}",
-                    fix=Fix(kind="graph", what=f"let {where} resize {name}"),
-                )
-    return None
-
-
-def _set(node: onnx.NodeProto, *, attributes: dict[str, str | float]) -> None:
-    for name in (
-        "mode",
-        "coordinate_transformation_mode",
-        "nearest_mode",
-        "cubic_coeff_a",
-        "antialias",
-    ):
-        set_attribute(node, name, attributes.get(name))
-
-
-def _crop(
-    bench: Workbench, node: onnx.NodeProto
-) -> tuple[onnx.NodeProto, Array, Array, Array] | None:
-    """A slice with constant ends and a step of one: node, starts, sizes, and the room there is."""
-    constants = {place: value for place, _, value in bench.constants(node)}
-    whole, part = bench.value(node.input[0]), bench.value(node.output[0])
-    if (
-        not {1, 2, 3} <= set(constants)
-        or whole is None
-        or part is None
-        or (4 in constants and (constants[4] != 1).any())
-    ):
-        return None
-    axes = constants[3].reshape(-1)
-    sizes, room = (np.array([value.shape[axis] for axis in axes]) for value in (part, whole))
-    return (node, constants[1], sizes, room) if (sizes < room).any() else None
-
-
-def _moved(
-    graph: onnx.GraphProto,
-    *,
-    crops: list[tuple[onnx.NodeProto, Array, Array, Array]],
-    share: float,
-    up: bool,
-) -> None:
-    for crop, starts, sizes, room in crops:
-        node = next(n for n in graph.node if n.output[0] == crop.output[0])
-        begin = np.ceil((room - sizes) * share) if up else np.floor((room - sizes) * share)
-        for place, values in ((1, begin), (2, begin + sizes)):
-            node.input[place] = f"{node.output[0]}_crop_{place}"
-            graph.initializer.append(
-                onnx.numpy_helper.from_array(
-                    values.astype(starts.dtype).reshape(starts.shape), node.input[place]
-                )
-            )
+def _distance(one: Array, other: Array) -> float:
+    """The relative distance of two vectors."""
+    difference = ((one - other) ** 2).sum()
+    size = max((other**2).sum(), 1e-300)
+    return float(np.sqrt(difference / size))

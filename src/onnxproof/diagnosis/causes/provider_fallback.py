@@ -17,6 +17,7 @@ Example: a CUDA library of another version is found, and everything runs on the 
 
 from collections.abc import Iterable, Iterator
 
+from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.results import Cause, Finding
@@ -25,19 +26,20 @@ from onnxproof.runtimes.session.execution import Candidate, Clock
 
 TITLE = "nodes silently ran elsewhere"
 PRICE = 0
+CODES = ("provider-fallback", "kernel")
 _CODE = "provider-fallback"
 
 
-def test(bench: Workbench) -> Tried | str:
-    """Ask the CPU alone, where the backend told that its nodes run elsewhere, or on a provider."""
-    backend = bench.scene.backend
-    mine = [finding for finding in bench.findings if finding.what.startswith(f"{backend}: ")]
-    elsewhere = [finding.what for finding in mine if finding.code == _CODE]
-    placed = [finding.what for finding in mine if finding.code == "placement"]
+def test(workbench: Workbench) -> Tried | str:
+    """Ask the CPU alone, where the backend reported that its nodes run elsewhere, or on a provider."""
+    backend = workbench.scene.backend
+    elsewhere = _reports(workbench, _CODE)
+    placed = _reports(workbench, "placement")
     if not elsewhere and not placed:
         return "no other provider was asked for"
-    before, after = _far(bench, backend), _far(bench, f"ort:{_level(backend)}")
-    if after > bench.limit or not after < before / 5:
+    before = _backend_error(workbench, backend)
+    after = _backend_error(workbench, f"ort:{_optimization_level(backend)}")
+    if after > workbench.limit or not after < before / limits.FIXED_IMPROVEMENT:
         return f"the CPU alone differs, too; {(elsewhere or placed)[0]}"
     return Tried(
         proven=True,
@@ -49,23 +51,36 @@ def test(bench: Workbench) -> Tried | str:
     )
 
 
-def _level(backend: str) -> str:
+def _reports(workbench: Workbench, code: str) -> list[str]:
+    """What was found under a code about the backend that showed the fault."""
+    prefix = f"{workbench.scene.backend}: "
+    return [
+        finding.what
+        for finding in workbench.findings
+        if finding.code == code and finding.what.startswith(prefix)
+    ]
+
+
+def _optimization_level(backend: str) -> str:
     name, option = parse(backend)
-    return ort.parse(option).level if name == "ort" else "all"
+    if name != "ort":
+        return "all"
+    return ort.parse(option).level
 
 
-def _far(bench: Workbench, backend: str) -> float:
+def _backend_error(workbench: Workbench, backend: str) -> float:
     """How far a backend is from the truth."""
+    scene = workbench.scene
     try:
-        candidate = Candidate(backend, bench.scene.path, bench.scene.signature, Clock())
-        found = candidate.run(bench.scene.case.inputs)
+        candidate = Candidate(backend, scene.path, scene.signature, Clock())
+        outputs = candidate.run(scene.case.inputs)
         candidate.close()
     except OnnxproofError:
         return float("inf")
-    return bench.scene.error(found)
+    return workbench.distance_between(outputs)
 
 
-def refused(findings: Iterable[Finding]) -> Iterator[Cause]:
+def refusal_causes(findings: Iterable[Finding]) -> Iterator[Cause]:
     """The cause where nothing was compared: a fallback that was not accepted decides the verdict, and the runtime's record of it is the proof."""
     for finding in findings:
         if finding.code == _CODE and finding.counts:

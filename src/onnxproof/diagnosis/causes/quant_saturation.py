@@ -16,10 +16,9 @@ from pathlib import Path
 
 import onnx
 
-from onnxproof.diagnosis.counterfactuals.quantized_study import granted, study
+from onnxproof.diagnosis.counterfactuals import quantized_study
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.errors import OnnxproofError
-from onnxproof.options import Policy
 from onnxproof.quantization.attribution import Study, gain
 from onnxproof.quantization.saturation import (
     find_saturated_biases,
@@ -35,46 +34,55 @@ TITLE = "sums don't fit their integers"
 PRICE = -25
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Float biases where the integer ones are full; seven-bit weights where the runtime leaves its own graph."""
-    found = study(bench)
-    if isinstance(found, str):
-        return found
-    full = find_saturated_biases(found.model)
+    study = quantized_study.study(workbench)
+    if isinstance(study, str):
+        return study
+    full = find_saturated_biases(study.model)
     if full:
-        return granted(
-            found,
-            found.restore_saturated_biases(),
+        return quantized_study.granted(
+            study,
+            study.restore_saturated_biases(),
+            policy=workbench.policy,
             what=f"with the biases in float that don't fit int32 ({full[0]})",
             fix="keep these biases in float",
         )
-    if bench.scene.gap is None or bench.scene.gap.noise_ratio <= Policy().runtime_limit:
+    gap = workbench.scene.gap
+    if gap is None or gap.noise_ratio <= workbench.policy.runtime_limit:
         return "no bias is full, and the runtime does what the graph says"
-    model = reduce_weight_range(found.model)
-    before, after = _on(bench, found, found.model), _on(bench, found, model)
-    touched = measure_saturation(found.model, found.samples)
-    if gain(before, after) < 3 or not touched:
+    return _try_seven_bits(workbench, study)
+
+
+def _try_seven_bits(workbench: Workbench, study: Study) -> Tried | str:
+    backend = workbench.scene.backend
+    model = reduce_weight_range(study.model)
+    before = _level_on_backend(backend, study, study.model)
+    after = _level_on_backend(backend, study, model)
+    shares = measure_saturation(study.model, study.samples)
+    if gain(before, after) < quantized_study.LEAST_DB or not shares:
         return f"seven-bit weights change {before:.1f} dB to {after:.1f} dB"
-    worst = max(touched, key=lambda name: touched[name])
+    worst = max(shares, key=lambda name: shares[name])
     return Tried(
-        proven=after >= Policy().drift_db,
+        proven=after >= workbench.policy.drift_db,
         after=10 ** (-after / 20),
         model=model,
         fix=Fix(kind="graph", what="seven-bit weights: --target avx2"),
-        evidence=f"with seven-bit weights {before:.1f} dB become {after:.1f} dB on {bench.scene.backend}; in {worst} {touched[worst]:.1%} of the outputs hold a pair beyond int16",
+        evidence=f"with seven-bit weights {before:.1f} dB become {after:.1f} dB on {backend}; in {worst} {shares[worst]:.1%} of the outputs hold a pair beyond int16",
     )
 
 
-def _on(bench: Workbench, found: Study, model: onnx.ModelProto) -> float:
-    """The level of a graph on the backend that showed the fault."""
+def _level_on_backend(backend: str, study: Study, model: onnx.ModelProto) -> float:
+    """The signal-to-noise ratio of a graph on the backend that showed the fault, in dB."""
     with temporary.Folder() as folder:
         path = Path(folder) / "model.onnx"
         onnx.save(model, path)
         try:
-            session = open_session(bench.scene.backend, path)
-            return compare(
-                found.reference_outputs,
-                [[a for a in session.run(batch) if a is not None] for _, batch in found.samples],
-            ).sqnr_db
+            session = open_session(backend, path)
+            outputs = [
+                [array for array in session.run(batch) if array is not None]
+                for _, batch in study.samples
+            ]
+            return compare(study.reference_outputs, outputs).sqnr_db
         except OnnxproofError:
             return float("-inf")

@@ -12,39 +12,45 @@ How to fix it: uint8 activations and per-channel weights on x86 (`--scheme u8s8`
 Example: activations between 0 and 8 quantized symmetrically around zero.
 """
 
-from onnxproof.diagnosis.counterfactuals.quantized_study import granted, study
+from onnxproof.diagnosis.counterfactuals import quantized_study
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 
 TITLE = "the scheme has too few levels where the values are"
 PRICE = -16
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Asymmetric ranges, then a scale for each filter, then float weights: the first that mends names what is lacking."""
-    found = study(bench)
-    if isinstance(found, str):
-        return found
-    best: Tried | str = "neither asymmetric ranges nor finer weights make the difference"
-    for model, what, fix in (
+    study = quantized_study.study(workbench)
+    if isinstance(study, str):
+        return study
+    trials = (
         (
-            found.use_asymmetric_ranges(),
+            study.use_asymmetric_ranges,
             "with all levels where the data is (asymmetric)",
             "quantize activations asymmetrically: --scheme u8s8",
         ),
         (
-            found.use_filter_scales(),
+            study.use_filter_scales,
             "with a scale for each filter of the weights",
             "quantize weights per channel: --scheme u8s8",
         ),
         (
-            found.restore_float_weights(),
+            study.restore_float_weights,
             "with the float weights",
             "give the weights more bits: --scheme u8s8, or w8",
         ),
-    ):
-        tried = granted(found, model, what=what, fix=fix)
-        if isinstance(tried, Tried) and tried.proven:
+    )
+    likely: list[Tried] = []
+    for change, what, fix in trials:
+        tried = quantized_study.granted(
+            study, change(), policy=workbench.policy, what=what, fix=fix
+        )
+        if isinstance(tried, str):
+            continue
+        if tried.proven:
             return tried
-        if isinstance(tried, Tried) and (isinstance(best, str) or tried.after < best.after):
-            best = tried
-    return best
+        likely.append(tried)
+    if not likely:
+        return "neither asymmetric ranges nor finer weights make the difference"
+    return min(likely, key=lambda tried: tried.after or 0.0)

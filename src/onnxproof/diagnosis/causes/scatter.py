@@ -16,98 +16,108 @@ Example: `index_put(..., accumulate=True)` with an index that repeats.
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
-from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench, set_attribute
-from onnxproof.results import Fix
+import torch
 
-if TYPE_CHECKING:
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.traced_value import TracedValue
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.counterfactuals.changed_reference import (
+    Variant,
+    call_instead,
+    skip_call,
+    with_arguments,
+)
+from onnxproof.diagnosis.counterfactuals.workbench import (
+    Tried,
+    Workbench,
+    node_name,
+    set_attribute,
+)
+from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "writes to the same place are combined otherwise"
 PRICE = 19
-_REDUCTIONS = ("sum", "prod", "amax", "amin", "mean")
+CODES = ("scatter", "mutation")
+_CALL_REDUCTIONS = ("sum", "prod", "amax", "amin", "mean")
+_NODE_REDUCTIONS = ("add", "none", "mul", "max", "min")
+_WRITES = (
+    "index_copy",
+    "index_put",
+    "index_put_",
+    "masked_scatter",
+    "index_fill",
+    "slice_scatter",
+    "select_scatter",
+)
 
 
-def test(bench: Workbench) -> Tried | str:
-    """Every other reduction in the module's own scatter."""
-    return bench.whatif(_variants, cure=lambda: _reduced(bench))
+def test(workbench: Workbench) -> Tried | str:
+    """Every other reduction in the module's own scatter, and in the located scatter nodes."""
+    return workbench.try_in_reference(_variants, remedy=lambda: _try_reductions(workbench))
 
 
-def _reduced(bench: Workbench) -> Tried | str:
+def _try_reductions(workbench: Workbench) -> Tried | str:
     """Every other reduction in the located scatter nodes."""
-    for node in bench.nodes[:3]:
-        for reduction in (
-            ("add", "none", "mul", "max", "min")
-            if node.op_type in ("ScatterElements", "ScatterND")
-            else ()
-        ):
-            model = bench.with_node(node, partial(set_attribute, name="reduction", value=reduction))
-            after = bench.distance(model)
-            if bench.cured(after):
-                name = node.name or node.output[0]
-                return Tried(
-                    proven=True,
-                    after=after,
-                    model=model,
-                    evidence=f"with reduction `{reduction}` at {name} the answers are right",
-                    fix=Fix(kind="graph", what=f"set `reduction` of {name} to `{reduction}`"),
-                )
+    for node in workbench.nodes[: limits.SUSPECTS_EDITED]:
+        if node.op_type not in ("ScatterElements", "ScatterND"):
+            continue
+        name = node_name(node)
+        for reduction in _NODE_REDUCTIONS:
+            change = partial(set_attribute, name="reduction", value=reduction)
+            tried = workbench.try_model(
+                workbench.with_node(node, change),
+                evidence=f"with reduction `{reduction}` at {name} the answers are right",
+                fix=f"set `reduction` of {name} to `{reduction}`",
+            )
+            if tried is not None:
+                return tried
     return "no other reduction of a named node mends it"
 
 
-def _variants(entry: "TracedValue") -> "Iterator[Variant]":
-    import torch
-
-    from onnxproof.diagnosis.counterfactuals.changed_reference import (
-        Variant,
-        instead,
-        skipped,
-        with_arguments,
-    )
-
+def _variants(entry: TracedValue) -> Iterator[Variant]:
     if "accumulate" in entry.arguments:
+        accumulate = not entry.arguments["accumulate"]
         yield Variant(
-            what=f"with accumulate={not entry.arguments['accumulate']}",
-            change=with_arguments(accumulate=not entry.arguments["accumulate"]),
+            what=f"with accumulate={accumulate}", change=with_arguments(accumulate=accumulate)
         )
     if "include_self" in entry.arguments:
-        for keep in (True, False):
-            for reduce in _REDUCTIONS:
-                if (reduce, keep) != (
-                    entry.arguments.get("reduce"),
-                    entry.arguments["include_self"],
-                ):
-                    yield Variant(
-                        what=f"reduced by `{reduce}`"
-                        + ("" if keep else " without the value that was there"),
-                        change=with_arguments(reduce=reduce, include_self=keep),
-                    )
+        yield from _other_reductions(entry)
+    yield from _other_writes(entry)
+    if entry.op in _WRITES:
+        yield Variant(what="left out", change=skip_call(), code="mutation")
+
+
+def _other_reductions(entry: TracedValue) -> Iterator[Variant]:
+    present = (entry.arguments.get("reduce"), entry.arguments["include_self"])
+    for include_self in (True, False):
+        for reduce in _CALL_REDUCTIONS:
+            if (reduce, include_self) == present:
+                continue
+            what = f"reduced by `{reduce}`"
+            if not include_self:
+                what += " without the value that was there"
+            yield Variant(
+                what=what, change=with_arguments(reduce=reduce, include_self=include_self)
+            )
+
+
+def _other_writes(entry: TracedValue) -> Iterator[Variant]:
+    """The last write kept instead of a sum, and the reverse."""
     if entry.op in ("scatter_add", "scatter_reduce", "scatter_add_", "scatter_reduce_"):
         yield Variant(
             what="with the last write kept",
-            change=instead(lambda x, dim, index, source, *rest: x.scatter(dim, index, source)),
+            change=call_instead(lambda x, dim, index, source, *rest: x.scatter(dim, index, source)),
         )
     if entry.op == "scatter":
         yield Variant(
             what="with the writes added",
-            change=instead(lambda x, dim, index, source, *rest: x.scatter_add(dim, index, source)),
+            change=call_instead(
+                lambda x, dim, index, source, *rest: x.scatter_add(dim, index, source)
+            ),
         )
     if entry.op in ("index_add", "index_add_"):
         yield Variant(
             what="with the last write kept",
-            change=instead(
+            change=call_instead(
                 lambda x, dim, index, source, *rest: torch.index_copy(x, dim, index, source)
             ),
         )
-    if entry.op in (
-        "index_copy",
-        "index_put",
-        "index_put_",
-        "masked_scatter",
-        "index_fill",
-        "slice_scatter",
-        "select_scatter",
-    ):
-        yield Variant(what="left out", change=skipped(), code="mutation")

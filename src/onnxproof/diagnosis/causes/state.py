@@ -22,16 +22,24 @@ from typing import Any
 import onnx
 import torch
 
-from onnxproof.diagnosis.counterfactuals.module_run import said, session_of
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.counterfactuals.module_run import module_session, run_module
+from onnxproof.diagnosis.counterfactuals.module_state import (
+    Place,
+    describe_differences,
+    dotted_name,
+    reset_state,
+    state_differences,
+)
 from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench
-from onnxproof.reference.restore import equal
 from onnxproof.reference.torch_session import TorchSession, from_numpy
 
 TITLE = "the module keeps state, and the file has that of another moment"
 PRICE = 4
-_OWN = frozenset({"_parameters", "_buffers", "_modules", "training"})
-_CALLS, _COUNTS, _OTHERS, _DEPTH = 6, 8, 2, 4
-"""Further calls that are tried, numbers that a counter is set to, other cases that must agree, and how deep attributes are compared."""
+_MOST_CALLS = 6
+"""Further calls that are tried. Not measured."""
+_MOST_COUNTS = 8
+"""Numbers that a counter is set to. Not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,16 +52,19 @@ class _Moment:
     """What is otherwise in it, with both values where they are short."""
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """The module after more calls, and with what they change as it may have been before."""
-    session = session_of(bench)
-    if session is None or not bench.scene.reference.findings():
+    session = module_session(workbench)
+    changing = workbench.scene.reference.findings()
+    if session is None or not changing:
         return "a forward pass changes nothing in the module"
-    for moment in _moments(session, bench):
-        if bench.late:
+    witness = workbench.scene.case.inputs
+    for moment in _moments(session, workbench):
+        if workbench.late:
             break
-        after = _distance(session, moment, bench, bench.scene.case.inputs, bench.found)
-        if bench.cured(after) and _holds(session, moment, bench):
+        outputs = workbench.candidate_outputs
+        after = _distance(session, moment, workbench, witness, outputs)
+        if workbench.cured(after) and _holds_on_other_cases(session, moment, workbench):
             names = "; ".join(moment.changed[:4])
             return Tried(
                 proven=True,
@@ -61,191 +72,113 @@ def test(bench: Workbench) -> Tried | str:
                 after=after,
                 evidence=f"the module {moment.what} gives what the candidate gives; otherwise then: {names}",
             )
-    return f"at no other moment does the module give what the candidate gives; a forward pass changes {', '.join(bench.scene.reference.findings())}"
+    return f"at no other moment does the module give what the candidate gives; a forward pass changes {', '.join(changing)}"
 
 
 def _distance(
     session: TorchSession,
     moment: _Moment,
-    bench: Workbench,
+    workbench: Workbench,
     inputs: Mapping[str, Array],
-    found: list[Array | None] | None,
+    outputs: list[Array | None] | None,
 ) -> float:
+    """How far the candidate's outputs are from the module's at that moment; infinite where the module does not run."""
     try:
-        return bench.scene.error(found, said(session, copy.deepcopy(moment.module), inputs))
-    except (
-        Exception
-    ):  # the user's own code with a state that it may never have: then it is not what happened
+        expected = run_module(session, copy.deepcopy(moment.module), inputs)
+        return workbench.distance_between(outputs, expected)
+    # the user's own code with a state that it may never have: then it is not what happened
+    except Exception:
         return float("inf")
 
 
-def _holds(session: TorchSession, moment: _Moment, bench: Workbench) -> bool:
+def _holds_on_other_cases(session: TorchSession, moment: _Moment, workbench: Workbench) -> bool:
     """True unless the module at that moment says something else than the candidate on another case that differs."""
-    return all(
-        _distance(session, moment, bench, case.inputs, bench.answers(inputs=case.inputs))
-        <= bench.limit
-        for case in bench.others[:_OTHERS]
-    )
+    for case in workbench.cases.others[: limits.OTHER_CASES]:
+        outputs = workbench.run(inputs=case.inputs)
+        if not _distance(session, moment, workbench, case.inputs, outputs) <= workbench.limit:
+            return False
+    return True
 
 
-def _moments(session: TorchSession, bench: Workbench) -> Iterator[_Moment]:
-    """After more calls, on the example or on the witness; before any call, and after some from there."""
-    start = _copied(session.module)
+def _moments(session: TorchSession, workbench: Workbench) -> Iterator[_Moment]:
+    """The module at other moments.
+
+    1. After more calls, on the example or on the witness.
+    2. With what those calls change as the file has it.
+    3. With it as before any call, and as after so many.
+    4. After calls on the example, counted from there.
+    """
+    start = _copy(session.module)
     if start is None:
         return
-    example, touched = bench.scene.reference.example(), set[tuple[str, str]]()
-    for words, inputs in (("the example", example), ("the witness", bench.scene.case.inputs)):
-        for call, module in _calls(session, start, inputs):
-            touched |= {place for place, *_ in _differing(start, module)}
-            yield _Moment(
-                what=f"after {call} more call{'s' * (call != 1)} on {words}",
-                module=module,
-                changed=_told(start, module),
-            )
-    filed = copy.deepcopy(start)
-    if _take(filed, touched, bench):
-        yield _Moment(
-            what="with its state as the file has it", module=filed, changed=_told(start, filed)
-        )
-    for count in range(_COUNTS):
+    example = workbench.scene.reference.example()
+    changing: set[Place] = set()
+    for words, inputs in (("the example", example), ("the witness", workbench.scene.case.inputs)):
+        for call, module in _after_calls(session, start, inputs):  # 1
+            changing |= {place for place, *_ in state_differences(start, module)}
+            calls = "1 more call" if call == 1 else f"{call} more calls"
+            yield _moment(start, module, f"after {calls} on {words}")
+    as_in_file = copy.deepcopy(start)
+    if _copy_from_file(as_in_file, changing, workbench):  # 2
+        yield _moment(start, as_in_file, "with its state as the file has it")
+    for count in range(_MOST_COUNTS):  # 3
         module = copy.deepcopy(start)
-        for place in touched:
-            _reset(module, place, count)
-        yield _Moment(
-            what=f"with its state as {_after(count)}", module=module, changed=_told(start, module)
-        )
-        for call, later in _calls(session, module, example) if count == 0 else ():
-            yield _Moment(
-                what=f"with its state as {_after(call)} on the example",
-                module=later,
-                changed=_told(start, later),
-            )
+        for place in changing:
+            reset_state(module, place, count)
+        yield _moment(start, module, f"with its state as {_describe_calls(count)}")
+        if count == 0:
+            for call, later in _after_calls(session, module, example):  # 4
+                what = f"with its state as {_describe_calls(call)} on the example"
+                yield _moment(start, later, what)
 
 
-def _take(module: torch.nn.Module, touched: set[tuple[str, str]], bench: Workbench) -> bool:
-    """Put what the file has under the names of the changed buffers into the module."""
-    weights = {tensor.name: tensor for tensor in bench.model.graph.initializer}
-    known = {
-        place: onnx.numpy_helper.to_array(weights[name])
-        for place in touched
-        if (name := ".".join(filter(None, place))) in weights
-    }
-    taken = [
-        (value, known[place])
-        for place in known
-        if isinstance(value := getattr(module.get_submodule(place[0]), place[1]), torch.Tensor)
-        and value.shape == known[place].shape
-    ]
-    with torch.no_grad():
-        for value, found in taken:
-            value.copy_(from_numpy(found))
-    return bool(taken)
+def _moment(start: torch.nn.Module, module: torch.nn.Module, what: str) -> _Moment:
+    return _Moment(what=what, module=module, changed=describe_differences(start, module))
 
 
-def _after(calls: int) -> str:
-    return f"after {calls} call{'s' * (calls != 1)}" if calls else "before any call"
+def _copy_from_file(module: torch.nn.Module, places: set[Place], workbench: Workbench) -> bool:
+    """Put what the file has under the names of the changed buffers into the module; True when there is something."""
+    weights = {tensor.name: tensor for tensor in workbench.model.graph.initializer}
+    copied = False
+    for place in places:
+        tensor = weights.get(dotted_name(place))
+        value = getattr(module.get_submodule(place[0]), place[1], None)
+        if tensor is None or not isinstance(value, torch.Tensor):
+            continue
+        array = onnx.numpy_helper.to_array(tensor)
+        if value.shape == array.shape:
+            copied = True
+            with torch.no_grad():
+                value.copy_(from_numpy(array))
+    return copied
 
 
-def _calls(
+def _describe_calls(calls: int) -> str:
+    if calls == 0:
+        return "before any call"
+    if calls == 1:
+        return "after 1 call"
+    return f"after {calls} calls"
+
+
+def _after_calls(
     session: TorchSession, start: torch.nn.Module, inputs: Mapping[str, Array]
 ) -> Iterator[tuple[int, torch.nn.Module]]:
     """A copy of the module after one call, after two, and so on."""
     module = copy.deepcopy(start)
-    for call in range(1, _CALLS + 1):
+    for call in range(1, _MOST_CALLS + 1):
         try:
-            said(session, module, inputs)
+            run_module(session, module, inputs)
         except Exception:  # the user's own code: a second call may be refused
             return
         yield call, module
 
 
-def _copied(module: Any) -> Any:
+def _copy(module: Any) -> Any:
+    """A copy in inference mode; None where there can be none."""
+    if not isinstance(module, torch.nn.Module) or isinstance(module, torch.jit.ScriptModule):
+        return None
     try:
-        return (
-            copy.deepcopy(module).eval()
-            if isinstance(module, torch.nn.Module)
-            and not isinstance(module, torch.jit.ScriptModule)
-            else None
-        )
+        return copy.deepcopy(module).eval()
     except Exception:  # some modules hold what can't be copied
         return None
-
-
-def _state(module: torch.nn.Module) -> dict[tuple[str, str], Any]:
-    """Buffers, parameters and plain attributes by module and name."""
-    return {
-        (path, name): value
-        for path, part in module.named_modules()
-        for name, value in [
-            *part._buffers.items(),
-            *part._parameters.items(),
-            *((n, v) for n, v in part.__dict__.items() if n not in _OWN),
-        ]
-    }
-
-
-def _differing(
-    one: torch.nn.Module, other: torch.nn.Module
-) -> Iterator[tuple[tuple[str, str], Any, Any]]:
-    before, after = _state(one), _state(other)
-    for place in {**before, **after}:
-        old, new = before.get(place), after.get(place)
-        if not _equal(old, new):
-            yield place, old, new
-
-
-def _equal(one: Any, other: Any, depth: int = _DEPTH) -> bool:
-    """Whether two values are the same as far as they are data; what lies deeper, or is no data, was copied and counts as equal."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, torch.Tensor):
-        return one.shape == other.shape and one.dtype == other.dtype and equal(one, other)
-    if isinstance(one, bool | int | float | str | set | None):
-        return bool(one == other)
-    if depth == 0 or callable(one):
-        return True
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(
-            _equal(a, b, depth - 1) for a, b in zip(one, other, strict=True)
-        )
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(
-            _equal(one[key], other[key], depth - 1) for key in one
-        )
-    return _equal(vars(one), vars(other), depth - 1) if hasattr(one, "__dict__") else True
-
-
-def _told(start: torch.nn.Module, module: torch.nn.Module) -> tuple[str, ...]:
-    return tuple(
-        f"`{'.'.join(filter(None, place))}` ({_short(new)} for {_short(old)})"
-        for place, old, new in _differing(start, module)
-    )
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, torch.Tensor):
-        return f"{value.item():.4g}" if value.numel() == 1 else f"a tensor {list(value.shape)}"
-    return (
-        repr(value)
-        if isinstance(value, int | float | bool | type(None))
-        else f"{len(value)} items"
-        if hasattr(value, "__len__")
-        else type(value).__name__
-    )
-
-
-def _reset(module: torch.nn.Module, place: tuple[str, str], count: int) -> None:
-    """An attribute as it may have been after so many calls: numbers count, containers are empty, tensors are zero."""
-    owner = module.get_submodule(place[0])
-    value = getattr(owner, place[1], None)
-    if isinstance(value, torch.Tensor) and place[1] in owner.__dict__ and count == 0:
-        setattr(owner, place[1], None)  # a cache that nobody has filled yet
-    elif isinstance(value, torch.Tensor):
-        with torch.no_grad():
-            value.fill_(count if value.numel() == 1 else 0)
-    elif isinstance(value, bool) or value is None:
-        setattr(owner, place[1], False if isinstance(value, bool) else None)
-    elif isinstance(value, int | float):
-        setattr(owner, place[1], type(value)(count))
-    elif isinstance(value, list | dict | set):
-        value.clear()

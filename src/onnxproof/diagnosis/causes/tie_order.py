@@ -19,13 +19,12 @@ TITLE = "equal values are taken in another order"
 PRICE = 2
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """The comparison itself broke the ties and found the difference gone."""
-    gap = bench.scene.gap
+    gap = workbench.scene.gap
     if gap is None or gap.domain is not Domain.TIES:
         return "no exact ties explain it"
     return Tried(
         proven=True,
         evidence=f"the module with its ties broken by one rule gives the candidate's `{gap.output}` on case `{gap.case}`",
-        after=0.0,
     )

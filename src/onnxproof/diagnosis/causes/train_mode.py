@@ -13,74 +13,83 @@ Example: a classifier that is right on large batches and useless on single image
 
 import copy
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 import onnx
 import torch
 
-from onnxproof.diagnosis.counterfactuals.module_run import said, session_of
-from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench, attribute, set_attribute
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, with_arguments
+from onnxproof.diagnosis.counterfactuals.module_run import module_session, run_module
+from onnxproof.diagnosis.counterfactuals.workbench import (
+    Tried,
+    Workbench,
+    attribute_value,
+    set_attribute,
+)
+from onnxproof.reference.traced_value import TracedValue
 from onnxproof.results import Fix
-
-if TYPE_CHECKING:
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
-    from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "the file was made in training mode"
 PRICE = 10
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Put the reference, or one of its normalisations, into the other mode and see whether it gives what the candidate gives."""
-    whole = _whole(bench)
-    return whole if isinstance(whole, Tried) else bench.whatif(_variants)
+    return _try_whole_module(workbench) or workbench.try_in_reference(_variants)
 
 
-def _variants(entry: "TracedValue") -> "Iterator[Variant]":
-    from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, with_arguments
-
-    if "batch_norm" in entry.op and "training" in entry.arguments:
-        other = not entry.arguments["training"]
-        yield Variant(
-            what="by the statistics of the batch" if other else "by the running statistics",
-            change=with_arguments(training=other),
-        )
+def _variants(entry: TracedValue) -> Iterator[Variant]:
+    if "batch_norm" not in entry.op or "training" not in entry.arguments:
+        return
+    if entry.arguments["training"]:
+        yield Variant(what="by the running statistics", change=with_arguments(training=False))
+    else:
+        yield Variant(what="by the statistics of the batch", change=with_arguments(training=True))
 
 
-def _whole(bench: Workbench) -> Tried | str:
-    session = session_of(bench)
-    norms = (
-        [m for m in session.module.modules() if isinstance(m, torch.nn.modules.batchnorm._NormBase)]
-        if session is not None and hasattr(session.module, "modules")
-        else []
-    )
-    if session is None or not norms:
-        return "the module has no layer that behaves otherwise in training"
+def _try_whole_module(workbench: Workbench) -> Tried | None:
+    """A copy of the module with all of its BatchNorm layers in training mode."""
+    session = module_session(workbench)
+    if session is None or not _has_batch_norm(session.module):
+        return None
     training = copy.deepcopy(session.module)
     for layer in training.modules():
-        layer.train(isinstance(layer, torch.nn.modules.batchnorm._NormBase))
+        layer.train(_is_batch_norm(layer))
     try:
-        after = bench.scene.error(bench.found, said(session, training, bench.scene.case.inputs))
-    except (RuntimeError, ValueError) as why:
-        return f"the module does not run in training mode on the witness: {why}"
-    mended = bench.edited(_in_inference)
-    direct = any(attribute(n, "training_mode") for n in bench.model.graph.node)
-    proven = after <= max(bench.limit, 1e-4) and after < bench.before / 5
-    if not proven:
-        return "in training mode the module gives something else, too"
+        outputs = run_module(session, training, workbench.scene.case.inputs)
+    except (RuntimeError, ValueError):  # one value for each channel has no variance
+        return None
+    after = workbench.distance_between(workbench.candidate_outputs, outputs)
+    limit = max(workbench.limit, limits.TRAIN_MODE_LEAST_ERROR)
+    if after > limit or not after < workbench.before / limits.FIXED_IMPROVEMENT:
+        return None
+    evidence = (
+        "the module with its BatchNorm layers in training mode gives what the candidate gives"
+    )
+    if not any(attribute_value(node, "training_mode") for node in workbench.model.graph.node):
+        return Tried(proven=True, by_reference=True, after=after, evidence=evidence)
     return Tried(
         proven=True,
         by_reference=True,
-        evidence="the module with its BatchNorm layers in training mode gives what the candidate gives",
         after=after,
-        model=mended if direct else None,
-        fix=Fix(kind="graph", what="set training_mode to 0 on every BatchNormalization")
-        if direct
-        else None,
+        evidence=evidence,
+        model=workbench.with_graph(_set_inference_mode),
+        fix=Fix(kind="graph", what="set training_mode to 0 on every BatchNormalization"),
     )
 
 
-def _in_inference(graph: onnx.GraphProto) -> None:
+def _has_batch_norm(module: Any) -> bool:
+    if not hasattr(module, "modules"):
+        return False
+    return any(_is_batch_norm(layer) for layer in module.modules())
+
+
+def _is_batch_norm(layer: Any) -> bool:
+    return isinstance(layer, torch.nn.modules.batchnorm._NormBase)
+
+
+def _set_inference_mode(graph: onnx.GraphProto) -> None:
     for node in graph.node:
         if node.op_type == "BatchNormalization":
             set_attribute(node, "training_mode", 0)

@@ -12,21 +12,22 @@ How to fix it: fold first (`onnxproof quantize` does), then quantize.
 Example: Conv, Q/DQ, BatchNormalization, Q/DQ, ReLU.
 """
 
-from onnxproof.diagnosis.counterfactuals.quantized_study import granted, study
+from onnxproof.diagnosis.counterfactuals import quantized_study
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 
 TITLE = "roundings stand between operators that should be one"
 PRICE = -19
 
 
-def test(bench: Workbench) -> Tried | str:
+def test(workbench: Workbench) -> Tried | str:
     """Take the roundings out that stand between a layer and its norm, bias or activation."""
-    found = study(bench)
-    if isinstance(found, str):
-        return found
-    return granted(
-        found,
-        found.fuse_layers(),
+    study = quantized_study.study(workbench)
+    if isinstance(study, str):
+        return study
+    return quantized_study.granted(
+        study,
+        study.fuse_layers(),
+        policy=workbench.policy,
         what="without the roundings between layers and what should be part of them",
         fix="fold BatchNorm and activations before quantizing: onnxproof quantize SUBJECT -o MODEL",
     )

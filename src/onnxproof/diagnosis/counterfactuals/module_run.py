@@ -10,14 +10,16 @@ from onnxproof.reference import tree
 from onnxproof.reference.torch_session import TorchSession, from_numpy, to_numpy
 
 
-def session_of(bench: Workbench) -> TorchSession | None:
+def module_session(workbench: Workbench) -> TorchSession | None:
     """The session of the module in its own precision; None where the reference is a file."""
-    return bench.scene.reference.session
+    return getattr(workbench.scene.reference, "session", None)
 
 
-def said(session: TorchSession, module: Any, inputs: Mapping[str, Array]) -> list[Array]:
-    """What a copy of the module says, with nothing put back afterwards."""
-    args, kwargs = session.arguments({name: from_numpy(array) for name, array in inputs.items()})
+def run_module(session: TorchSession, module: Any, inputs: Mapping[str, Array]) -> list[Array]:
+    """The outputs of a copy of the module, with nothing put back afterwards."""
+    tensors = {name: from_numpy(array) for name, array in inputs.items()}
+    args, kwargs = session.arguments(tensors)
     with torch.no_grad():
         returned = module(*args, **kwargs)
-    return [to_numpy(leaf) for _, leaf in tree.flatten(returned) if isinstance(leaf, torch.Tensor)]
+    leaves = [leaf for _, leaf in tree.flatten(returned)]
+    return [to_numpy(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)]

@@ -89,18 +89,20 @@ def _float_graph(bench: Workbench) -> onnx.ModelProto | None:
     try:
         if bench.subject.onnx is not None:
             return prepare(bench.subject.onnx)
-        if bench.export_float is None:
+        if bench.means.export_float is None:
             return None
         with temporary.Folder() as folder:
-            bench.export_float(bench.subject, Path(folder) / "float.onnx")
+            bench.means.export_float(bench.subject, Path(folder) / "float.onnx")
             return prepare(Path(folder) / "float.onnx")
     except OnnxproofError:
         return None
 
 
-def granted(found: Study, model: onnx.ModelProto | None, *, what: str, fix: str) -> Tried | str:
+def granted(
+    found: Study, model: onnx.ModelProto | None, *, policy: Policy, what: str, fix: str
+) -> Tried | str:
     """The cause is proven when the candidate with this one change is as good as a healthy quantized model is."""
-    if found.graph_db >= Policy().drift_db:
+    if found.graph_db >= policy.drift_db:
         return f"with {found.graph_db:.1f} dB the graph is as good as healthy quantized models are"
     if model is None:
         return "there is nothing to change"
@@ -108,7 +110,7 @@ def granted(found: Study, model: onnx.ModelProto | None, *, what: str, fix: str)
     recovered = gain(found.graph_db, after)
     if recovered < LEAST_DB:
         return f"it would recover {recovered:.1f} dB"
-    healed = after >= Policy().drift_db
+    healed = after >= policy.drift_db
     return Tried(
         proven=healed,
         after=10 ** (-after / 20),

@@ -1,70 +1,90 @@
 """Try another operator, or another order of operands, in the place of a located node."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 
 import onnx
 
-from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
-from onnxproof.results import Fix
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench, node_name
+
+_MOST_OPERANDS = 4
+"""Operands of one node that are exchanged pair by pair. Not measured."""
 
 
-def other_operator(
-    bench: Workbench, families: Sequence[Sequence[str]], *, attributes: bool = False
+def try_other_operators(
+    workbench: Workbench, families: Sequence[Sequence[str]], *, keep_attributes: bool = False
 ) -> Tried | str:
-    """The located nodes with each other operator of their family (and their own attributes); then the few others of it, since a step that does nothing looks right."""
-    known = {name for family in families for name in family}
-    others = [
-        node
-        for node in bench.model.graph.node
-        if node.op_type in known and node.output[0] not in {n.output[0] for n in bench.nodes[:4]}
-    ]
-    for node in [*bench.nodes[:4], *others[:4]]:
-        for family in families:
-            for other in family if node.op_type in family else ():
-                if other == node.op_type:
-                    continue
+    """Each other operator of its family in the place of the located nodes; then of a few other nodes of it, since a step that does nothing looks right."""
+    for node, other in _other_operators(workbench, families):
 
-                def change(n: onnx.NodeProto, other: str = other) -> None:
-                    n.op_type = other
-                    if not attributes:
-                        del n.attribute[:]
+        def change(changed: onnx.NodeProto, other: str = other) -> None:
+            changed.op_type = other
+            if not keep_attributes:
+                del changed.attribute[:]
 
-                model = bench.with_node(node, change)
-                after = bench.distance(model)
-                if bench.cured(after):
-                    return Tried(
-                        proven=True,
-                        after=after,
-                        model=model,
-                        evidence=f"{node.name or node.output[0]} is {node.op_type}; with {other} the answers are right",
-                        fix=Fix(kind="graph", what=f"make {node.name or node.output[0]} a {other}"),
-                    )
+        name = node_name(node)
+        tried = workbench.try_model(
+            workbench.with_node(node, change),
+            evidence=f"{name} is {node.op_type}; with {other} the answers are right",
+            fix=f"make {name} a {other}",
+        )
+        if tried is not None:
+            return tried
     return "no other operator of the family mends a named node"
 
 
-def other_order(
-    bench: Workbench, op_types: Sequence[str]
+def _other_operators(
+    workbench: Workbench, families: Sequence[Sequence[str]]
+) -> Iterator[tuple[onnx.NodeProto, str]]:
+    """A node, and an operator that may stand in its place."""
+    for node in _nodes_of_families(workbench, families):
+        for family in families:
+            if node.op_type not in family:
+                continue
+            for other in family:
+                if other != node.op_type:
+                    yield node, other
+
+
+def _nodes_of_families(
+    workbench: Workbench, families: Sequence[Sequence[str]]
+) -> list[onnx.NodeProto]:
+    known = set(itertools.chain.from_iterable(families))
+    located = workbench.nodes[: limits.SUSPECTS_REPLACED]
+    outputs = {node.output[0] for node in located}
+    others = [
+        node
+        for node in workbench.model.graph.node
+        if node.op_type in known and node.output[0] not in outputs
+    ]
+    return [*located, *others[: limits.SUSPECTS_REPLACED]]
+
+
+def try_exchanged_operands(
+    workbench: Workbench, op_types: Sequence[str]
 ) -> tuple[onnx.NodeProto, onnx.ModelProto, float] | None:
-    """The located nodes with their operands exchanged."""
-    for node in bench.nodes[:4]:
-        if node.op_type not in op_types or len(node.input) < 2:
+    """The first located node that is right with two operands exchanged, the model with them exchanged, and the error that is left."""
+    for node in workbench.nodes[: limits.SUSPECTS_REPLACED]:
+        if node.op_type not in op_types:
             continue
-        pairs = (
-            [(1, 2)]
-            if node.op_type == "Where"
-            else [
-                (i, j)
-                for i in range(min(len(node.input), 4))
-                for j in range(i + 1, min(len(node.input), 4))
-            ]
-        )
-        for i, j in pairs:
+        for one, other in _operand_pairs(node):
 
-            def change(n: onnx.NodeProto, i: int = i, j: int = j) -> None:
-                n.input[i], n.input[j] = n.input[j], n.input[i]
+            def change(changed: onnx.NodeProto, one: int = one, other: int = other) -> None:
+                operands = changed.input
+                operands[one], operands[other] = operands[other], operands[one]
 
-            model = bench.with_node(node, change)
-            after = bench.distance(model)
-            if bench.cured(after):
+            model = workbench.with_node(node, change)
+            after = workbench.distance(model)
+            if workbench.cured(after):
                 return node, model, after
     return None
+
+
+def _operand_pairs(node: onnx.NodeProto) -> Iterator[tuple[int, int]]:
+    if len(node.input) < 2:
+        return
+    if node.op_type == "Where":
+        yield 1, 2
+        return
+    yield from itertools.combinations(range(min(len(node.input), _MOST_OPERANDS)), 2)

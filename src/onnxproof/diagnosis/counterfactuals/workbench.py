@@ -1,19 +1,21 @@
 """Where hypotheses are tried: the witness, the located nodes, and quick answers to "what if the graph said this instead?"."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.locate import Located, Scene
 from onnxproof.errors import OnnxproofError
-from onnxproof.numerics.relative_error import relative_error
+from onnxproof.options import Policy
 from onnxproof.reference.subject import Subject
-from onnxproof.results import Case, Finding, Fix, Location
+from onnxproof.results import Case, Finding, Fix
 from onnxproof.runtimes import ort, parse
 from onnxproof.runtimes.session.execution import Candidate, Clock, feed
 from onnxproof.system.deadline import Deadline
@@ -23,7 +25,8 @@ if TYPE_CHECKING:
     from onnxproof.reference.traced_value import TracedValue
 
 Array = np.ndarray[Any, Any]
-_LARGEST = 1 << 31
+_MOST_BYTES = 1 << 31
+"""What a protobuf message holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,19 +35,43 @@ class Tried:
 
     proven: bool
     evidence: str
-    after: float
-    """The relative error that is left with the hypothesis granted."""
+    after: float | None = None
+    """The relative error that is left with the hypothesis granted; None where no counterfactual measured one."""
     before: float | None = None
     """The relative error without it, where that is not the workbench's own: of another runtime."""
     fix: Fix | None = None
     model: onnx.ModelProto | None = None
-    """The mended graph, where the remedy is one."""
+    """The mended model, where the remedy is one."""
     options: tuple[str, ...] = ()
     """Optimizers to disable, where the remedy is that."""
     by_reference: bool = False
     """The module with the fault put into it gave the candidate's answers: proven, whether or not the remedy mends all."""
     code: str = ""
     """Another code than the file's name, where what was found belongs there."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What the causes may use beside the evidence."""
+
+    export_float: Callable[[Subject, Path], object] | None = None
+    """Writes a module as a float ONNX file, for the study of a quantized one."""
+    calibration: Any = None
+    """The data that a quantized candidate was calibrated on, where it is known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedCases:
+    """What is known of all cases of the run."""
+
+    beyond_noise: Mapping[str, bool] = field(default_factory=dict)
+    """Case name -> whether it was beyond noise (cases of odd domains left out)."""
+    sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """Case name -> the sizes of its dims."""
+    ordinary: Mapping[str, bool] = field(default_factory=dict)
+    """Case name -> whether its values are ordinary, so that sizes alone explain a difference."""
+    others: Sequence[Case] = ()
+    """Further cases that differ: an accident of the witness does not hold on them."""
 
 
 class Workbench:
@@ -55,35 +82,30 @@ class Workbench:
         scene: Scene,
         located: Located,
         *,
-        bad_cases: Mapping[str, bool],
-        sizes: Mapping[str, Mapping[str, int]],
-        telling: Mapping[str, bool],
+        cases: ComparedCases,
+        policy: Policy,
         subject: Subject | None = None,
-        calibration: Any = None,
-        export_float: Any = None,
-        others: Sequence[Case] = (),
+        means: Means | None = None,
         findings: Sequence[Finding] = (),
         deadline: Deadline | None = None,
     ) -> None:
-        self.scene, self.located = scene, located
-        self.where: Location = located.location
-        self.subject, self.calibration = subject, calibration
-        self.export_float = export_float
-        """What is proven, with the user's data, and the data that a quantized candidate was calibrated on, where it is known."""
-        self.others = others
-        """Further cases that differ: an accident of the witness does not hold on them."""
+        self.scene = scene
+        self.located = located
+        """Where the fault is, and what was learned on the way."""
+        self.location = located.location
+        self.cases = cases
+        self.policy = policy
+        self.subject = subject
+        """What is proven, with the user's data."""
+        self.means = means or Means()
         self.findings = findings
         """What was found without comparing values: among it, where the runtimes ran."""
-        self.bad_cases = bad_cases
-        """Case name -> whether it was beyond noise (cases of odd domains left out)."""
-        self.sizes = sizes
-        """Case name -> the sizes of its dims."""
-        self.telling = telling
-        """Case name -> whether its values are ordinary, so that sizes alone explain a difference."""
         self.deadline = deadline or Deadline.never()
         """After this no further trial is made."""
         self.noise = scene.noise
-        self.limit = max(20 * scene.noise, 2e-6)
+        self.limit = max(limits.FIXED_NOISE_RATIO * scene.noise, limits.FIXED_LEAST_ERROR)
+
+    # ---- the candidate on the witness
 
     @property
     def late(self) -> bool:
@@ -94,169 +116,154 @@ class Workbench:
     def model(self) -> onnx.ModelProto:
         """The candidate with its weights; refused beyond what a protobuf holds."""
         loaded = onnx.load(self.scene.path)
-        if loaded.ByteSize() >= _LARGEST:
+        if loaded.ByteSize() >= _MOST_BYTES:
             raise ValueError("the model is too large to be edited in memory")
         return loaded
 
     @cached_property
     def before(self) -> float:
         """The relative error of the candidate as it is."""
-        return self.scene.error(self.found)
+        return self.distance_between(self.candidate_outputs)
 
     @cached_property
-    def found(self) -> list[Array | None] | None:
-        """The candidate's own answers on the witness."""
-        return self.answers()
+    def candidate_outputs(self) -> list[Array | None] | None:
+        """The candidate's own outputs on the witness."""
+        return self.run()
 
     @property
     def nodes(self) -> list[onnx.NodeProto]:
-        """The named nodes, most guilty first."""
-        by_name = {node.name or node.output[0]: node for node in self.model.graph.node}
-        return [by_name[name] for name in self.where.nodes if name in by_name]
+        """The located nodes, the first suspect first."""
+        by_name = {node_name(node): node for node in self.model.graph.node}
+        return [by_name[name] for name in self.location.nodes if name in by_name]
 
     @property
-    def around(self) -> list[onnx.NodeProto]:
-        """The first named nodes, and what feeds the guiltiest: a step that does nothing looks right and is not."""
-        first = self.nodes[:3]
-        feeding = [
-            n
-            for n in self.model.graph.node
-            if first and set(n.output) & set(first[0].input) and n.op_type != "Constant"
-        ]
-        return [*first, *[n for n in feeding if n.output[0] not in {f.output[0] for f in first}]]
-
-    def value(self, name: str) -> Array | None:
-        """An inner value of the candidate on the witness, read without optimisation."""
-        return self.values([name]).get(name)
-
-    def values(self, names: list[str]) -> dict[str, Array]:
-        """Inner values and inputs of the candidate on the witness; nothing where the runtime refuses to give them."""
-        from onnxproof.runtimes.reference import add_outputs
-
-        feeds = feed(self.scene.case.inputs, self.scene.signature)
-        weights = {
-            t.name: numpy_helper.to_array(t)
-            for t in self.model.graph.initializer
-            if t.name in names
-        }
-        inner = [name for name in names if name and name not in feeds and name not in weights]
-        model = self.edited(lambda graph: None)
-        add_outputs(model, inner)
-        try:
-            found = (
-                []
-                if not inner
-                else ort.open(model.SerializeToString(), "disabled", outputs=inner).run(feeds)
-            )
-        except OnnxproofError:
-            return {}
-        return (
-            {name: array for name, array in zip(inner, found, strict=True) if array is not None}
-            | feeds
-            | weights
-        )
-
-    def alone(self, node: onnx.NodeProto) -> float | None:
-        """How far the runtime's output of one node is from the standard's for the same inputs, or None where it can't be told."""
-        from onnxproof.runtimes import reference
-
-        values = self.values([*node.input, *node.output])
-        given = {name: values[name] for name in node.input if name in values}
-        made = [name for name in node.output if name in values]
-        if not made or len(given) != len([name for name in node.input if name]):
-            return None
-        ports = [
-            onnx.helper.make_tensor_value_info(
-                n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape
-            )
-            for n, a in given.items()
-        ]
-        graph = onnx.helper.make_graph(
-            [node],
-            "alone",
-            ports,
-            [onnx.helper.make_empty_tensor_value_info(name) for name in made],
-        )
-        single = onnx.helper.make_model(
-            graph, opset_imports=list(self.model.opset_import), ir_version=self.model.ir_version
-        )
-        try:
-            right = reference.open(single.SerializeToString()).run(given)
-        except OnnxproofError:
-            return None
-        return max(_apart(values[name], r) for name, r in zip(made, right, strict=True))
-
-    def first_odd(self) -> tuple[onnx.NodeProto, float] | None:
-        """The first node that makes NaN or infinity from finite values, and the largest of those; read without optimisation."""
-        values = self.values([name for node in self.model.graph.node for name in node.output])
-        for node in self.model.graph.node:
-            made = [
-                values[name]
-                for name in node.output
-                if name in values and values[name].dtype.kind == "f"
-            ]
-            read = [
-                values[name].astype(np.float64)
-                for name in node.input
-                if name in values and values[name].dtype.kind in "fiu"
-            ]
-            if any(not np.isfinite(array).all() for array in made) and all(
-                np.isfinite(array).all() for array in read
-            ):
-                return node, max(
-                    (float(np.abs(array).max(initial=0)) for array in read), default=0.0
-                )
-        return None
-
-    @property
-    def guilty(self) -> onnx.NodeProto | None:
+    def suspect(self) -> onnx.NodeProto | None:
         """The first of them."""
         return next(iter(self.nodes), None)
 
+    @property
+    def nodes_and_producers(self) -> list[onnx.NodeProto]:
+        """The first located nodes, and the producers of what the first reads: a step that does nothing looks right and is not."""
+        first = self.nodes[: limits.SUSPECTS_EDITED]
+        if not first:
+            return []
+        listed = {node.output[0] for node in first}
+        read = set(first[0].input)
+        producers = [
+            node
+            for node in self.model.graph.node
+            if node.op_type != "Constant" and not read.isdisjoint(node.output)
+        ]
+        return [*first, *(node for node in producers if node.output[0] not in listed)]
+
     def counterpart(self, node: onnx.NodeProto) -> Any:
-        """The module's own operation that the node should have been, where it is known."""
-        return self.located.counterparts.get(node.name or node.output[0])
+        """The traced value of the module that the node should have computed, where it is known."""
+        return self.located.counterparts.get(node_name(node))
 
-    def whatif(
+    def value(self, name: str) -> Array | None:
+        """A runtime value of the candidate on the witness, read without optimisation."""
+        return self.values([name]).get(name)
+
+    def values(self, names: list[str]) -> dict[str, Array]:
+        """Runtime values and inputs of the candidate on the witness; nothing where the runtime refuses to give them."""
+        feeds = feed(self.scene.case.inputs, self.scene.signature)
+        weights = {
+            tensor.name: numpy_helper.to_array(tensor)
+            for tensor in self.model.graph.initializer
+            if tensor.name in names
+        }
+        inner = [name for name in names if name and name not in feeds and name not in weights]
+        try:
+            return self._inner_values(inner, feeds) | feeds | weights
+        except OnnxproofError:
+            return {}
+
+    def _inner_values(self, names: list[str], feeds: Mapping[str, Array]) -> dict[str, Array]:
+        from onnxproof.runtimes.reference import add_outputs
+
+        if not names:
+            return {}
+        model = self.copy_model()
+        add_outputs(model, names)
+        session = ort.open(model.SerializeToString(), "disabled", outputs=names)
+        arrays = zip(names, session.run(feeds), strict=True)
+        return {name: array for name, array in arrays if array is not None}
+
+    def constants(self, node: onnx.NodeProto) -> Iterator[tuple[int, str, Array]]:
+        """The inputs of a node that are weights or constants: place, name, value."""
+        weights = {tensor.name: tensor for tensor in self.model.graph.initializer}
+        for constant in self.model.graph.node:
+            if constant.op_type == "Constant" and constant.output[0] not in weights:
+                tensor = _tensor_of(constant)
+                if tensor is not None:
+                    weights[constant.output[0]] = tensor
+        for place, name in enumerate(node.input):
+            if name in weights:
+                yield place, name, numpy_helper.to_array(weights[name])
+
+    # ---- changed graphs
+
+    def copy_model(self) -> onnx.ModelProto:
+        """A copy of the candidate without its inferred shapes."""
+        copied = onnx.ModelProto()
+        copied.CopyFrom(self.model)
+        del copied.graph.value_info[:]
+        return copied
+
+    def with_graph(self, change: Callable[[onnx.GraphProto], None]) -> onnx.ModelProto:
+        """A copy of the candidate with one change."""
+        copied = self.copy_model()
+        change(copied.graph)
+        return copied
+
+    def with_node(
+        self, node: onnx.NodeProto, change: Callable[[onnx.NodeProto], None]
+    ) -> onnx.ModelProto:
+        """A copy in which one node is changed."""
+        return self.with_graph(lambda graph: change(node_with_output(graph, node.output[0])))
+
+    def with_constant(self, node: onnx.NodeProto, place: int, value: Array) -> onnx.ModelProto:
+        """A copy in which one node reads another constant; other readers keep the old one."""
+        name = f"{node.output[0]}_mended_{place}"
+
+        def change(graph: onnx.GraphProto) -> None:
+            graph.initializer.append(numpy_helper.from_array(np.array(value), name))
+            node_with_output(graph, node.output[0]).input[place] = name
+
+        return self.with_graph(change)
+
+    # ---- measuring
+
+    def run(
         self,
-        variants: "Callable[[TracedValue], Iterable[Variant]]",
+        model: onnx.ModelProto | None = None,
         *,
-        views: bool = False,
-        cure: "Callable[[], Tried | str] | None" = None,
-    ) -> Tried | str:
-        """Put each variant of a suspected call into the module: proven is the one that then says what the candidate says.
-
-        `cure` looks for a change of the file that mends it; alone it is a likeness, with the fault in the module it is the remedy.
-        """
-        from onnxproof.diagnosis.counterfactuals import changed_reference
-
-        found = (
-            changed_reference.search(self, variants, views=views)
-            if self.located.module_session is not None
-            else None
-        )
-        mended = (
-            cure()
-            if cure is not None
-            else "no such change of the module gives what the candidate gives"
-        )
-        if found is None:
-            return mended
-        entry, variant, after = found
-        said = f"the module with {changed_reference.told(entry)} {variant.what} gives what the candidate gives"
-        if isinstance(mended, Tried):
-            return replace(
-                mended,
-                proven=True,
-                by_reference=True,
-                evidence=f"{said}; {mended.evidence}",
-                code=variant.code or mended.code,
+        inputs: Any = None,
+        disabled: tuple[str, ...] = (),
+    ) -> list[Array | None] | None:
+        """The outputs of a graph (the candidate itself for None) on the witness's or other inputs; None where the runtime refuses."""
+        scene = self.scene
+        source: Any = scene.path
+        if model is not None:
+            source = model.SerializeToString()
+        if inputs is None:
+            inputs = scene.case.inputs
+        try:
+            session = ort.open(source, self.ort_option, disabled_optimizers=disabled)
+            candidate = Candidate(
+                scene.backend, scene.path, scene.signature, Clock(), session=session
             )
-        return Tried(proven=True, by_reference=True, after=after, code=variant.code, evidence=said)
+            return candidate.run(inputs)
+        except OnnxproofError:
+            return None
 
-    def cured(self, after: float) -> bool:
-        """True when the error is gone, not only smaller."""
-        return after <= self.limit and after < self.before / 5
+    @property
+    def ort_option(self) -> str:
+        """The option of the backend that showed the fault, where it is ONNX Runtime."""
+        name, option = parse(self.scene.backend)
+        if name != "ort":
+            return ""
+        return option
 
     def distance(
         self,
@@ -267,81 +274,104 @@ class Workbench:
         disabled: tuple[str, ...] = (),
     ) -> float:
         """The relative error of a graph (the candidate itself for None) against the truth of the witness."""
-        outputs = self.answers(model, inputs=inputs, disabled=disabled) if not self.late else None
-        return self.scene.error(outputs, truth)
+        outputs = None
+        if not self.late:
+            outputs = self.run(model, inputs=inputs, disabled=disabled)
+        return self.distance_between(outputs, truth)
 
-    def answers(
-        self,
-        model: onnx.ModelProto | None = None,
-        *,
-        inputs: Any = None,
-        disabled: tuple[str, ...] = (),
-    ) -> list[Array | None] | None:
-        """The outputs of a graph on the witness's (or other) inputs, or None where the runtime refuses."""
-        source: Any = self.scene.path if model is None else model.SerializeToString()
-        try:
-            session = ort.open(
-                source,
-                parse(self.scene.backend)[1] if parse(self.scene.backend)[0] == "ort" else "",
-                disabled_optimizers=disabled,
-            )
-            return Candidate(
-                self.scene.backend, self.scene.path, self.scene.signature, Clock(), session=session
-            ).run(self.scene.case.inputs if inputs is None else inputs)
-        except OnnxproofError:
+    def distance_between(
+        self, outputs: Sequence[Array | None] | None, expected: Sequence[Array] | None = None
+    ) -> float:
+        """How far outputs are from the truth of the witness, or from other expected ones; infinite where there are none."""
+        return self.scene.error(outputs, expected)
+
+    def truth_of(self, inputs: Mapping[str, Array]) -> list[Array]:
+        """What the reference says in float64 to other inputs, or in its own precision where it has no truth."""
+        oracle = self.scene.reference
+        return oracle.truth(inputs) or oracle.run(inputs)
+
+    def cured(self, after: float) -> bool:
+        """True when the error is gone, not only smaller."""
+        return after <= self.limit and after < self.before / limits.FIXED_IMPROVEMENT
+
+    def noise_ratio(self, error: float | None) -> float | None:
+        """A measured error in multiples of the noise; None stays None."""
+        if error is None:
             return None
+        return error / self.noise
 
-    def edited(self, change: Callable[[onnx.GraphProto], None]) -> onnx.ModelProto:
-        """A copy of the candidate with one change."""
-        copied = onnx.ModelProto()
-        copied.CopyFrom(self.model)
-        change(copied.graph)
-        del copied.graph.value_info[:]
-        return copied
+    def try_model(
+        self, model: onnx.ModelProto, *, evidence: str, fix: str, code: str = ""
+    ) -> Tried | None:
+        """The proven hypothesis where the changed graph is right; None where it is not."""
+        after = self.distance(model)
+        if not self.cured(after):
+            return None
+        return Tried(
+            proven=True,
+            after=after,
+            model=model,
+            code=code,
+            evidence=evidence,
+            fix=Fix(kind="graph", what=fix),
+        )
 
-    def with_node(
-        self, node: onnx.NodeProto, change: Callable[[onnx.NodeProto], None]
-    ) -> onnx.ModelProto:
-        """A copy in which one node is changed."""
-        place = [n.output[0] for n in self.model.graph.node].index(node.output[0])
-        return self.edited(lambda graph: change(graph.node[place]))
+    def try_in_reference(
+        self,
+        variants: "Callable[[TracedValue], Iterable[Variant]]",
+        *,
+        views: bool = False,
+        remedy: "Callable[[], Tried | str] | None" = None,
+    ) -> Tried | str:
+        """Put each variant of a suspected call into the module: proven is the one that then gives the candidate's outputs.
 
-    def constants(self, node: onnx.NodeProto) -> Iterator[tuple[int, str, Array]]:
-        """The inputs of a node that are weights or constants: place, name, value."""
-        weights = {t.name: t for t in self.model.graph.initializer}
-        made = {n.output[0]: n for n in self.model.graph.node if n.op_type == "Constant"}
-        for place, name in enumerate(node.input):
-            if name in weights:
-                yield place, name, numpy_helper.to_array(weights[name])
-            elif (
-                name in made
-                and made[name].attribute
-                and made[name].attribute[0].type == onnx.AttributeProto.TENSOR
-            ):
-                yield place, name, numpy_helper.to_array(made[name].attribute[0].t)
+        `remedy` looks for a change of the file that mends it; alone it is a likeness, with the fault in the module it is the fix.
+        """
+        from onnxproof.diagnosis.counterfactuals import changed_reference
 
-    def with_constant(self, node: onnx.NodeProto, place: int, value: Array) -> onnx.ModelProto:
-        """A copy in which one node reads another constant; other readers keep the old one."""
-        name = f"{node.output[0]}_mended_{place}"
-
-        def change(graph: onnx.GraphProto) -> None:
-            graph.initializer.append(numpy_helper.from_array(np.array(value), name))
-            next(n for n in graph.node if n.output[0] == node.output[0]).input[place] = name
-
-        return self.edited(change)
-
-
-def _apart(a: Array, b: Array | None) -> float:
-    """The relative distance; of integers whether they differ at all, since beyond 2**53 a float does not tell."""
-    if b is not None and a.dtype.kind in "iub" and a.shape == b.shape:
-        return float(not np.array_equal(a, b))
-    return relative_error(b, a)
+        match = changed_reference.search(self, variants, views=views)
+        tried: Tried | str = "no such change of the module gives what the candidate gives"
+        if remedy is not None:
+            tried = remedy()
+        if match is None:
+            return tried
+        call = changed_reference.describe_call(match.entry)
+        evidence = f"the module with {call} {match.variant.what} gives what the candidate gives"
+        if isinstance(tried, Tried):
+            return replace(
+                tried,
+                proven=True,
+                by_reference=True,
+                after=match.after if tried.after is None else tried.after,
+                evidence=f"{evidence}; {tried.evidence}",
+                code=match.variant.code or tried.code,
+            )
+        return Tried(
+            proven=True,
+            by_reference=True,
+            after=match.after,
+            code=match.variant.code,
+            evidence=evidence,
+        )
 
 
-def attribute(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
+def node_name(node: onnx.NodeProto) -> str:
+    """A node's name, or that of its first output."""
+    return node.name or node.output[0]
+
+
+def node_with_output(graph: onnx.GraphProto, output: str) -> onnx.NodeProto:
+    """The node whose first output has this name."""
+    nodes: dict[str, onnx.NodeProto] = {node.output[0]: node for node in graph.node}
+    return nodes[output]
+
+
+def attribute_value(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
     """An attribute's value, or the default."""
-    found = next((a for a in node.attribute if a.name == name), None)
-    return default if found is None else onnx.helper.get_attribute_value(found)
+    for attribute in node.attribute:
+        if attribute.name == name:
+            return onnx.helper.get_attribute_value(attribute)
+    return default
 
 
 def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> None:
@@ -350,3 +380,11 @@ def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> None:
         node.attribute.remove(old)
     if value is not None:
         node.attribute.append(onnx.helper.make_attribute(name, value))
+
+
+def _tensor_of(constant: onnx.NodeProto) -> onnx.TensorProto | None:
+    """The tensor of a Constant node; None where it holds something else."""
+    if not constant.attribute or constant.attribute[0].type != onnx.AttributeProto.TENSOR:
+        return None
+    tensor: onnx.TensorProto = constant.attribute[0].t
+    return tensor

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from onnxproof.report import consensus_table
-from onnxproof.report.plain import block, ratio, relative, short, visible
+from onnxproof.report.plain import block, noise_change, relative, short, visible
 from onnxproof.report.rows import facts, last_column, numbers, place, rows
 from onnxproof.results import Cause, Finding, Verdict
 from onnxproof.results.proof import Proof
@@ -140,8 +140,7 @@ def _causes(proof: Proof) -> list[str]:
 def _cause(cause: Cause) -> str:
     word = "Proven" if cause.proven else "Possible"
     evidence = cause.evidence
-    if cause.before:
-        evidence += f" ({ratio(cause.before)} times the noise before, {ratio(cause.after)} after)"
+    evidence += noise_change(cause)
     lines = [
         f"- **{word} cause** {words(cause.code)}: {words(cause.title)}",
         f"  - {words(evidence)}",

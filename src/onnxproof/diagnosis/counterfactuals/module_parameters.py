@@ -1,0 +1,75 @@
+"""The module's parameters as they may stand in a file: as they are, transposed, and with the BatchNorm that follows folded in."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from onnxproof.reference.torch_session import to_numpy
+
+Array = np.ndarray[Any, Any]
+NamedArray = tuple[str, Array]
+_FOLDING_ERROR = 1e-6
+"""Relative to the largest element: folding is done in float32. Not measured."""
+
+
+def is_same_weight(one: Array, other: Array) -> bool:
+    """Equal but for the rounding of a fold."""
+    difference = np.abs(one.astype(np.float64) - other).max(initial=0)
+    return bool(difference <= _FOLDING_ERROR * np.abs(other).max(initial=0))
+
+
+def module_parameters(module: Any) -> Iterator[NamedArray]:
+    """Every parameter and buffer of floats in each form, with a name for it."""
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point():
+            yield from _layouts(name, _wide(tensor))
+    named = module.named_modules()
+    layers = [(name, layer) for name, layer in named if not list(layer.children())]
+    for (layer_name, layer), (norm_name, norm) in itertools.pairwise(layers):
+        if _has_statistics(norm) and _has_matrix(layer):
+            yield from _fold_norm(layer_name, layer, norm_name, norm)
+
+
+def _layouts(name: str, array: Array) -> Iterator[NamedArray]:
+    yield name, array
+    if array.ndim == 2:
+        yield f"{name} transposed", np.ascontiguousarray(array.T)
+    if array.ndim == 1:
+        yield f"{name} as a column", array.reshape(-1, 1, 1)
+
+
+def _has_statistics(layer: Any) -> bool:
+    return getattr(layer, "running_var", None) is not None
+
+
+def _has_matrix(layer: Any) -> bool:
+    """True for a layer with weights that is no norm itself."""
+    weight = getattr(layer, "weight", None)
+    if hasattr(layer, "running_var") or weight is None:
+        return False
+    return bool(weight.dim() >= 2)
+
+
+def _fold_norm(layer_name: str, layer: Any, norm_name: str, norm: Any) -> Iterator[NamedArray]:
+    """Weight and bias of a layer with its norm folded in."""
+    weight = _wide(layer.weight)
+    mean = _wide(norm.running_mean)
+    if mean.shape[0] != weight.shape[0]:
+        return
+    deviation = np.sqrt(_wide(norm.running_var) + norm.eps)
+    scale = _wide(norm.weight, missing=1.0) / deviation
+    bias = _wide(layer.bias, missing=0.0)
+    shift = _wide(norm.bias, missing=0.0)
+    by_filter = scale.reshape(-1, *[1] * (weight.ndim - 1))
+    yield f"{layer_name}.weight folded with {norm_name}", weight * by_filter
+    yield f"{layer_name}.bias folded with {norm_name}", (bias - mean) * scale + shift
+
+
+def _wide(tensor: Any, *, missing: float = 0.0) -> Array:
+    """A tensor in float64; a number where there is none."""
+    if tensor is None:
+        return np.asarray(missing)
+    return np.asarray(to_numpy(tensor), np.float64)

@@ -1,0 +1,88 @@
+"""Workbenches on hand-made graphs: a file that is wrong, and the truth that it should give."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from onnxproof.diagnosis.counterfactuals.workbench import ComparedCases, Workbench
+from onnxproof.diagnosis.locate import Scene
+from onnxproof.onnxmodel import onnx_file
+from onnxproof.options import Policy
+from onnxproof.results import Case, InputInfo, Location, OutputInfo, Signature, Stage
+
+Array = np.ndarray[Any, Any]
+
+
+def graph_model(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: Mapping[str, Array],
+    constants: Mapping[str, Array] | None = None,
+) -> onnx.ModelProto:
+    """A model whose last node's output is the output."""
+    ports = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
+        )
+        for name, array in inputs.items()
+    ]
+    weights = [numpy_helper.from_array(array, name) for name, array in (constants or {}).items()]
+    output = helper.make_empty_tensor_value_info(nodes[-1].output[0])
+    output.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    graph = helper.make_graph(list(nodes), "graph", ports, [output], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def answer(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Array:
+    """What the standard says."""
+    output: Array = ReferenceEvaluator(model).run(None, dict(inputs))[0]
+    return output
+
+
+def workbench(
+    folder: Path,
+    wrong: onnx.ModelProto,
+    truth: Array,
+    inputs: Mapping[str, Array],
+    *,
+    nodes: Sequence[str] = (),
+    scene: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Workbench:
+    """The workbench of a wrong file, whose faults are said to be in these nodes."""
+    path = folder / "wrong.onnx"
+    onnx.save(wrong, path)
+    ports = tuple(
+        InputInfo(
+            name=name,
+            dtype=str(array.dtype),
+            shape=array.shape,
+            dims=array.shape,
+            onnx_name=name,
+            onnx_dtype=str(array.dtype),
+        )
+        for name, array in inputs.items()
+    )
+    output = wrong.graph.output[0].name
+    info = OutputInfo(name=output, dtype=str(truth.dtype), shape=truth.shape, onnx_name=output)
+    oracle: Any = SimpleNamespace(parameter=lambda name: None)
+    made = Scene(
+        oracle=oracle,
+        path=path,
+        file=onnx_file.read(path),
+        signature=Signature(inputs=ports, outputs=(info,)),
+        case=Case(name="case", group="ordinary", about="", inputs=inputs),
+        backend="ort",
+        truth=[truth],
+        dtypes=[truth.dtype],
+        noise=1e-7,
+        **(scene or {}),
+    )
+    location = Location(stage=Stage.EXPORT, nodes=tuple(nodes))
+    cases = options.pop("cases", ComparedCases())
+    return Workbench(made, location, cases=cases, policy=Policy(), **options)
