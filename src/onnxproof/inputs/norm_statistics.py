@@ -193,13 +193,16 @@ def _sums_of_file(file: OnnxFile, samples: Sequence[Inputs]) -> dict[str, _Sums]
     norms_by_name = _trained_norms(file)
     if not norms_by_name:
         return {}
-    probed = onnx.load(str(file.path))
-    values = list(dict.fromkeys(value for value, _ in norms_by_name.values()))
     inputs = {port.name for port in file.inputs}
-    add_outputs(probed, [value for value in values if value not in inputs])
+    read_values = dict.fromkeys(value for value, _ in norms_by_name.values())
+    values = [value for value in read_values if value not in inputs]
+    probed = onnx.load(str(file.path))
+    add_outputs(probed, values)
     session = ort.open(probed.SerializeToString(), "disabled", outputs=values)
     for sample in samples:
-        arrays = dict(zip(values, session.run(dict(sample)), strict=True))
+        arrays: dict[str, Any] = dict(sample)  # a norm may read an input itself, which is no output
+        if values:
+            arrays.update(zip(values, session.run(dict(sample)), strict=True))
         for value, sums in norms_by_name.values():
             sums.add(np.asarray(arrays[value]))
     return {name: sums for name, (_, sums) in norms_by_name.items()}
