@@ -174,7 +174,7 @@ def write(
     example = Example(found)
     choices.check(options, example, backends)
     job = Job(
-        found=found,
+        subject=found,
         example=example,
         request=read_request(found, example, options),
         opset=choices.opset(options, backends),
