@@ -832,6 +832,7 @@ def literals(path: Path) -> Iterator[str]:
     ("name", "file"),
     [
         ("proof", "results/proof"),
+        ("proof", "results/sentences"),
         ("terminal", "report/terminal"),
         ("rows", "report/rows"),
         ("crosscheck", "report/consensus_table"),

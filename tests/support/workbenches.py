@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from onnxproof.diagnosis.counterfactuals.workbench import ComparedCases, Workbench
-from onnxproof.diagnosis.locate import Scene
+from onnxproof.diagnosis.locate import Located, Scene
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.options import Policy
 from onnxproof.results import Case, InputInfo, Location, OutputInfo, Signature, Stage
@@ -52,6 +52,7 @@ def workbench(
     *,
     nodes: Sequence[str] = (),
     scene: Mapping[str, Any] | None = None,
+    found: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Workbench:
     """The workbench of a wrong file, whose faults are said to be in these nodes."""
@@ -70,9 +71,9 @@ def workbench(
     )
     output = wrong.graph.output[0].name
     info = OutputInfo(name=output, dtype=str(truth.dtype), shape=truth.shape, onnx_name=output)
-    oracle: Any = SimpleNamespace(parameter=lambda name: None)
+    reference: Any = SimpleNamespace(parameter=lambda name: None)
     made = Scene(
-        oracle=oracle,
+        reference=reference,
         path=path,
         file=onnx_file.read(path),
         signature=Signature(inputs=ports, outputs=(info,)),
@@ -85,4 +86,5 @@ def workbench(
     )
     location = Location(stage=Stage.EXPORT, nodes=tuple(nodes))
     cases = options.pop("cases", ComparedCases())
-    return Workbench(made, location, cases=cases, policy=Policy(), **options)
+    located = Located(location=location, **(found or {}))
+    return Workbench(made, located, cases=cases, policy=Policy(), **options)

@@ -62,7 +62,7 @@ def opset(options: ExportOptions, backends: Sequence[str]) -> int | None:
 def apply(
     path: Path,
     options: ExportOptions,
-    found: Subject,
+    subject: Subject,
     shown: Path,
 ) -> tuple[dict[str, str], list[Finding]]:
     """Optimise, then lower the precision; what was done, and what was refused. `shown` is the file's name in messages, `path` a draft of it."""
@@ -71,7 +71,7 @@ def apply(
     if options.optimize is not None:
         chosen["optimised"], findings = optimizing.optimise(path, options.optimize)
     if options.precision is not None:
-        chosen["precision"] = _lower_precision(path, options.precision, found, shown)
+        chosen["precision"] = _lower_precision(path, options.precision, subject, shown)
     version = _read_opset(path)
     chosen["opset"] = str(version)
     if options.opset is not None and version != options.opset:
@@ -96,11 +96,11 @@ def _read_opset(path: Path) -> int:
 def _lower_precision(
     path: Path,
     kind: str,
-    found: Subject,
+    subject: Subject,
     shown: Path,
 ) -> str:
     try:
-        inputs = sample_inputs.collect_inputs(found, path)
+        inputs = sample_inputs.collect_inputs(subject, path)
         return precision.lower_precision(path, kind, inputs).describe()
     except Exception as why:  # the converter and the runtime raise classes of their own
         if isinstance(why, UsageError) and why.code == "cannot-write":

@@ -3,12 +3,13 @@
 from onnxproof.exporter.dims import DimRequest, Limits
 from onnxproof.exporter.example import Example, Place
 from onnxproof.options import ExportOptions
-from onnxproof.reference import dynamic_shapes, subject
+from onnxproof.reference import dynamic_shapes
+from onnxproof.reference.subject import Subject
 from onnxproof.reference.torch_session import bind
 
 
 def read_request(
-    found: subject.Subject,
+    subject: Subject,
     example: Example,
     options: ExportOptions,
 ) -> DimRequest:
@@ -17,7 +18,7 @@ def read_request(
     limits: dict[str, Limits] = dict(options.ranges)
     auto: set[Place] = set()
     specs = dynamic_shapes.dim_specs(
-        bind(found.module, found.args, found.kwargs), found.dynamic_shapes
+        bind(subject.module, subject.args, subject.kwargs), subject.dynamic_shapes
     )
     for leaf, axes in specs.items():
         for axis, spec in axes.items():
@@ -38,7 +39,7 @@ def read_request(
         auto=frozenset(auto),
         static=frozenset((leaf, axis) for leaf, axes in options.static.items() for axis in axes),
         limits=limits,
-        exclusive=found.dynamic_shapes is not None,
+        exclusive=subject.dynamic_shapes is not None,
     )
     request.check(example)
     return request

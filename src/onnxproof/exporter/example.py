@@ -18,8 +18,8 @@ _ENLARGED = 3
 class Example:
     """A subject's example inputs: its tensors by name, their sizes, and calls of the eager module."""
 
-    def __init__(self, found: Subject) -> None:
-        self.session = TorchSession(found.module, found.args, found.kwargs)
+    def __init__(self, subject: Subject) -> None:
+        self.session = TorchSession(subject.module, subject.args, subject.kwargs)
         self.tensors: dict[str, torch.Tensor] = self.session.example
 
     def places(self) -> list[Place]:

@@ -77,7 +77,7 @@ class Written:
         guards, findings = self._try_guards(path)
         compared = None
         if pipeline is not None:
-            compared = pipelines.compare(self.job.found, pipeline, path)
+            compared = pipelines.compare(self.job.subject, pipeline, path)
         return ExaminedExport(
             record=replace(self.record, guards=guards),
             findings=self.findings,
@@ -128,7 +128,7 @@ def write(
     example = Example(found)
     choices.check(options, example, backends)
     job = Job(
-        found=found,
+        subject=found,
         example=example,
         request=read_request(found, example, options),
         opset=choices.opset(options, backends),

@@ -58,7 +58,7 @@ def export_with_fallbacks(job: Job, tell: Tell) -> tuple[ExportedModel, list[Att
             notes=[*failed.notes, *notes],
             help=failed.help,
         )
-    raise failure.error(job.found.name, notes) from failed.__cause__
+    raise failure.error(job.subject.name, notes) from failed.__cause__
 
 
 def _read_failure(failed: TorchFailed | BakedDim) -> failures.Failure:
@@ -166,9 +166,9 @@ def _verify(job: Job, model: ExportedModel) -> Verdict:
             shutil.copytree(model.file.parent, folder, dirs_exist_ok=True)
             path = Path(folder) / model.file.name
         else:
-            weight_bytes = translate.weight_bytes(job.found.module)
+            weight_bytes = translate.weight_bytes(job.subject.module)
             model.save(path, {}, weight_bytes=weight_bytes, external=None)
-        request = Request(subject=job.found, path=path, budget_s=_TRIAL_S)
+        request = Request(subject=job.subject, path=path, budget_s=_TRIAL_S)
         return run(request).proof.verdict
 
 

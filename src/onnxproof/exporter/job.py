@@ -24,7 +24,7 @@ from onnxproof.system import temporary
 class Job:
     """What is to be exported, and how the user wants it."""
 
-    found: Subject
+    subject: Subject
     example: Example
     request: DimRequest
     opset: int | None = None
@@ -75,9 +75,9 @@ class ExportedModel:
         external: bool | None,
     ) -> None:
         """Write the model, with its weights in a file of their own if that is asked for or necessary."""
-        apart = translate.needs_external_data(weight_bytes, external)
+        external_data = translate.needs_external_data(weight_bytes, external)
         if self.program is not None:
-            translate.save(self.program, path, metadata, external=apart)
+            translate.save(self.program, path, metadata, external=external_data)
             return
         import onnx
 
@@ -85,7 +85,7 @@ class ExportedModel:
         model = onnx.load(self.file)
         own_metadata = {prop.key: prop.value for prop in model.metadata_props}
         onnx.helper.set_model_props(model, {**own_metadata, **metadata})
-        onnx.save(model, path, save_as_external_data=apart, location=f"{path.name}.data")
+        onnx.save(model, path, save_as_external_data=external_data, location=f"{path.name}.data")
 
 
 def capture_and_translate(job: Job, *, strict: bool = False) -> ExportedModel:
@@ -98,7 +98,9 @@ def capture_model(job: Job, *, strict: bool = False) -> CapturedModel:
     start = time.monotonic()
     capture = _capture(job, strict=strict)
     seconds = time.monotonic() - start
-    dims = resolve_dims(capture, job.example, job.request, subject=job.found.name, seconds=seconds)
+    dims = resolve_dims(
+        capture, job.example, job.request, subject=job.subject.name, seconds=seconds
+    )
     return CapturedModel(capture=capture, dims=dims, guards=collect_guards(capture, dims))
 
 
@@ -112,7 +114,7 @@ def translate_model(
     """The second stage: translate the program to ONNX; `prepare` may return a rewritten program, the captured one stays unchanged."""
     program = captured.capture.program
     names = job.output_names or translate.output_names(program, list(job.example.tensors))
-    with RestoreModule(job.found.module), torch.no_grad(), torch_failures(program):
+    with RestoreModule(job.subject.module), torch.no_grad(), torch_failures(program):
         prepared = prepare(program) if prepare else program
         onnx_program = translate.translate(
             prepared,
@@ -158,7 +160,7 @@ def _capture_at(
     }
 
     def take() -> Capture:
-        module = job.found.module
+        module = job.subject.module
         with RestoreModule(
             module
         ):  # each time: a capture that was stopped may leave changes in the module

@@ -30,15 +30,15 @@ _SERVED_SCALES = ("scale-10", "scale-0.1")
 """Of the other scales, those that a served input may have."""
 
 
-def collect_inputs(found: Subject, path: Path) -> list[dict[str, Array]]:
+def collect_inputs(subject: Subject, path: Path) -> list[dict[str, Array]]:
     """The example, draws of its kind, the user's data, other sizes and masks: those that the file accepts, by the names of its inputs."""
     file = onnx_file.read(path)
-    oracle = open_reference(found, Clock())
+    oracle = open_reference(subject, Clock())
     example = oracle.example()
     merged, _ = pairing.merge(
-        *oracle.leaves(example), file, tree=oracle.tree, dynamic_shapes=found.dynamic_shapes
+        *oracle.leaves(example), file, tree=oracle.tree, dynamic_shapes=subject.dynamic_shapes
     )
-    data = user_data.stream(found.data, [port.name for port in merged.inputs])
+    data = user_data.stream(subject.data, [port.name for port in merged.inputs])
     space = inference.make_space(
         merged,
         example,

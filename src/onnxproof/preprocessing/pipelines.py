@@ -22,7 +22,9 @@ from onnxproof.preprocessing.mistake import (
     max_difference,
     nearly_equal,
 )
-from onnxproof.reference import subject, tree
+from onnxproof.reference import subject as subjects
+from onnxproof.reference import tree
+from onnxproof.reference.subject import Subject
 from onnxproof.results import Cause, Finding
 from onnxproof.runtimes import Session, open_session
 from onnxproof.system.user_files import require_regular
@@ -67,23 +69,23 @@ class PipelineComparison:
 def load_function(source: Any) -> Function:
     """The deployment's function: a callable, or `deploy.py:preprocess`."""
     if not callable(source):
-        source = subject.function(str(source))
+        source = subjects.function(str(source))
     function: Function = source
     return function
 
 
-def require_preprocessing(found: subject.Subject) -> None:
+def require_preprocessing(subject: Subject) -> None:
     """Refuse a subject that does not say how it is preprocessed."""
-    if found.preprocess is None:
+    if subject.preprocess is None:
         raise UsageError(
             "no-preprocessing",
-            f"`{found.name}` does not say how it is preprocessed, so a pipeline has nothing to be compared with",
+            f"`{subject.name}` does not say how it is preprocessed, so a pipeline has nothing to be compared with",
             help="let the factory return onnxproof.Subject(module=..., example_inputs=raw, preprocess=...)",
         )
 
 
 def compare(
-    found: subject.Subject,
+    subject: Subject,
     deployed: Any,
     path: Path,
     backend: str = "ort",
@@ -92,21 +94,21 @@ def compare(
     from onnxproof.reference.torch_session import TorchSession
 
     deployed_function = load_function(deployed)
-    require_preprocessing(found)
+    require_preprocessing(subject)
     session = open_session(backend, path)
-    module = TorchSession(found.module, found.args, found.kwargs)
+    module = TorchSession(subject.module, subject.args, subject.kwargs)
     count = 0
     largest = 0.0
     differences = _Differences()
     try:
-        for label, raw in itertools.islice(_raw_inputs(found), _MAX_COMPARED):
+        for label, raw in itertools.islice(_raw_inputs(subject), _MAX_COMPARED):
             count += 1
             prepared = _PreparedInput(
                 label=label,
                 raw=raw,
-                own_function=found.preprocess,
+                own_function=subject.preprocess,
                 deployed_function=deployed_function,
-                own=_preprocess(found.preprocess, raw, label),
+                own=_preprocess(subject.preprocess, raw, label),
                 deployed=_preprocess(deployed_function, raw, label),
             )
             difference = _find_difference(prepared.own, prepared.deployed)
@@ -257,10 +259,10 @@ def _convert_like(changed: Any, original: Any) -> Any:
     return changed
 
 
-def _raw_inputs(found: subject.Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
+def _raw_inputs(subject: Subject) -> Iterator[tuple[str, tuple[Any, ...]]]:
     """The raw example, then the user's raw data: the files of a folder by their paths, or the items of an iterable."""
-    yield "the example", _as_tuple(found.raw)
-    data = found.data
+    yield "the example", _as_tuple(subject.raw)
+    data = subject.data
     if isinstance(data, str | Path):
         for file in _data_files(Path(data)):
             yield f"`{file.name}`", (str(file),)

@@ -13,6 +13,6 @@ KINDS = ("data-dependent",)
 
 def attempt(job: Job, failure: Failure) -> ExportedModel:
     """The standard route while the method around the failing line is replaced by its rewritten form."""
-    with rewritten_branch(job.found.module, failure.file, failure.line):
+    with rewritten_branch(job.subject.module, failure.file, failure.line):
         # a new example: the old one would restore the method
-        return capture_and_translate(replace(job, example=Example(job.found)))
+        return capture_and_translate(replace(job, example=Example(job.subject)))

@@ -14,12 +14,12 @@ _SETTING = "_experts_implementation"
 
 def applies(job: Job) -> bool:
     """True for models of the library transformers that can choose how experts are computed."""
-    return any(True for _ in _configs(job.found.module))
+    return any(True for _ in _configs(job.subject.module))
 
 
 def attempt(job: Job, failure: Failure) -> ExportedModel:
     """The standard route while the configuration asks for `batched_mm` experts."""
-    with _experts_setting(list(_configs(job.found.module)), "batched_mm"):
+    with _experts_setting(list(_configs(job.subject.module)), "batched_mm"):
         return capture_and_translate(job)
 
 

@@ -16,5 +16,5 @@ KINDS = ("data-dependent", "dims", "operator", "torchscript", "other")
 
 def attempt(job: Job, failure: Failure) -> ExportedModel:
     """Compile first: a loop over a length becomes a Loop of ONNX."""
-    scripted: Any = torch.jit.script(job.found.module)
+    scripted: Any = torch.jit.script(job.subject.module)
     return export_with_torchscript(job, scripted)

@@ -26,7 +26,7 @@ _MAX_OPSET = 17
 
 def attempt(job: Job, failure: Failure) -> ExportedModel:
     """Trace the module as it stands."""
-    return export_with_torchscript(job, job.found.module)
+    return export_with_torchscript(job, job.subject.module)
 
 
 def export_with_torchscript(job: Job, module: Any) -> ExportedModel:
@@ -35,7 +35,7 @@ def export_with_torchscript(job: Job, module: Any) -> ExportedModel:
     folder = temporary.Folder()
     path = folder.path / "model.onnx"
     args, kwargs = job.example.arguments({})
-    with _silent(), RestoreModule(job.found.module), torch.no_grad():
+    with _silent(), RestoreModule(job.subject.module), torch.no_grad():
         torch.onnx.export(
             module,
             args,
