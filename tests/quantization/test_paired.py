@@ -16,7 +16,7 @@ import onnxproof
 from onnxproof.cli import main
 from onnxproof.exporter import export
 from onnxproof.options import Policy
-from onnxproof.quantization.paired_metric import Outcome, interval, paired
+from onnxproof.quantization.paired_metric import Outcome, compare_paired, interval
 from onnxproof.quantization.scoring import compute_outputs
 from onnxproof.reference import subject
 
@@ -74,29 +74,35 @@ def test_a_budget_that_does_not_hold_is_rarely_called_shown(
     wrongly = 0
     for _ in range(400):
         b, c, same = rng.multinomial(count, [lost, won, 1 - lost - won])
-        wrongly += paired(*right_or_wrong(b, c, same)).outcome(lost - won - 1e-6) is Outcome.SHOWN
+        wrongly += (
+            compare_paired(*right_or_wrong(b, c, same)).outcome(lost - won - 1e-6) is Outcome.SHOWN
+        )
     assert wrongly <= 400 * 0.05
 
 
 def test_what_is_shown_what_is_not_and_how_many_samples_would() -> None:
-    none = paired(*right_or_wrong(0, 0, 300))
+    none = compare_paired(*right_or_wrong(0, 0, 300))
     assert none.outcome(0.005) is Outcome.NOT_SHOWN and none.outcome(0.02) is Outcome.SHOWN
-    needed = none.needed(0.005)
+    needed = none.samples_needed(0.005)
     assert (
-        needed is not None and paired(*right_or_wrong(0, 0, needed)).outcome(0.005) is Outcome.SHOWN
+        needed is not None
+        and compare_paired(*right_or_wrong(0, 0, needed)).outcome(0.005) is Outcome.SHOWN
     )
-    some = paired(*right_or_wrong(5, 3, 992))
-    needed = some.needed(0.005)
+    some = compare_paired(*right_or_wrong(5, 3, 992))
+    needed = some.samples_needed(0.005)
     assert needed is not None
-    assert paired(
+    assert compare_paired(
         *right_or_wrong(5 * needed // 1000, 3 * needed // 1000, 992 * needed // 1000)
     ).high == pytest.approx(0.005, rel=0.15)
-    assert paired(*right_or_wrong(50, 0, 950)).outcome(0.01) is Outcome.BEYOND
-    assert paired(*right_or_wrong(50, 0, 950)).needed(0.01) is None
+    assert compare_paired(*right_or_wrong(50, 0, 950)).outcome(0.01) is Outcome.BEYOND
+    assert compare_paired(*right_or_wrong(50, 0, 950)).samples_needed(0.01) is None
     assert (
-        paired(np.asarray([0.7]), np.asarray([0.7])).outcome(0.5) is Outcome.NOT_SHOWN
+        compare_paired(np.asarray([0.7]), np.asarray([0.7])).outcome(0.5) is Outcome.NOT_SHOWN
     )  # one number says nothing about noise
-    assert paired(np.asarray([0.7]), np.asarray([0.7]), confidence=0).outcome(0.5) is Outcome.SHOWN
+    assert (
+        compare_paired(np.asarray([0.7]), np.asarray([0.7]), confidence=0).outcome(0.5)
+        is Outcome.SHOWN
+    )
 
 
 # ---------------------------------------------------------------- what the verb does with it
@@ -186,7 +192,7 @@ def test_a_drop_that_is_noise_is_not_accepted_on_its_estimate(
     told = " ".join(capsys.readouterr().out.split())
     assert "a drop of at most 0.0040 is not shown with 3000 samples: 95% interval" in told
     assert (
-        f"about {result.metric.needed(0.004):,} samples would show it" in told
+        f"about {result.metric.samples_needed(0.004):,} samples would show it" in told
         and "the fastest graph is written all the same" in told
     )
     assert main([*words, "--confidence", "0"]) == 0

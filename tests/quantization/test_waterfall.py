@@ -11,7 +11,7 @@ from onnxproof.quantization.waterfall import _shares
 def test_shares_add_up_to_one() -> None:
     shares = _shares([("served", 10.0), ("calibration", 20.0), ("8-bit weights", 40.0)])
     assert [share.code for share in shares] == ["calibration", "8-bit weights", "rest"]
-    assert [share.share for share in shares] == pytest.approx([0.9, 0.0999, 0.0001])
+    assert [share.share for share in shares] == pytest.approx([0.9, 0.099, 0.001])
     assert [share.db for share in shares] == [10.0, 20.0, 0.0]
 
 

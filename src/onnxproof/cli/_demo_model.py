@@ -180,11 +180,11 @@ def _check(title: str, path: Path, digits: _Digits, budget_s: float, seed: int) 
     from onnxproof.runtimes import open_session
 
     session = open_session("ort", path)
-    found = session.run({session.input_names[0]: digits.test.numpy()})[0]
+    candidate = session.run({session.input_names[0]: digits.test.numpy()})[0]
     session.close()
-    wanted = digits.logits()
-    assert found is not None
-    used = float((np.abs(found - wanted) / (ATOL + RTOL * np.abs(wanted))).max())
+    reference = digits.logits()
+    assert candidate is not None
+    used = float((np.abs(candidate - reference) / (ATOL + RTOL * np.abs(reference))).max())
     proof = verify(
         digits.module,
         path,
@@ -197,8 +197,8 @@ def _check(title: str, path: Path, digits: _Digits, budget_s: float, seed: int) 
     return Check(
         title=title,
         path=path,
-        same_answers=float((found.argmax(1) == wanted.argmax(1)).mean()),
+        same_answers=float((candidate.argmax(1) == reference.argmax(1)).mean()),
         allowance=used,
-        allclose=bool(np.allclose(found, wanted, atol=ATOL, rtol=RTOL)),
+        allclose=bool(np.allclose(candidate, reference, atol=ATOL, rtol=RTOL)),
         proof=proof,
     )

@@ -22,7 +22,7 @@ def path_error(why: BaseException) -> UsageError | None:
         return UsageError(
             _CODES[why.errno],
             f"the system says: {why.strerror}",
-            where=_shortened(str(why.filename or "")),
+            where=_shorten(str(why.filename or "")),
             help="check the path and its permissions",
         )
     if isinstance(why, ValueError) and "embedded null" in str(why):
@@ -30,7 +30,7 @@ def path_error(why: BaseException) -> UsageError | None:
     return None
 
 
-def _shortened(path: str) -> str:
+def _shorten(path: str) -> str:
     if len(path) <= _LONGEST:
         return path
     return f"{path[:_LONGEST]}... ({len(path):,} characters)"

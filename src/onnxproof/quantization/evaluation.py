@@ -12,7 +12,7 @@ from onnxproof.inputs import data_stream as user_data
 from onnxproof.numerics.array_files import read_arrays
 from onnxproof.onnxmodel.onnx_file import Port
 from onnxproof.quantization.calibration.batches import Batch, split_batches
-from onnxproof.quantization.paired_metric import CONFIDENCE, Metric, Outcome, paired
+from onnxproof.quantization.paired_metric import CONFIDENCE, Metric, Outcome, compare_paired
 from onnxproof.runtimes import ort
 
 Array = np.ndarray[Any, Any]
@@ -60,12 +60,12 @@ class Evaluator:
                 "evaluator-shape",
                 f"the evaluator gave {before.size} scores for the float model and {after.size} for the quantized one",
             )
-        return paired(before, after, self._confidence)
+        return compare_paired(before, after, self._confidence)
 
     def could_show(self, plain: onnx.ModelProto, most: float) -> bool:
         """False when the samples are too few to show a budget even for a model that changes no answer."""
         before = self._scores_of_float(plain)
-        return paired(before, before, self._confidence).outcome(most) is Outcome.SHOWN
+        return compare_paired(before, before, self._confidence).outcome(most) is Outcome.SHOWN
 
     def _scores_of_float(self, plain: onnx.ModelProto) -> Array:
         if self._float_scores is None:

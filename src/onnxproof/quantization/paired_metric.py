@@ -57,7 +57,7 @@ class Metric:
             return Outcome.BEYOND
         return Outcome.NOT_SHOWN
 
-    def needed(self, most: float) -> int | None:
+    def samples_needed(self, most: float) -> int | None:
         """About how many samples would show it, if the drop stays as it is; None where no number would."""
         if self.drop >= most or not math.isfinite(self.high):
             return None
@@ -72,7 +72,7 @@ class Metric:
         return self.low > 0 or self.high < 0
 
 
-def paired(before: Array, after: Array, confidence: float = CONFIDENCE) -> Metric:
+def compare_paired(before: Array, after: Array, confidence: float = CONFIDENCE) -> Metric:
     """Both models' scores of the same samples, as one comparison."""
     low, high = interval(before, after, confidence)
     return Metric(

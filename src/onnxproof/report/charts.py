@@ -153,7 +153,7 @@ def profile(policy: Policy, *, guilty: bool) -> dict[str, Any]:
         ("line", "line"),
         ("text", "source"),
     ]
-    told = [alt.Tooltip(f"{field}:N", title=title) for field, title in shown]
+    tooltips = [alt.Tooltip(f"{field}:N", title=title) for field, title in shown]
     line = (
         _chart("nodes")
         .mark_line(color=_GOOD, strokeWidth=1.5, interpolate="step-after")
@@ -162,7 +162,7 @@ def profile(policy: Policy, *, guilty: bool) -> dict[str, Any]:
     dots = (
         _chart("nodes")
         .mark_point(aria=False, filled=True, opacity=1, size=24, color=_GOOD)
-        .encode(x=x, y=_ratio("shown:Q"), tooltip=told)
+        .encode(x=x, y=_ratio("shown:Q"), tooltip=tooltips)
     )
     layers = [line, dots.transform_filter("!datum.guilty").add_params(_zoom("x")), _limit(policy)]
     if guilty:  # above all others: in a long graph they would cover it
@@ -175,7 +175,7 @@ def profile(policy: Policy, *, guilty: bool) -> dict[str, Any]:
         )
         layers.append(
             marked.mark_point(filled=True, opacity=1, size=160, color=_BAD, shape="diamond").encode(
-                x=x, y=_ratio("shown:Q"), tooltip=told
+                x=x, y=_ratio("shown:Q"), tooltip=tooltips
             )
         )
     return _finish(alt.layer(*layers), 280)
@@ -246,25 +246,25 @@ def ranges(rows: int) -> dict[str, Any]:
     y = alt.Y(
         "tensor:N", title=None, sort=alt.EncodingSortField("place"), axis=alt.Axis(labelLimit=200)
     )
-    told = [
+    tooltips = [
         alt.Tooltip(f"{name}:Q", format=".4g")
         for name in ("low", "high", "chosen_low", "chosen_high")
     ]
-    told = [
+    tooltips = [
         alt.Tooltip("tensor:N"),
-        *told,
+        *tooltips,
         alt.Tooltip("clipped:Q", format=".3%"),
         alt.Tooltip("unused:Q", format=".0%"),
     ]
     seen = (
         _chart("ranges")
         .mark_bar(color=_NOISE, opacity=0.5, size=12)
-        .encode(x=alt.X("low:Q", title="value"), x2="high:Q", y=y, tooltip=told)
+        .encode(x=alt.X("low:Q", title="value"), x2="high:Q", y=y, tooltip=tooltips)
     )
     chosen = (
         _chart("ranges")
         .mark_bar(color=_GOOD, size=5)
-        .encode(x="chosen_low:Q", x2="chosen_high:Q", y=y, tooltip=told)
+        .encode(x="chosen_low:Q", x2="chosen_high:Q", y=y, tooltip=tooltips)
     )
     return _finish(alt.layer(seen, chosen), _high(rows, 20))
 
@@ -340,5 +340,5 @@ def _finish(chart: Any, height: int) -> dict[str, Any]:
             titleFontWeight="normal",
         )
     )
-    made: dict[str, Any] = chart.to_dict()
-    return {key: value for key, value in made.items() if key != "$schema"}
+    spec: dict[str, Any] = chart.to_dict()
+    return {key: value for key, value in spec.items() if key != "$schema"}

@@ -37,7 +37,7 @@ def lines(cross: CrossCheck) -> list[Line]:
     by_backend: dict[str, dict[str, Standing]] = {}
     for standing in cross.standings:
         by_backend.setdefault(standing.backend, {})[standing.output] = standing
-    return [_line(backend, mine, outputs(cross)) for backend, mine in by_backend.items()]
+    return [_line(backend, standings, outputs(cross)) for backend, standings in by_backend.items()]
 
 
 def _line(backend: str, standings: Mapping[str, Standing], names: Sequence[str]) -> Line:

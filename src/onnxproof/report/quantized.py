@@ -48,7 +48,7 @@ def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
     """Print the whole report."""
     out.print(headline(result), soft_wrap=True)
     if not result.met:
-        missed = safe(f"  the budget does not hold: {_missed(result)}")
+        missed = safe(f"  the budget does not hold: {_reason_missed(result)}")
         out.print(missed, style="yellow", soft_wrap=True)
     out.print("  " + " · ".join(_facts(result)), style="dim", soft_wrap=True)
     for finding in result.findings[:_FEW]:
@@ -88,7 +88,7 @@ def _facts(result: "Quantized") -> list[str]:
     return [*facts, f"{result.seconds:.1f} s"]
 
 
-def _missed(result: "Quantized") -> str:
+def _reason_missed(result: "Quantized") -> str:
     budget, metric = result.budget, result.metric
     if metric is not None and budget.max_drop is not None and result.outcome is not Outcome.SHOWN:
         return _drop(metric, budget.max_drop, result.outcome)
@@ -102,7 +102,7 @@ def _drop(metric: "Metric", most: float, outcome: "Outcome") -> str:
     if outcome is Outcome.BEYOND:
         return f"the metric drops by {metric.drop:.4f} ({_interval(metric)}), and {most:.4f} is allowed; the most accurate graph that was tried is written"
     problem = f"a drop of at most {most:.4f} is not shown with {metric.samples} samples: {_interval(metric)}"
-    needed = metric.needed(most)
+    needed = metric.samples_needed(most)
     if metric.samples < 2:
         more = "let the evaluator return one score for each sample, or take its number as it is with `--confidence 0`"
     elif needed is None:

@@ -159,10 +159,10 @@ def _headline(proof: Proof, out: Console) -> None:
     # other verdicts say it in their sentence
     says_it_here = proof.error or proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
     if not proof.complete and says_it_here:
-        out.print(f"  not all cases were run: {_unfinished(proof)}", style="dim")
+        out.print(f"  not all cases were run: {_reason_unfinished(proof)}", style="dim")
 
 
-def _unfinished(proof: Proof) -> str:
+def _reason_unfinished(proof: Proof) -> str:
     """Why cases were left out: somebody stopped the run, something failed, the time was over, or nothing could change the verdict any more."""
     if proof.error.startswith("error[interrupted]"):
         return "the run was stopped"
