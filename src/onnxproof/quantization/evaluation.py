@@ -125,11 +125,11 @@ def _load_function(source: Any) -> Callable[[Predict], Any] | None:
 
 
 def _import_function(source: str) -> Callable[[Predict], Any]:
-    from onnxproof.reference.subject import _import_file, _import_module
+    from onnxproof.reference.subject import import_file, import_module
 
     place, _, name = source.rpartition(":")
     is_file = place.endswith(".py")
-    module = _import_file(Path(place)) if is_file else _import_module(place, source)
+    module = import_file(Path(place)) if is_file else import_module(place, source)
     function = getattr(module, name, None)
     if not callable(function):
         raise UsageError("no-evaluator", f"`{place}` has no function `{name}`", where=source)

@@ -214,7 +214,7 @@ def function(text: str) -> Any:
     """What `file.py:name` or `package.module:name` names, not called."""
     place, _, name = text.rpartition(":")
     is_file = place.endswith(".py")
-    module = _import_file(Path(place)) if is_file else _import_module(place, text)
+    module = import_file(Path(place)) if is_file else import_module(place, text)
     value = getattr(module, name, None)
     if value is None:
         public = ", ".join(_public_callables(module))
@@ -268,7 +268,7 @@ def _from_factory(built: Any, name: str, origin: str) -> Subject:
     )
 
 
-def _import_file(path: Path) -> Any:
+def import_file(path: Path) -> Any:
     user_files.require_regular(path, SubjectError)
     name = f"onnxproof_subject_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -289,7 +289,7 @@ def _import_file(path: Path) -> Any:
     return module
 
 
-def _import_module(place: str, text: str) -> Any:
+def import_module(place: str, text: str) -> Any:
     try:
         return importlib.import_module(place)
     except Exception as why:  # the user's own code
