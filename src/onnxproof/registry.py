@@ -13,6 +13,7 @@ import pkgutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 from onnxproof.errors import PluginError, UsageError
@@ -41,9 +42,12 @@ class Registry(Generic[Plugin]):
     True
     """
 
-    def __init__(self, kind: str, package: str, protocol: type, *, group: str = "") -> None:
+    def __init__(
+        self, kind: str, package: str, protocol: type, *, group: str = "", help: str = ""
+    ) -> None:
         self.kind, self.package, self.group = kind, package, group
         self._members = _members(protocol)
+        self._help = help
 
     def own_names(self) -> list[str]:
         """The keys of our own plug-ins: file names, with `-` for `_`."""
@@ -83,6 +87,9 @@ class Registry(Generic[Plugin]):
         return self._checked(point.name, plugin)
 
     def _checked(self, name: str, plugin: Any) -> Plugin:
+        """The plug-in, if it is whole; where a kind is one function, that function may stand for it."""
+        if len(self._members) == 1 and callable(plugin):
+            plugin = SimpleNamespace(**{self._members[0]: plugin})
         missing = [member for member in self._members if not hasattr(plugin, member)]
         if missing:
             raise self._broken(name, f"it has no `{missing[0]}`")
@@ -102,7 +109,7 @@ class Registry(Generic[Plugin]):
             f"unknown-{self.kind}",
             f"there is no {self.kind} `{name}`",
             notes=[f"known are {', '.join(names)}"],
-            help="".join(f"did you mean `{other}`?" for other in near),
+            help="".join(f"did you mean `{other}`?" for other in near) or self._help,
         )
 
 

@@ -3,18 +3,29 @@
 Nothing here runs the model; everything is read from the file, and from the module if there is one.
 """
 
-import importlib
-import pkgutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from onnxproof.inspection import checks
 from onnxproof.inspection.view import Check, Rating, View, Weight, open_view
+from onnxproof.registry import Registry
 
 __all__ = ["Check", "Inspection", "Rating", "View", "Weight", "inspect"]
 _MAX_HEAVIEST = 10
 """Weights that an inspection lists."""
+
+
+class CheckFile(Protocol):
+    """What the file of a check defines."""
+
+    def check(self, view: View) -> Iterable[Check]:
+        """What it saw, each with a rating."""
+
+
+CHECKS: Registry[CheckFile] = Registry(
+    "check", "onnxproof.inspection.checks", CheckFile, group="onnxproof.checks"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +58,8 @@ def inspect(path: str | Path, reference: Any = None) -> Inspection:
     """
     view = open_view(Path(path), reference)
     results: list[Check] = []
-    for info in pkgutil.iter_modules(checks.__path__):
-        module = importlib.import_module(f"{checks.__name__}.{info.name}")
-        results.extend(module.check(view))
+    for file in CHECKS.load_all().values():
+        results.extend(file.check(view))
     weights = sorted(view.weights, key=lambda weight: -weight.bytes)
     return Inspection(
         path=str(path),

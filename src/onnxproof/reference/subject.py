@@ -269,6 +269,7 @@ def _from_factory(built: Any, name: str, origin: str) -> Subject:
 
 
 def import_file(path: Path) -> Any:
+    """The module of a Python file that a user named."""
     user_files.require_regular(path, SubjectError)
     name = f"onnxproof_subject_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -290,6 +291,7 @@ def import_file(path: Path) -> Any:
 
 
 def import_module(place: str, text: str) -> Any:
+    """The module of a dotted name that a user wrote."""
     try:
         return importlib.import_module(place)
     except Exception as why:  # the user's own code

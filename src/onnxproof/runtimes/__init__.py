@@ -6,10 +6,7 @@ option, `ort@1.23.2:basic` opens `ort-at` with all that stands behind the @. It 
 says `IN_PROCESS = True`. `onnxproof.testing.conformance` is the kit any backend must pass.
 """
 
-import difflib
-import importlib
 import importlib.metadata
-import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -19,9 +16,9 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from onnxproof import registry
-from onnxproof.errors import BackendError, BackendMissing, UsageError
+from onnxproof.errors import BackendError, BackendMissing, PluginError, UsageError
 from onnxproof.options import Serving
+from onnxproof.registry import Registry
 
 ENTRY_POINTS = "onnxproof.backends"
 _registered: dict[str, "BackendModule"] = {}
@@ -67,20 +64,30 @@ def installed_version(package: str) -> str:
         return ""
 
 
-class BackendModule(Protocol):
-    """What the file of a backend defines."""
-
-    def open(self, model: Path, option: str) -> Session: ...  # noqa: D102
+class Described(Protocol):
+    """What everything that is listed defines; the reference is listed, and opens no file."""
 
     def describe(self) -> Description: ...  # noqa: D102
 
 
+class BackendModule(Described, Protocol):
+    """What the file of a runtime defines."""
+
+    def open(self, model: Path, option: str) -> Session: ...  # noqa: D102
+
+
+RUNTIMES: Registry[BackendModule] = Registry(
+    "backend",
+    __name__,
+    Described,
+    group=ENTRY_POINTS,
+    help="`onnxproof backends` lists them; outsiders register one by an entry point",
+)
+
+
 def names() -> list[str]:
     """Every backend that can be asked for, ours first."""
-    ours = [
-        info.name.replace("_", "-") for info in pkgutil.iter_modules(__path__) if not info.ispkg
-    ]
-    return ours + sorted(point.name for point in registry.points(ENTRY_POINTS))
+    return RUNTIMES.names()
 
 
 def parse(name: str) -> tuple[str, str]:
@@ -101,24 +108,10 @@ def load(name: str) -> BackendModule:
     key, _ = parse(name)
     if key in _registered:
         return _registered[key]
-    for point in registry.points(ENTRY_POINTS):
-        if point.name == key:
-            try:
-                return point.load()  # type: ignore[no-any-return]
-            except (Exception, SystemExit) as why:  # another package's code may raise anything
-                raise _broken(key, why) from why
-    if key not in names():
-        help = "`onnxproof backends` lists them; outsiders register one by an entry point"
-        for near in difflib.get_close_matches(key, names(), n=1):
-            help = f"did you mean `{near}`?"
-        raise UsageError(
-            "unknown-backend",
-            f"there is no backend `{key}`",
-            notes=[f"known are {', '.join(names())}"],
-            help=help,
-        )
     try:
-        return importlib.import_module(f"{__name__}.{key.replace('-', '_')}")
+        return RUNTIMES.load(key)
+    except PluginError as why:
+        raise BackendError(why.code, why.what, notes=why.notes, help=why.help) from why
     except ImportError as why:
         raise BackendMissing(
             "backend-missing",

@@ -6,16 +6,13 @@ may give other codes, too, lists all of them in `CODES`. Outsiders add one by an
 """
 
 import ast
-import importlib
-import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from onnxproof import registry
 from onnxproof.errors import OnnxproofError
+from onnxproof.registry import Registry
 from onnxproof.results import Cause, Verdict
 
 if TYPE_CHECKING:
@@ -23,7 +20,6 @@ if TYPE_CHECKING:
 
     from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 
-ENTRY_POINTS = "onnxproof.causes"
 NO_TIME = "no time was left to try it"
 Verify = Callable[["onnx.ModelProto | None", tuple[str, ...]], Verdict | None]
 EXTRA_CODES = {
@@ -36,6 +32,20 @@ EXTRA_CODES = {
 """Codes that have no file of their own: the cause whose page describes them, and their title."""
 
 
+class Hypothesis(Protocol):
+    """What the file of a cause defines."""
+
+    TITLE: str
+    PRICE: int
+    """Cheap ones are tried first."""
+
+    def test(self, workbench: "Workbench") -> "Tried | str":
+        """What was tried and how the error moved, or why it does not apply."""
+
+
+CAUSES: Registry[Hypothesis] = Registry("cause", __name__, Hypothesis, group="onnxproof.causes")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What explaining found: causes, most likely first, what was ruled out, and what was not tried."""
@@ -45,28 +55,18 @@ class Report:
     untried: tuple[str, ...] = ()
 
 
-def codes() -> dict[str, ModuleType]:
+def codes() -> dict[str, Hypothesis]:
     """Every hypothesis by its code, cheapest first."""
-    hypotheses = {
-        code: importlib.import_module(f"{__name__}.{name}") for code, name in _files().items()
-    }
-    for point in registry.points(ENTRY_POINTS):
-        hypotheses[point.name] = point.load()
+    hypotheses = CAUSES.load_all()
     cheapest_first = sorted(hypotheses, key=lambda code: (hypotheses[code].PRICE, code))
     return {code: hypotheses[code] for code in cheapest_first}
-
-
-def _files() -> dict[str, str]:
-    """The code of each file of this package, and the module's name."""
-    names = [info.name for info in pkgutil.iter_modules(__path__)]
-    return {name.replace("_", "-"): name for name in names if not name.startswith("_")}
 
 
 def pages() -> dict[str, tuple[str, str]]:
     """Title and page of each cause of this package, read from the files: importing them would import torch."""
     read = {}
-    for code, name in sorted(_files().items()):
-        file = Path(__file__).with_name(f"{name}.py")
+    for code in sorted(CAUSES.own_names()):
+        file = Path(__file__).with_name(f"{code.replace('-', '_')}.py")
         tree = ast.parse(file.read_text(encoding="utf-8"))
         read[code] = (_title_in(tree), ast.get_docstring(tree) or "")
     return read
@@ -97,7 +97,7 @@ def title(code: str) -> str:
     return str(codes()[code].TITLE)
 
 
-def declared_codes(code: str, hypothesis: ModuleType) -> tuple[str, ...]:
+def declared_codes(code: str, hypothesis: Hypothesis) -> tuple[str, ...]:
     """The codes that a hypothesis may give: those that it lists, or its own name."""
     return getattr(hypothesis, "CODES", (code,))
 
@@ -132,7 +132,7 @@ def explain(workbench: "Workbench", verify: Verify | None = None) -> Report:
     )
 
 
-def _try(workbench: "Workbench", code: str, hypothesis: ModuleType) -> "Tried | str":
+def _try(workbench: "Workbench", code: str, hypothesis: Hypothesis) -> "Tried | str":
     """What a hypothesis gives; a code that it does not declare is an error of its author."""
     tried: Tried | str = hypothesis.test(workbench)
     if isinstance(tried, str) or not hasattr(hypothesis, "CODES"):

@@ -6,15 +6,28 @@ What is made for the module at hand comes first, since it costs one export: batc
 branch comes before the TorchScript exporter: tracing would freeze that branch, possibly without a warning.
 """
 
-import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Protocol
 
 from onnxproof.exporter.failures import Failure
 from onnxproof.exporter.job import ExportedModel, Job
+from onnxproof.registry import Registry
 
 ORDER = ("decompositions", "replacement", "experts", "strict", "branch", "scripted", "traced")
+
+
+class AttemptFile(Protocol):
+    """What the file of an attempt defines."""
+
+    ABOUT: str
+    KINDS: Sequence[str]
+
+    def attempt(self, job: Job, failure: Failure) -> ExportedModel:
+        """Export in another way, or raise."""
+
+
+ATTEMPTS: Registry[AttemptFile] = Registry("attempt", __name__, AttemptFile)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +42,13 @@ class Fallback:
 def applicable(job: Job, failure: Failure) -> Iterator[Fallback]:
     """Those that may help with this failure of this module, in order."""
     for name in ORDER:
-        module = importlib.import_module(f"{__name__}.{name}")
-        if failure.kind in module.KINDS and (not hasattr(module, "applies") or module.applies(job)):
+        file = ATTEMPTS.load(name)
+        applies = getattr(file, "applies", None)
+        if failure.kind in file.KINDS and (applies is None or applies(job)):
             yield load(name)
 
 
 def load(name: str) -> Fallback:
     """One of them by its name."""
-    module = importlib.import_module(f"{__name__}.{name}")
-    attempt = cast("Callable[[Job, Failure], ExportedModel]", module.attempt)
-    return Fallback(name=name, about=module.ABOUT, attempt=attempt)
+    file = ATTEMPTS.load(name)
+    return Fallback(name=name, about=file.ABOUT, attempt=file.attempt)

@@ -4,30 +4,35 @@ What is valid is not guessed: a case that the reference itself refuses is droppe
 by an entry point of the group `onnxproof.cases`.
 """
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
-from onnxproof import registry
 from onnxproof.inputs.space import Space
+from onnxproof.registry import Registry
 from onnxproof.results import Case
 
-ENTRY_POINTS = "onnxproof.cases"
 _FIRST = ("ordinary", "data")
 _LAST = ("lengths",)
 Generator = Callable[[Space], Iterator[Case]]
 
 
+class GeneratorFile(Protocol):
+    """What the file of a generator defines."""
+
+    def generate(self, space: Space) -> Iterator[Case]:
+        """Yield cases that are drawn from the space."""
+
+
+GENERATORS: Registry[GeneratorFile] = Registry(
+    "generator", __name__, GeneratorFile, group="onnxproof.cases"
+)
+
+
 def generators() -> dict[str, Generator]:
     """Every generator by name, in the order in which they are asked."""
-    names = [info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")]
-    others = sorted(name for name in names if name not in _FIRST)
-    by_name: dict[str, Generator] = {}
-    for name in (*_FIRST, *others):
-        by_name[name] = importlib.import_module(f"{__name__}.{name}").generate
-    for point in registry.points(ENTRY_POINTS):
-        by_name[point.name] = point.load()
-    return by_name
+    names = GENERATORS.names()
+    others = [name for name in names if name not in _FIRST]
+    return {name: GENERATORS.load(name).generate for name in (*_FIRST, *others)}
 
 
 def plan(space: Space) -> Iterator[Case]:

@@ -3,28 +3,31 @@
 A recipe has `ABOUT` and `apply(trials) -> Applied | str`: the changed float graph or quantized graph, or the reason why it does not apply.
 """
 
-import importlib
-import pkgutil
-from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
 
-from onnxproof.errors import UsageError
+from onnxproof.registry import Registry
+
+if TYPE_CHECKING:
+    from onnxproof.quantization.trials import Applied, QuantizationTrials
+
+
+class Recipe(Protocol):
+    """What the file of a recipe defines."""
+
+    ABOUT: str
+
+    def apply(self, trials: "QuantizationTrials") -> "Applied | str":
+        """The change, or the reason why it does not apply."""
+
+
+RECIPES: Registry[Recipe] = Registry("recipe", __name__, Recipe, group="onnxproof.recipes")
 
 
 def names() -> list[str]:
     """Every recipe."""
-    return [
-        info.name.replace("_", "-")
-        for info in pkgutil.iter_modules(__path__)
-        if not info.name.startswith("_")
-    ]
+    return RECIPES.names()
 
 
-def load(name: str) -> ModuleType:
+def load(name: str) -> Recipe:
     """The recipe of that name."""
-    if name not in names():
-        raise UsageError(
-            "unknown-recipe",
-            f"there is no recipe `{name}`",
-            notes=[f"known are {', '.join(names())}"],
-        )
-    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
+    return RECIPES.load(name)

@@ -3,24 +3,25 @@
 A scheme has `ABOUT`, and either `PLAN` (Q/DQ by ONNX Runtime's quantizer, open to every recipe) or `build(model, stats) -> onnx.ModelProto`.
 """
 
-import importlib
-import pkgutil
-from types import ModuleType
+from typing import Any, Protocol
 
-from onnxproof.errors import UsageError
+from onnxproof.registry import Registry
+
+
+class Scheme(Protocol):
+    """What the file of a scheme defines: this, and `PLAN` or `build`."""
+
+    ABOUT: str
+
+
+SCHEMES: Registry[Scheme] = Registry("scheme", __name__, Scheme, group="onnxproof.schemes")
 
 
 def names() -> list[str]:
-    """Every scheme."""
-    return [info.name for info in pkgutil.iter_modules(__path__) if not info.name.startswith("_")]
+    """Every scheme; ours by their file names."""
+    return [name.replace("-", "_") for name in SCHEMES.names()]
 
 
-def load(name: str) -> ModuleType:
+def load(name: str) -> Any:
     """The scheme of that name."""
-    if name not in names():
-        raise UsageError(
-            "unknown-scheme",
-            f"there is no scheme `{name}`",
-            notes=[f"known are {', '.join(names())}"],
-        )
-    return importlib.import_module(f"{__name__}.{name}")
+    return SCHEMES.load(name.replace("_", "-"))
