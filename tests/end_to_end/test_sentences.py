@@ -771,6 +771,7 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
     ),
 ]
 _NO_SENTENCES = {
+    "onnxproof.report.writers.",
     "a proof is more than a yes or no: use proof.verdict or proof.raise_for_verdict()",
     "onnxproof.diagnosis.repro.writing",
     '<?xml version="1.0" encoding="UTF-8"?>',

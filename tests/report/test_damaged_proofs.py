@@ -72,6 +72,12 @@ def damaged(way: tuple[Any, ...], value: Any) -> Any:
     return made
 
 
+def test_a_comparison_of_no_backends_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "proof.json"
+    path.write_text(json.dumps(damaged(("cross", "standings"), [])))
+    assert main(["verify", "--from", str(path)]) in (0, 1, 3)
+
+
 @settings(
     max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

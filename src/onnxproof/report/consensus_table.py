@@ -76,7 +76,7 @@ def _table(
 ) -> Table:
     names = outputs(cross)
     backends = lines(cross)
-    longest = max(len(line.backend) for line in backends)
+    longest = max((len(line.backend) for line in backends), default=0)
     others = [longest, *map(len, distances), len("diverged")]
     left = width - sum(others) - 2 * len(others)
     room = max(_CELL, left // max(len(names), 1) - 2)
