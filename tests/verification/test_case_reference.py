@@ -22,35 +22,35 @@ def tripled(inputs: Mapping[str, Array]) -> list[Array]:
     return [inputs["x"] * inputs["x"].dtype.type(3) / inputs["x"].dtype.type(7)]
 
 
-def reference_of(oracle: FakeOracle, *, half: str | None = None) -> CaseReference:
-    outputs = oracle.run({"x": X})
-    truth = oracle.truth({"x": X}) or [None] * len(outputs)
-    reference = CaseReference(oracle, case(), outputs, truth, seed=0, half=half)  # type: ignore[arg-type]
+def reference_of(model: FakeOracle, *, half: str | None = None) -> CaseReference:
+    outputs = model.run({"x": X})
+    truth = model.truth({"x": X}) or [None] * len(outputs)
+    reference = CaseReference(model, case(), outputs, truth, seed=0, half=half)  # type: ignore[arg-type]
     reference.estimate()
     return reference
 
 
 def test_the_noise_is_the_distance_from_the_truth_and_needs_no_rerun() -> None:
-    oracle = FakeOracle(tripled)
-    reference = reference_of(oracle)
+    model = FakeOracle(tripled)
+    reference = reference_of(model)
     distance = reference.reference[0] - tripled({"x": X.astype(np.float64)})[0]
     assert reference.noise(0).rms == pytest.approx(float(np.sqrt(np.mean(distance**2))))
-    assert oracle.reruns == 0 and not reference.confirmed
+    assert model.reruns == 0 and not reference.confirmed
 
 
 def test_without_a_truth_the_reruns_are_the_noise() -> None:
-    oracle = FakeOracle(tripled, has_truth=False, rerun_noise=lambda amplitude, seed: 1e-3)
-    reference = reference_of(oracle)
-    assert oracle.reruns == RERUNS and reference.confirmed
+    model = FakeOracle(tripled, has_truth=False, rerun_noise=lambda amplitude, seed: 1e-3)
+    reference = reference_of(model)
+    assert model.reruns == RERUNS and reference.confirmed
     assert reference.noise(0).kind is NoiseKind.PERTURBED
 
 
 def test_a_case_is_confirmed_once() -> None:
-    oracle = FakeOracle(tripled)
-    reference = reference_of(oracle)
+    model = FakeOracle(tripled)
+    reference = reference_of(model)
     reference.confirm()
     reference.confirm()
-    assert oracle.reruns == RERUNS
+    assert model.reruns == RERUNS
 
 
 def test_noise_that_grows_faster_than_the_amplitude_is_a_flipped_decision() -> None:

@@ -37,13 +37,13 @@ def doubled(inputs: Mapping[str, Array]) -> list[Array]:
     return [inputs["x"] * inputs["x"].dtype.type(2)]
 
 
-def classify(oracle: FakeOracle, candidate: Answering, case: Case, **other: Any) -> Gap:
+def classify(model: FakeOracle, candidate: Answering, case: Case, **other: Any) -> Gap:
     measurer = GapMeasurer(SIGNATURE, Policy(), None)
 
     def answer(asked: Case) -> CaseReference:
-        outputs = oracle.run(asked.inputs)
-        truth = oracle.truth(asked.inputs) or [None]
-        reference = CaseReference(oracle, asked, outputs, truth, seed=0, half=None)  # type: ignore[arg-type]
+        outputs = model.run(asked.inputs)
+        truth = model.truth(asked.inputs) or [None]
+        reference = CaseReference(model, asked, outputs, truth, seed=0, half=None)  # type: ignore[arg-type]
         reference.estimate()
         return reference
 
@@ -55,7 +55,7 @@ def classify(oracle: FakeOracle, candidate: Answering, case: Case, **other: Any)
         return [measurer.measure(comparison(reference))]
 
     classifier = DomainClassifier(
-        oracle=oracle,  # type: ignore[arg-type]
+        model=model,  # type: ignore[arg-type]
         measurer=measurer,
         policy=Policy(),
         rerun=Rerun(answer=answer, compare=compare),

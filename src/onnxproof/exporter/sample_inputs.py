@@ -33,10 +33,10 @@ _SERVED_SCALES = ("scale-10", "scale-0.1")
 def collect_inputs(subject: Subject, path: Path) -> list[dict[str, Array]]:
     """The example, draws of its kind, the user's data, other sizes and masks: those that the file accepts, by the names of its inputs."""
     file = onnx_file.read(path)
-    oracle = open_reference(subject, Clock())
-    example = oracle.example()
+    reference = open_reference(subject, Clock())
+    example = reference.example()
     merged, _ = pairing.merge(
-        *oracle.leaves(example), file, tree=oracle.tree, dynamic_shapes=subject.dynamic_shapes
+        *reference.leaves(example), file, tree=reference.tree, dynamic_shapes=subject.dynamic_shapes
     )
     data = user_data.stream(subject.data, [port.name for port in merged.inputs])
     space = inference.make_space(
@@ -46,7 +46,7 @@ def collect_inputs(subject: Subject, path: Path) -> list[dict[str, Array]]:
         seed=0,
         domains=(),
         data=data,
-        parameter=oracle.parameter,
+        parameter=reference.parameter,
     )
     session = ort.open(path, "basic")
     accepted: list[dict[str, Array]] = []

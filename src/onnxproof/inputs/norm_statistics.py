@@ -74,7 +74,7 @@ class _Sums:
 
 def norms(
     subject: Subject,
-    oracle: Reference,
+    reference: Reference,
     samples: Sequence[Inputs],
 ) -> list[NormStatistics]:
     """What the first BatchNorms with trained statistics see on these samples, in the order in which they run; none where a sample can't be run."""
@@ -84,7 +84,7 @@ def norms(
         if subject.onnx is not None:
             sums = _sums_of_file(read(subject.onnx), samples)
         else:
-            sums = _sums_of_module(subject.module, oracle, samples)
+            sums = _sums_of_module(subject.module, reference, samples)
     except Exception:  # the user's own module, watched: one that can't be followed has no say
         return []
     first = list(sums.items())[:_LOOKED_AT]
@@ -113,7 +113,7 @@ def _trained(
 
 def _sums_of_module(
     module: Any,
-    oracle: Any,
+    reference: Any,
     samples: Sequence[Inputs],
 ) -> dict[str, _Sums]:
     """Every call of `batch_norm` in its first run with these inputs, whoever makes it: a layer, a function, an exported program."""
@@ -133,10 +133,10 @@ def _sums_of_module(
                 calls.add(named_arguments(func, args, kwargs))
             return func(*args, **(kwargs or {}))
 
-    names = list(oracle.example())
+    names = list(reference.example())
     with Watch():
         for sample in samples:
-            oracle.run(dict(zip(names, sample.values(), strict=True)))
+            reference.run(dict(zip(names, sample.values(), strict=True)))
     return calls.sums
 
 

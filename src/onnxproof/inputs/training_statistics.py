@@ -65,12 +65,12 @@ class DataCheck:
 
 def examine(
     subject: Subject,
-    oracle: Reference,
+    reference: Reference,
     samples: Sequence[Inputs],
     float_file: OnnxFile | None = None,
 ) -> DataCheck:
     """Ask the BatchNorms, and where there are none the constants that normalise pixels inside the graph."""
-    statistics = norms(subject, oracle, samples)
+    statistics = norms(subject, reference, samples)
     for place, norm in enumerate(statistics):
         why = doubt(norm, later=place > 0)
         if why:

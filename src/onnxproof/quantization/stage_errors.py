@@ -62,9 +62,9 @@ def measure_stages(
 
 
 def _run_module(subject: Subject, samples: Sequence[Batch]) -> Outputs:
-    oracle = open_reference(subject, Clock())
-    names = list(oracle.example())
-    return [oracle.run(dict(zip(names, batch.values(), strict=True))) for _, batch in samples]
+    reference = open_reference(subject, Clock())
+    names = list(reference.example())
+    return [reference.run(dict(zip(names, batch.values(), strict=True))) for _, batch in samples]
 
 
 def _run_backends(

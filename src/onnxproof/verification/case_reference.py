@@ -43,7 +43,7 @@ class CaseReference:
 
     def __init__(
         self,
-        oracle: Reference,
+        model: Reference,
         case: Case,
         reference: list[Array],
         truth: Sequence[Array | None],
@@ -52,11 +52,11 @@ class CaseReference:
         half: str | None,
         part: tuple[int, Array] | None = None,
     ) -> None:
-        self._oracle = oracle
+        self._reference = model
         self.case = case
         self.reference = reference
         self.truth = list(truth)
-        self.kind = oracle.kind
+        self.kind = model.kind
         self._seed = seed
         self._half = half
         """The half precision of the candidate's file; the cost of that precision is noise."""
@@ -81,7 +81,7 @@ class CaseReference:
         if whole_truth is not None:
             truth[place] = whole_truth[keep]
         return CaseReference(
-            self._oracle,
+            self._reference,
             self.case,
             reference,
             truth,
@@ -98,11 +98,11 @@ class CaseReference:
                 continue
             truth = _limit_to_dtype(truth, reference)
             self.truth[place] = truth
-            self._noises[place].append(noise_of(reference, truth, self._oracle.kind))
+            self._noises[place].append(noise_of(reference, truth, self._reference.kind))
         if any(truth is None for truth in self.truth):
             self.confirm()
         if self._half is not None and self._differs_in_precision(self._half):
-            in_half = self._oracle.in_precision(self.case.inputs, self._half)
+            in_half = self._reference.in_precision(self.case.inputs, self._half)
             self._add_samples(in_half or [], limit=_HALF_NOISE_LIMIT)
 
     def noise(self, place: int) -> Noise:
@@ -198,7 +198,7 @@ class CaseReference:
             target = self._target(place)
             if output.shape != target.shape:
                 continue
-            kind = NoiseKind.PERTURBED if self.truth[place] is None else self._oracle.kind
+            kind = NoiseKind.PERTURBED if self.truth[place] is None else self._reference.kind
             noise = noise_of(output, target, kind)
             self._noises[place].append(_limit_noise(noise, target, limit))
             if _loses_numbers(self.reference[place], output):
@@ -211,7 +211,7 @@ class CaseReference:
             self._reruns += 1
             move = may_move and index % 2 == 1
             try:
-                outputs = self._oracle.rerun(
+                outputs = self._reference.rerun(
                     self.case.inputs, self._seed + self._reruns, amplitude=amplitude, move=move
                 )
             except Exception:  # noqa: S112 - a re-run that the module refuses is one sample less, and the count shows it

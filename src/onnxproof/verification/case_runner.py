@@ -117,13 +117,13 @@ class Trial:
 
     def __init__(
         self,
-        oracle: Reference,
+        reference: Reference,
         candidates: Sequence[Candidate],
         signature: Signature,
         policy: Policy,
         options: TrialOptions,
     ) -> None:
-        self._oracle = oracle
+        self._reference = reference
         self._candidates = candidates
         self._signature = signature
         self._policy = policy
@@ -131,7 +131,7 @@ class Trial:
         self._decides = bool(options.op_types & DISCRETE)
         self._measurer = GapMeasurer(signature, policy, options.fidelity)
         self._classifier = DomainClassifier(
-            oracle=oracle,
+            reference=reference,
             measurer=self._measurer,
             policy=policy,
             rerun=Rerun(answer=self._answer, compare=self._compare_without_notes),
@@ -142,7 +142,7 @@ class Trial:
         )
         self._confirmed: Counter[tuple[str, str, Verdict]] = Counter()
         names = [output.name for output in signature.outputs]
-        self.doubts = Doubts(oracle, names, lambda passes: options.affords(passes, 0.0))
+        self.doubts = Doubts(reference, names, lambda passes: options.affords(passes, 0.0))
         self.answers = Answers(names)
         self.plain: set[str] = set()
         """The cases of ordinary values."""
@@ -194,11 +194,11 @@ class Trial:
         start = time.perf_counter()
         outputs = self._run_reference(case.inputs)
         seconds = time.perf_counter() - start
-        truth: Sequence[Array | None] | None = self._oracle.truth(case.inputs)
+        truth: Sequence[Array | None] | None = self._reference.truth(case.inputs)
         if not self.doubts.check(case, outputs, truth):
             truth = None
         reference = CaseReference(
-            self._oracle,
+            self._reference,
             case,
             outputs,
             truth or [None] * len(outputs),
@@ -213,7 +213,7 @@ class Trial:
 
     def _run_reference(self, inputs: Mapping[str, Array]) -> list[Array]:
         try:
-            outputs = self._oracle.run(inputs)
+            outputs = self._reference.run(inputs)
         except Exception as why:  # whatever the user's module raises: it does not take this input
             raise ReferenceRefused(f"{type(why).__name__}: {why}") from why
         if len(outputs) != len(self._signature.outputs):

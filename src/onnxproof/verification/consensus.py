@@ -48,7 +48,7 @@ class _Answers:
 
 def compare(
     candidates: Sequence[Candidate],
-    oracle: Reference,
+    model: Reference,
     case: Case,
     gaps: Sequence[Gap],
     path: Path,
@@ -58,8 +58,8 @@ def compare(
     limit_s: float = _LIMIT_S,
 ) -> CrossCheck:
     """Run every backend on one case, and compare its answers with the arbiter's and each other's."""
-    reference = oracle.run(case.inputs)
-    truth: Outputs = oracle.truth(case.inputs) or reference
+    reference = model.run(case.inputs)
+    truth: Outputs = model.truth(case.inputs) or reference
     answers = _Answers(
         truth=truth,
         graph=_evaluate_graph(case, path, signature, min(limit_s, _LIMIT_S)),

@@ -45,7 +45,7 @@ class Rerun:
 class DomainClassifier:
     """Says of a confirmed gap to which odd domain it belongs, if to one."""
 
-    oracle: Reference
+    reference: Reference
     measurer: GapMeasurer
     policy: Policy
     rerun: Rerun
@@ -139,7 +139,7 @@ class DomainClassifier:
         output: Array,
         rule: str,
     ) -> bool:
-        answers = self.oracle.ties(comparison.case.inputs, rule)
+        answers = self.reference.ties(comparison.case.inputs, rule)
         if answers is None:
             return False
         answer = answers[comparison.place]
@@ -154,7 +154,7 @@ class DomainClassifier:
     ) -> tuple[Noise, Array | None]:
         """The noise of that very answer and its truth: another expert that is chosen at a tie has another noise."""
         noise = comparison.reference.noise(comparison.place)
-        wide_answers = self.oracle.ties(comparison.case.inputs, rule, wide=True)
+        wide_answers = self.reference.ties(comparison.case.inputs, rule, wide=True)
         if wide_answers is None or comparison.output is None or not is_float(comparison.output):
             return noise, None
         wide = wide_answers[comparison.place]

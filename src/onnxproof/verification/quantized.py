@@ -48,7 +48,7 @@ _SLACK = 0.75
 
 def open_fidelity(
     subject: Subject,
-    oracle: Reference,
+    reference: Reference,
     file: OnnxFile,
     signature: Signature,
     clock: Clock,
@@ -56,7 +56,7 @@ def open_fidelity(
     """None unless the file quantizes; a fake-quantized module is held to its own rounding, which its re-runs know."""
     if not file.quantized:
         return None
-    how = _how_it_quantizes(subject, oracle)
+    how = _how_it_quantizes(subject, reference)
     if how == "fake":
         return None
     kind = NoiseKind.SIMULATED
@@ -65,7 +65,7 @@ def open_fidelity(
     return Fidelity(file, signature, clock, kind)
 
 
-def _how_it_quantizes(subject: Subject, oracle: Reference) -> str:
+def _how_it_quantizes(subject: Subject, reference: Reference) -> str:
     """How the reference itself quantizes: `integers`, `fake`, or not at all (empty)."""
     if subject.onnx is not None:
         if read(subject.onnx).quantized:
@@ -74,10 +74,10 @@ def _how_it_quantizes(subject: Subject, oracle: Reference) -> str:
     layers: Iterable[Any] = getattr(subject.module, "modules", list)()
     if any("FakeQuant" in type(layer).__name__ for layer in layers):
         return "integers"  # trained for integer kernels: what is served rounds its biases too
-    return _quantizing_calls(oracle)
+    return _quantizing_calls(reference)
 
 
-def _quantizing_calls(oracle: Reference) -> str:
+def _quantizing_calls(reference: Reference) -> str:
     """Which quantizing operators a forward pass calls: `integers`, `fake`, or none (empty)."""
     from onnxproof.reference.dispatch import Mode
 
@@ -101,7 +101,7 @@ def _quantizing_calls(oracle: Reference) -> str:
     watch = Watch()
     try:
         with watch:
-            oracle.run(oracle.example())
+            reference.run(reference.example())
     except Exception:  # a module whose calls can't be followed is taken for a float one
         return ""
     return watch.seen

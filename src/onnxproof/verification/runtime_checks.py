@@ -41,7 +41,7 @@ _REFERENCES = frozenset({"reference", "torch", "torch64"})
 
 def examine(
     candidates: Sequence[Candidate],
-    oracle: Reference,
+    reference: Reference,
     path: Path,
     signature: Signature,
     policy: Policy,
@@ -52,7 +52,7 @@ def examine(
 ) -> list[Finding]:
     """Examine each backend within its share of the time; that of one that dies on the way, its candidate reports. `sizes` are inputs that may not grow."""
     findings: dict[tuple[str, str], Finding] = {}
-    questions = _Questions(oracle, signature, policy, sizes)
+    questions = _Questions(reference, signature, policy, sizes)
     for place, candidate in enumerate(candidates):
         share = deadline.within(deadline.left / (len(candidates) - place))
         if parse(candidate.backend)[0] in _REFERENCES:
@@ -72,13 +72,13 @@ class _Questions:
 
     def __init__(
         self,
-        oracle: Reference,
+        reference: Reference,
         signature: Signature,
         policy: Policy,
         sizes: Collection[str],
     ) -> None:
-        self._oracle = oracle
-        self.first = oracle.example()
+        self._reference = reference
+        self.first = reference.example()
         self.second = {name: _changed(array) for name, array in self.first.items()}
         self.answers = [self._ask(self.first), self._ask(self.second)]
         self.noise = self._noise(self.second, self.answers[1])
@@ -116,7 +116,7 @@ class _Questions:
 
     def _ask(self, inputs: Inputs) -> list[Array] | None:
         try:
-            return self._oracle.run(inputs)
+            return self._reference.run(inputs)
         except Exception:  # the user's module: any refusal is an answer here
             return None
 
@@ -127,7 +127,7 @@ class _Questions:
     ) -> list[float]:
         if answer is None:
             return []
-        truth = self._oracle.truth(inputs)
+        truth = self._reference.truth(inputs)
         if truth is None or len(truth) != len(answer):
             truth = answer  # in float64 the module may take another path: the cases show that
         return [pair(a, t).rms for a, t in zip(answer, truth, strict=True)]

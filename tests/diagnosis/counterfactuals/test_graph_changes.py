@@ -134,7 +134,9 @@ def test_a_bound_is_put_back(op_type: str, tmp_path: Path) -> None:
     clamp = SimpleNamespace(op="clamp", arguments={"min": -0.5, "max": None})
     model = graph_model([node(op_type, "x")], {"x": X})
     truth = np.maximum(X, np.float32(-0.5))
-    bench = workbench(tmp_path, model, truth, {"x": X}, nodes=["y"], found={"traced_values": [clamp]})
+    bench = workbench(
+        tmp_path, model, truth, {"x": X}, nodes=["y"], found={"traced_values": [clamp]}
+    )
     tried = clipping._clip_nodes(bench)
     assert isinstance(tried, Tried)
     assert tried.evidence == "with a Clip to [-0.5, None] at y the answers are right"

@@ -17,7 +17,7 @@ def scene(*truth: Any, **other: Any) -> Scene:
     arrays = [np.asarray(array, np.float64) for array in truth]
     nothing: Any = None
     return Scene(
-        oracle=nothing,
+        reference=nothing,
         path=Path("m.onnx"),
         file=nothing,
         signature=Signature(inputs=(), outputs=()),

@@ -96,10 +96,10 @@ def _location(entry: TracedValue) -> str:
 
 def _try_witness_numbers(workbench: Workbench) -> Tried | str:
     """Put the module's own number for the witness in the place of the constant."""
-    oracle = workbench.scene.reference
+    reference = workbench.scene.reference
     for node in workbench.nodes[: limits.SUSPECTS_COMPARED]:
         for place, name, value in workbench.constants(node):
-            if value.size == 1 and oracle.parameter(name) is None:
+            if value.size == 1 and reference.parameter(name) is None:
                 tried = _try_constant(workbench, node, place, value)
                 if tried is not None:
                     return tried

@@ -287,8 +287,8 @@ class Workbench:
 
     def truth_of(self, inputs: Mapping[str, Array]) -> list[Array]:
         """What the reference says in float64 to other inputs, or in its own precision where it has no truth."""
-        oracle = self.scene.reference
-        return oracle.truth(inputs) or oracle.run(inputs)
+        reference = self.scene.reference
+        return reference.truth(inputs) or reference.run(inputs)
 
     def cured(self, after: float) -> bool:
         """True when the error is gone, not only smaller."""

@@ -67,8 +67,8 @@ def _doubt(doubt: str) -> list[Finding]:
 
 def examine_calibration_data(subject: Subject, calibration: Any) -> list[Finding]:
     """The same of data that a quantized file, whoever made it, was calibrated on."""
-    oracle = open_reference(subject, Clock())
-    example = oracle.example()
+    reference = open_reference(subject, Clock())
+    example = reference.example()
     try:
         seen, kept = _read_first(calibration, list(example))
     except OnnxproofError as why:
@@ -79,7 +79,7 @@ def examine_calibration_data(subject: Subject, calibration: Any) -> list[Finding
                 help=why.help,
             )
         ]
-    opinion = training_statistics.examine(subject, oracle, [batch for _, batch in kept])
+    opinion = training_statistics.examine(subject, reference, [batch for _, batch in kept])
     findings = data_quality.examine(
         seen,
         [],
