@@ -16,7 +16,7 @@ from onnxproof.options import Policy
 def test_a_loss_is_healed_by_the_users_own_limit(
     drift_db: float, proven: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    study = SimpleNamespace(said=20.0, level=lambda model: 30.0, fused=onnx.ModelProto)
+    study = SimpleNamespace(graph_db=20.0, sqnr_db=lambda model: 30.0, fuse_layers=onnx.ModelProto)
     monkeypatch.setattr(quantized_study, "study", lambda bench: study)
     bench: Any = SimpleNamespace(policy=Policy(drift_db=drift_db))
     tried = unfused.test(bench)

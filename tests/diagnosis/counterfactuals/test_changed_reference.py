@@ -30,7 +30,7 @@ def entry(place: int, op: str, *inputs: int, **changed: Any) -> Any:
 def workbench(entries: list[Any], *, matched: set[int], located: int | None) -> Any:
     nodes = [] if located is None else ["node"]
     return SimpleNamespace(
-        scene=SimpleNamespace(entries=entries, matched=matched),
+        located=SimpleNamespace(traced_values=entries, matched=matched),
         nodes=nodes,
         counterpart=lambda node: entries[located] if located is not None else None,
         location=SimpleNamespace(source=None),

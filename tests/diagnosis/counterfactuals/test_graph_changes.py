@@ -206,7 +206,8 @@ def test_a_dim_separates_right_cases_from_wrong_ones(
     dims = (DimInfo(name="n", example=4),)
     (port,) = bench.scene.signature.inputs
     ports = (replace(port, dims=(3, "n")),)
-    bench.scene.signature = replace(bench.scene.signature, dims=dims, inputs=ports)
+    signature = replace(bench.scene.signature, dims=dims, inputs=ports)
+    bench.scene = replace(bench.scene, signature=signature)
     tried = baked_dimension.test(bench)
     if code is None:
         assert tried == "no dim separates the cases that agree from those that don't"

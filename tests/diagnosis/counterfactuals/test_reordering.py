@@ -84,11 +84,8 @@ def test_a_factor_is_explained_by_a_size_or_by_a_number(
         suspect=helper.make_node("ReduceMean", ["x"], ["y"], name="mean"),
         counterpart=lambda node: entry,
         value=lambda name: value,
-        scene=SimpleNamespace(
-            entries=[entry],
-            fetch=lambda place: value * factor,
-            case=SimpleNamespace(inputs={"x": np.zeros((2, 4))}),
-        ),
+        located=SimpleNamespace(traced_values=[entry], fetch=lambda place: value * factor),
+        scene=SimpleNamespace(case=SimpleNamespace(inputs={"x": np.zeros((2, 4))})),
     )
     tried = find_lost_factor(bench)
     assert tried is not None
