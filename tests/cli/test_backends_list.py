@@ -95,13 +95,13 @@ def test_npm_packages_are_found_where_the_command_puts_them(
         == f"npm install --ignore-scripts --prefix {tmp_path / 'npm'} onnxruntime-web"
     )
     with pytest.raises(BackendMissing, match="needs the npm package onnxruntime-web"):
-        node.needed("onnxruntime-web", "ort-web")
+        node.require_package("onnxruntime-web", "ort-web")
     package = tmp_path / "npm" / "node_modules" / "onnxruntime-web"
     package.mkdir(parents=True)
     (package / "package.json").write_text('{"version": "9.8.7"}')
     assert (
         node.version("onnxruntime-web") == "9.8.7"
-        and node.needed("onnxruntime-web", "ort-web") == package
+        and node.require_package("onnxruntime-web", "ort-web") == package
     )
 
 

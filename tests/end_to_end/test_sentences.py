@@ -49,7 +49,7 @@ from onnxproof.results import (
     Verdict,
     Void,
 )
-from onnxproof.results.proof import Proof
+from onnxproof.results.proof import JUDGED_AGAIN, Proof
 
 SOURCE = Path(__file__).parents[2] / "src" / "onnxproof"
 
@@ -344,6 +344,18 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
     ("proof", "the example inputs", proof(rounded()).sentence, INT8.sentence),
     ("proof", "your data", INT8.sentence, proof(rounded()).sentence),
     ("proof", "cases differ", lambda: raised(WRONG), lambda: raised(TANKED)),
+    (
+        "proof",
+        "judged again under a stricter policy than it was measured with: a run under this policy would search and confirm more",
+        lambda: JUDGED_AGAIN.what + str(SOUND.judged(Policy(noise_limit=2.0)).findings),
+        lambda: str(SOUND.judged(Policy(noise_limit=20.0)).findings),
+    ),
+    (
+        "proof",
+        "verify again with these limits before you rely on it",
+        lambda: str(SOUND.judged(Policy(noise_limit=2.0)).findings),
+        lambda: str(SOUND.judged(Policy(noise_limit=20.0)).findings),
+    ),
     # terminal.py
     (
         "terminal",
@@ -771,6 +783,7 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
     ),
 ]
 _NO_SENTENCES = {
+    "onnxproof.report.writers",
     "onnxproof.report.writers.",
     "a proof is more than a yes or no: use proof.verdict or proof.raise_for_verdict()",
     "onnxproof.diagnosis.repro.writing",

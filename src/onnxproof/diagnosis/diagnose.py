@@ -67,6 +67,7 @@ class Diagnosis:
             profile=self.profile,
             findings=(*proof.findings, *self.findings),
             scene=self.scene,
+            located=self.located,
         )
 
 
