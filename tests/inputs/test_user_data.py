@@ -331,7 +331,7 @@ def test_an_archive_that_does_not_fit_is_refused_before_it_is_unpacked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     np.savez_compressed(tmp_path / "zeros.npz", x=np.zeros(1 << 20))
-    monkeypatch.setattr(array_files, "room", lambda: 1 << 20)
+    monkeypatch.setattr(array_files, "readable_bytes", lambda: 1 << 20)
     monkeypatch.setattr(array_files, "_read_npy", lambda *_: pytest.fail("it was unpacked"))
     with pytest.raises(
         InputError,
