@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
-from support.fake_oracle import FakeOracle
+from support.fake_reference import FakeReference
 
 from onnxproof.errors import Refused
 from onnxproof.options import Policy
@@ -31,7 +31,7 @@ class Backend:
         self.backend = backend
         self._factor = factor
 
-    def run(self, inputs: Mapping[str, Array], *, apart: bool = False) -> list[Array]:
+    def run(self, inputs: Mapping[str, Array], *, isolated: bool = False) -> list[Array]:
         if self._factor is None:
             raise Refused("refused", "refused")
         return [inputs["x"] * np.float32(self._factor)]
@@ -51,7 +51,7 @@ def doubling(tmp_path: Path) -> Path:
 
 def compared(path: Path, factor: float, **backends: float | None) -> Any:
     """The backends beside a reference that says x times the factor."""
-    reference = FakeOracle(lambda inputs: [inputs["x"] * inputs["x"].dtype.type(factor)])
+    reference = FakeReference(lambda inputs: [inputs["x"] * inputs["x"].dtype.type(factor)])
     candidates = [Backend(name, answer) for name, answer in backends.items()]
     return consensus.compare(candidates, reference, CASE, [], path, SIGNATURE, Policy())  # type: ignore[arg-type]
 

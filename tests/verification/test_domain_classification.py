@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from support.fake_oracle import FakeOracle
+from support.fake_reference import FakeReference
 
 from onnxproof.options import Policy
 from onnxproof.results import Case, Domain, Gap, InputInfo, OutputInfo, Signature, Status
@@ -37,7 +37,7 @@ def doubled(inputs: Mapping[str, Array]) -> list[Array]:
     return [inputs["x"] * inputs["x"].dtype.type(2)]
 
 
-def classify(model: FakeOracle, candidate: Answering, case: Case, **other: Any) -> Gap:
+def classify(model: FakeReference, candidate: Answering, case: Case, **other: Any) -> Gap:
     measurer = GapMeasurer(SIGNATURE, Policy(), None)
 
     def answer(asked: Case) -> CaseReference:
@@ -55,7 +55,7 @@ def classify(model: FakeOracle, candidate: Answering, case: Case, **other: Any) 
         return [measurer.measure(comparison(reference))]
 
     classifier = DomainClassifier(
-        model=model,  # type: ignore[arg-type]
+        reference=model,  # type: ignore[arg-type]
         measurer=measurer,
         policy=Policy(),
         rerun=Rerun(answer=answer, compare=compare),
@@ -72,11 +72,11 @@ def case(array: Array = X, **other: Any) -> Case:
 
 
 def test_a_difference_of_finite_numbers_has_no_domain() -> None:
-    assert classify(FakeOracle(doubled), Answering(lambda x: x * 3), case()).domain is None
+    assert classify(FakeReference(doubled), Answering(lambda x: x * 3), case()).domain is None
 
 
 def test_an_empty_answer_of_another_shape_is_of_the_empty_domain() -> None:
-    empty = classify(FakeOracle(doubled), Answering(lambda x: x.reshape(-1)), case(X[:0]))
+    empty = classify(FakeReference(doubled), Answering(lambda x: x.reshape(-1)), case(X[:0]))
     assert empty.domain is Domain.EMPTY
 
 
@@ -84,14 +84,16 @@ def test_nan_that_is_handled_otherwise_is_of_the_input_s_domain() -> None:
     odd = X.copy()
     odd[0, 0] = np.nan
     asked = case(odd, domain=Domain.NAN)
-    spread = classify(FakeOracle(doubled), Answering(lambda x: x * 2 + np.nanmax(x) * 0), asked)
+    spread = classify(FakeReference(doubled), Answering(lambda x: x * 2 + np.nanmax(x) * 0), asked)
     assert spread.domain is Domain.NAN
 
 
 def test_a_fault_is_not_excused_by_nan_beside_it() -> None:
     odd = X.copy()
     odd[0, 0] = np.nan
-    wrong = classify(FakeOracle(doubled), Answering(lambda x: x * 3), case(odd, domain=Domain.NAN))
+    wrong = classify(
+        FakeReference(doubled), Answering(lambda x: x * 3), case(odd, domain=Domain.NAN)
+    )
     assert wrong.domain is None
 
 
@@ -103,19 +105,21 @@ def test_a_case_that_the_reference_refuses_without_nan_keeps_its_domain() -> Non
 
     odd = X.copy()
     odd[0, 0] = np.nan
-    kept = classify(FakeOracle(needs_nan), Answering(lambda x: x * 3), case(odd, domain=Domain.NAN))
+    kept = classify(
+        FakeReference(needs_nan), Answering(lambda x: x * 3), case(odd, domain=Domain.NAN)
+    )
     assert kept.domain is Domain.NAN
 
 
 def test_an_answer_that_ties_explain_is_a_tie() -> None:
-    other_order = FakeOracle(doubled, ties=lambda inputs: [inputs["x"][:, ::-1] * np.float32(2)])
+    other_order = FakeReference(doubled, ties=lambda inputs: [inputs["x"][:, ::-1] * np.float32(2)])
     turned = Answering(lambda x: x[:, ::-1] * np.float32(2))
     assert classify(other_order, turned, case(), orders=True).domain is Domain.TIES
     assert classify(other_order, turned, case(), orders=False).domain is None
 
 
 def test_noise_of_a_flipped_decision_lets_the_gap_pass() -> None:
-    flipping = FakeOracle(doubled, rerun_noise=lambda amplitude, seed: 4.0 * (amplitude > 2))
+    flipping = FakeReference(doubled, rerun_noise=lambda amplitude, seed: 4.0 * (amplitude > 2))
     moved = Answering(lambda x: x * 2 + np.float32(1))
     passed = classify(flipping, moved, case(), decides=True)
     assert passed.confirmed and passed.domain is None and passed.noise_ratio < 1

@@ -11,7 +11,7 @@ Array = np.ndarray[Any, Any]
 Function = Callable[[Mapping[str, Array]], list[Array]]
 
 
-class FakeOracle:
+class FakeReference:
     """Answers by `function` in float32, and in float64 where there is a truth; `rerun_noise` is what each re-run adds."""
 
     kind = NoiseKind.DOUBLE
