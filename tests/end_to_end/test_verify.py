@@ -527,13 +527,13 @@ def other_epsilon(zoo: Zoo, place: int) -> tuple[Path, str]:
     )
 
 
-@pytest.mark.parametrize("place", [0, 1, 4, 5, 10, 11])
+@pytest.mark.parametrize("place", [0, 5, 10])
 def test_a_layer_norm_epsilon_of_1e_6_is_found_in_one_of_six_blocks(zoo: Zoo, place: int) -> None:
     proof = zoo.verify("encoder-six", other_epsilon(zoo, place)[0], only=TELLING)
     assert proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
 
 
-@pytest.mark.parametrize("place", [4, 10, 11])
+@pytest.mark.parametrize("place", [4, 11])
 def test_the_layer_norm_with_another_epsilon_is_named(zoo: Zoo, place: int) -> None:
     path, guilty = other_epsilon(zoo, place)
     proof = zoo.verify("encoder-six", path, explain=True, only=TELLING)
