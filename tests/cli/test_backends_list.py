@@ -89,7 +89,7 @@ def test_npm_packages_are_found_where_the_command_puts_them(
     monkeypatch.setenv("ONNXPROOF_CACHE", str(tmp_path))
     monkeypatch.delenv("ONNXPROOF_NODE_MODULES", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(node, "_global_packages", lambda: None)
+    monkeypatch.setattr(node, "global_packages", lambda: None)
     assert (
         node.install("onnxruntime-web")
         == f"npm install --ignore-scripts --prefix {tmp_path / 'npm'} onnxruntime-web"

@@ -57,8 +57,8 @@ def test_stripes_give_what_the_whole_gives(
     layer = KINDS[rank](4, 8, kernel, stride, padding, dilation, groups, bias).double()
     x = torch.randn(batch, 4, *(length, 11, 9)[:rank], dtype=torch.float64)
     with pytest.MonkeyPatch.context() as patched, torch.no_grad():
-        patched.setattr(striped_convolution, "_LARGE", 0)
-        patched.setattr(striped_convolution, "_AT_ONCE", room)
+        patched.setattr(striped_convolution, "LARGE", 0)
+        patched.setattr(striped_convolution, "AT_ONCE", room)
         with striped_convolution.Stripes():
             found = layer(x)
         torch.testing.assert_close(found, layer(x), rtol=1e-12, atol=1e-12)
@@ -67,7 +67,7 @@ def test_stripes_give_what_the_whole_gives(
 def test_float32_transposed_and_unbatched_convolutions_are_left_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(striped_convolution, "_LARGE", 0)
+    monkeypatch.setattr(striped_convolution, "LARGE", 0)
     monkeypatch.setattr(
         striped_convolution, "_convolve_by_stripes", lambda *_: pytest.fail("cut into stripes")
     )

@@ -236,7 +236,7 @@ def test_visible_leaves_nothing_that_acts() -> None:
 
 
 def test_the_html_report_says_which_packages_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(html_writer, "_NEEDED", ("altair", "no_such_package"))
+    monkeypatch.setattr(html_writer, "NEEDED", ("altair", "no_such_package"))
     with pytest.raises(
         Exception,
         match=r"error\[html-missing\]: the HTML report needs packages that are not installed: no_such_package",

@@ -19,7 +19,7 @@ BUDGET_S = 1.5
 @pytest.fixture(autouse=True)
 def calm(monkeypatch: pytest.MonkeyPatch) -> None:
     """One thread, one seed, and short proofs of what helps."""
-    monkeypatch.setattr("onnxproof.exporter.fallbacks._TRIAL_S", 2 * BUDGET_S)
+    monkeypatch.setattr("onnxproof.exporter.fallbacks.TRIAL_S", 2 * BUDGET_S)
     torch.set_num_threads(1)
     torch.manual_seed(0)
 

@@ -62,7 +62,7 @@ def test_work_that_stops_when_told_is_stopped() -> None:
 def test_work_that_does_not_stop_is_left_behind_and_the_next_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(guard, "_GRACE_S", 0.1)
+    monkeypatch.setattr(guard, "GRACE_S", 0.1)
     release = threading.Event()
     with pytest.raises(Crashed, match="was left behind") as caught:
         guard.run(lambda: release.wait(60), limit_s=0.1, what="it")

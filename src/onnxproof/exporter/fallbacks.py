@@ -22,7 +22,7 @@ from onnxproof.verification.evidence import Request
 from onnxproof.verification.run import run
 
 Tell = Callable[[str], None]
-_TRIAL_S = 20.0
+TRIAL_S = 20.0
 """Seconds for the verification of an attempt, before it is taken. Not measured."""
 _INT = "int("
 _REOPENING = {_INT: "strict", "for ": "scripted", "while ": "scripted"}
@@ -168,7 +168,7 @@ def _verify(job: Job, model: ExportedModel) -> Verdict:
         else:
             weight_bytes = translate.weight_bytes(job.subject.module)
             model.save(path, {}, weight_bytes=weight_bytes, external=None)
-        request = Request(subject=job.subject, path=path, budget_s=_TRIAL_S)
+        request = Request(subject=job.subject, path=path, budget_s=TRIAL_S)
         return run(request).proof.verdict
 
 

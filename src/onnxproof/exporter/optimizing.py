@@ -47,7 +47,7 @@ def optimise(path: Path, tool: str) -> tuple[str, list[Finding]]:
     with temporary.Folder() as folder:
         trial = Path(folder) / "optimised.onnx"
         try:
-            after = _run_tool(tool, path, before)
+            after = run_tool(tool, path, before)
             metadata = {prop.key: prop.value for prop in before.metadata_props}
             onnx.helper.set_model_props(after, metadata)
             onnx.save(after, trial)
@@ -75,11 +75,12 @@ def _finding(tool: str, why: str) -> Finding:
     )
 
 
-def _run_tool(
+def run_tool(
     tool: str,
     path: Path,
     model: onnx.ModelProto,
 ) -> onnx.ModelProto:
+    """The graph as the tool leaves it."""
     optimised: onnx.ModelProto
     if tool == "onnxslim":
         onnxslim: Any = importlib.import_module("onnxslim")

@@ -14,9 +14,9 @@ from torch.nn.functional import pad
 from onnxproof.reference.dispatch import Mode
 
 _CONVOLUTION = torch.ops.aten.convolution.default
-_LARGE = 64 << 20
+LARGE = 64 << 20
 """Bytes of windows from which on stripes pay. Not measured."""
-_AT_ONCE = 16 << 20
+AT_ONCE = 16 << 20
 """Bytes of windows that may lie in memory at once then. Not measured."""
 
 
@@ -40,8 +40,8 @@ def run(func: Any, args: Any, kwargs: Any) -> Any:
         x, weight = args[:2]
         sizes = _output_sizes(x, weight, *args[3:6])
         per_sample = _window_bytes(weight, sizes, groups=args[8])
-        if per_sample * x.shape[0] > _LARGE and min(sizes) > 0:
-            rows = max(1, int(sizes[0] * _AT_ONCE / per_sample))
+        if per_sample * x.shape[0] > LARGE and min(sizes) > 0:
+            rows = max(1, int(sizes[0] * AT_ONCE / per_sample))
             return _convolve_by_stripes(args, sizes, rows)
     return func(*args, **kwargs)
 

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 from onnxproof.errors import Crashed
 
 T = TypeVar("T")
-_GRACE_S = 2.0
+GRACE_S = 2.0
 """Seconds that a runtime has to stop when it is told to: a node of a healthy model takes less."""
 _STACK = 64 << 20
 """Bytes of stack: onnx and ONNX Runtime recurse into functions and subgraphs, and some systems give threads 128 kB."""
@@ -170,7 +170,7 @@ def _stop(task: _Task, stop: Callable[[], None] | None) -> tuple[Any, BaseExcept
     """Tell it to stop, and wait a little; None when it goes on."""
     if stop is not None:
         stop()
-    return task.wait(_GRACE_S)
+    return task.wait(GRACE_S)
 
 
 @contextmanager

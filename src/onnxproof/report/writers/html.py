@@ -22,7 +22,7 @@ from onnxproof.results import Verdict, judging
 from onnxproof.results.proof import Proof
 from onnxproof.system.writing import write_text
 
-_NEEDED = ("altair", "vl_convert", "jinja2")
+NEEDED = ("altair", "vl_convert", "jinja2")
 
 
 def write(proof: Proof, path: str | Path) -> None:
@@ -32,7 +32,7 @@ def write(proof: Proof, path: str | Path) -> None:
 
 def check() -> None:
     """Say what is missing before the work begins."""
-    missing = [name for name in _NEEDED if util.find_spec(name) is None]
+    missing = [name for name in NEEDED if util.find_spec(name) is None]
     if missing:
         raise UsageError(
             "html-missing",

@@ -103,7 +103,7 @@ def _find(package: str) -> Path | None:
     for folder in folders:
         if _has_package(folder, package):
             return folder / package
-    shared = _global_packages()
+    shared = global_packages()
     if shared is not None and _has_package(shared, package):
         return shared / package
     return None
@@ -114,7 +114,7 @@ def _has_package(folder: Path, package: str) -> bool:
 
 
 @cache
-def _global_packages() -> Path | None:
+def global_packages() -> Path | None:
     """The folder of packages that were installed with `npm install --global`; asking npm takes a while, so that it is asked once."""
     npm = program("npm")
     if not npm:
