@@ -134,6 +134,32 @@ def test_a_fault_behind_the_first_layer_is_not_sought_before_it(tmp_path: Path) 
     assert preprocessing.test(bench_of(tmp_path, [], activation="Sigmoid")) == NOTHING
 
 
+def test_channels_that_are_reversed_behind_a_right_layer_are_not_reversed_before_it(
+    tmp_path: Path,
+) -> None:
+    class Each(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Conv2d(3, 3, 1, bias=False)
+            with torch.no_grad():
+                self.layer.weight.copy_(torch.eye(3)[:, :, None, None])
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(x)
+
+    nodes = [
+        node("Conv", "x", "kernel", output="conv"),
+        node("Gather", "conv", "order", axis=1),
+    ]
+    constants = {
+        "kernel": np.eye(3, dtype=np.float32)[:, :, None, None].copy(),
+        "order": np.array([2, 1, 0]),
+    }
+    file = file_of(nodes, IMAGE, constants)
+    bench = module_workbench(tmp_path, Each(), file, IMAGE, located={"y": "convolution"})
+    assert preprocessing.test(bench) == NOTHING
+
+
 def test_a_blur_is_no_other_scaling(tmp_path: Path) -> None:
     blur = [
         node(
