@@ -10,7 +10,7 @@ import torch
 from support.module_workbenches import file_of, module_workbench, node
 
 from onnxproof.diagnosis.causes import preprocessing
-from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
+from onnxproof.diagnosis.counterfactuals.workbench import ComparedCases, Tried, Workbench
 from onnxproof.results import Location, Stage
 
 RNG = np.random.default_rng(0)
@@ -176,12 +176,16 @@ def test_a_blur_is_no_other_scaling(tmp_path: Path) -> None:
     assert preprocessing.test(bench) == NOTHING
 
 
-def test_a_witness_that_hides_the_fault_of_another_case_proves_nothing(tmp_path: Path) -> None:
-    grey = {"x": np.repeat(IMAGE["x"][:, :1], 3, axis=1)}
-    flip = [node("Gather", "x", "order", output="other", axis=1)]
-    order = np.array([0, 0, 2])  # a channel twice: no order of channels explains it
-    bench = bench_of(tmp_path, flip, read="other", inputs=grey, order=order)
-    assert isinstance(preprocessing.test(bench), str)
+def test_another_case_tells_an_accident_of_the_witness_from_its_preparation(
+    tmp_path: Path,
+) -> None:
+    alike = {"x": IMAGE["x"].copy()}
+    alike["x"][:, 1] = alike["x"][:, 2]  # so that a channel twice looks like the reverse order
+    take = [node("Gather", "x", "order", output="taken", axis=1)]
+    bench = bench_of(tmp_path, take, read="taken", inputs=alike, order=np.array([2, 0, 0]))
+    assert preprocessing.test(bench) == NOTHING
+    alone = Workbench(bench.scene, bench.located, cases=ComparedCases(), policy=bench.policy)
+    assert "in the order [2, 1, 0]" in evidence_of(preprocessing.test(alone))
 
 
 @pytest.mark.parametrize("stage", [Stage.RUNTIME, Stage.OPTIMIZER])

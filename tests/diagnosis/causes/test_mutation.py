@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from support.module_workbenches import file_of, module_workbench, node, without_line
 
@@ -44,6 +45,30 @@ def test_a_write_that_was_lost_is_named(tmp_path: Path) -> None:
         "the module with `fill_` left out, and what else it writes in place, "
         "gives what the candidate gives"
     )
+
+
+@pytest.mark.parametrize(("indices", "lost"), [([], "all"), ([[0, 0], [0, 1]], "the second line")])
+def test_all_writes_are_left_out_together_and_those_of_one_line_alone(
+    indices: list[list[int]], lost: str, tmp_path: Path
+) -> None:
+    class TwoLines(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x * 2
+            y[0] = 9.0
+            y[1] = 7.0
+            return y + 1
+
+    nodes = [node("Mul", "x", "two", output="twice")]
+    constants = dict(NUMBERS)
+    if indices:  # the file has the first line's write
+        nodes.append(node("ScatterND", "twice", "index", "nine", output="written"))
+        constants |= {"index": np.array(indices), "nine": np.full(2, 9, np.float32)}
+    nodes.append(node("Add", nodes[-1].output[0], "one"))
+    file = file_of(nodes, X, constants)
+    tried = mutation.test(module_workbench(tmp_path, TwoLines(), file, X, located={"y": "add"}))
+    assert isinstance(tried, Tried)
+    line = "y[0] = 9.0" if lost == "all" else "y[1] = 7.0"
+    assert f"`{line}`) left out, and what else it writes in place" in tried.evidence
 
 
 def test_an_operation_that_is_missing_has_a_code_of_its_own(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto
 from support.module_workbenches import file_of, node
 from support.workbenches import workbench
 
@@ -72,22 +71,6 @@ def test_the_branches_of_a_selection_are_exchanged_and_not_its_condition(tmp_pat
     assert located.name == "y"
     assert list(model.graph.node[0].input) == ["mask", "z", "x"]
     assert after < 1e-6
-
-
-def test_a_condition_is_not_taken_for_a_branch_where_all_three_are_flags(tmp_path: Path) -> None:
-    flags = {
-        "mask": np.array([True, True, False, False]),
-        "a": np.array([True, False, True, False]),
-        "b": np.array([False, True, True, False]),
-    }
-    truth = np.where(flags["a"], flags["mask"], flags["b"]).astype(np.float32)
-    nodes = [
-        node("Where", "mask", "a", "b", output="chosen"),
-        node("Cast", "chosen", to=TensorProto.FLOAT),
-    ]
-    bench = bench_of(tmp_path, nodes, truth, ["chosen"], **flags)
-    assert bench.before > 0.1
-    assert try_exchanged_operands(bench, ["Where"]) is None
 
 
 def test_any_two_operands_of_a_concatenation_are_exchanged(tmp_path: Path) -> None:
