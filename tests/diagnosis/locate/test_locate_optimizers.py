@@ -50,12 +50,7 @@ def scene(tmp_path: Path) -> Scene:
 def test_the_optimizer_is_named_with_the_nodes_that_it_removed(scene: Scene) -> None:
     location = optimizers.locate(scene, LIMIT)
     assert (location.stage, location.optimizer) == (Stage.OPTIMIZER, "DoubleQDQPairsRemover")
-    assert location.nodes and set(location.nodes) <= {
-        "first_q",
-        "first_d",
-        "second_q",
-        "second_d",
-    }
+    assert location.nodes == ("second_q", "first_d")
     assert {suspect.why for suspect in location.suspects} == {"changed by DoubleQDQPairsRemover"}
     assert "right when the optimizer DoubleQDQPairsRemover is disabled" in location.evidence
 
@@ -64,7 +59,7 @@ def test_nodes_without_names_are_found_by_their_values(tmp_path: Path) -> None:
     both = quantized_twice(named=False)
     location = optimizers.locate(scene_between(tmp_path, both, both, {"x": X}), LIMIT)
     assert location.optimizer == "DoubleQDQPairsRemover"
-    assert location.nodes and set(location.nodes) <= {"q1", "d1", "q2", "d2"}
+    assert "d1" in location.nodes and "y" not in location.nodes
 
 
 def test_what_rounds_comes_before_what_only_scales(scene: Scene) -> None:
