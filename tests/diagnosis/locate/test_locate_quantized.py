@@ -100,6 +100,12 @@ def test_the_gain_is_that_of_the_answers_without_the_rounding(tmp_path: Path) ->
     assert f"gain {suspect.ratio:.1f} dB" in suspect.why
 
 
+def test_of_two_coarse_roundings_the_one_that_costs_more_comes_first(tmp_path: Path) -> None:
+    suspects = quantized.locate(scene(tmp_path, 0.4, 0.25), refuse).location.suspects
+    assert [suspect.node for suspect in suspects] == ["q_product", "q_tanh"]
+    assert suspects[0].ratio > suspects[1].ratio > 0.5
+
+
 def test_beyond_what_quantization_explains_the_graph_itself_becomes_the_truth(
     tmp_path: Path,
 ) -> None:

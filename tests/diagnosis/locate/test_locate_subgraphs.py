@@ -12,6 +12,7 @@ from support.workbenches import graph_model
 from onnxproof.diagnosis.locate.experiment import Experiment
 from onnxproof.diagnosis.locate.runtime_probe import RuntimeProbe
 from onnxproof.diagnosis.locate.subgraphs import InnerNode, SubgraphSearch
+from onnxproof.runtimes.evaluator.evaluator import inner_evaluators
 
 X = normal(4, 6)
 
@@ -134,9 +135,12 @@ def test_in_a_loop_the_first_turn_that_goes_wrong_has_the_guilty_node(tmp_path: 
 
 def test_the_observers_are_taken_away_again(tmp_path: Path) -> None:
     experiment = experiment_on(scene_between(tmp_path, branches(2), branches(3), {"x": X}))
-    before = experiment.error()
-    search(experiment, "choice")
-    assert experiment.error() == before
+    inner, _ = search(experiment, "choice")
+    assert inner is not None
+    node = experiment.session.node(place_of(experiment, "choice"))
+    evaluators = [evaluator for _, evaluator in inner_evaluators(node)]
+    assert len(evaluators) == 2
+    assert all(evaluator.observer is None for evaluator in evaluators)
 
 
 def nested(factor: float) -> onnx.ModelProto:

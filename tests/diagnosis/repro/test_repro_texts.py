@@ -62,7 +62,7 @@ def test_each_level_has_its_own_name_and_others_are_all() -> None:
 
 
 def test_a_hostile_name_stays_a_name_in_the_script() -> None:
-    name = "'}; import os  # \u202e\n"
+    name = "'}; import os  # \u202e\u00e9\n"
     text = script(made(limits={name: 0.5}))
     space: dict[str, object] = {}
     [line] = [line for line in text.splitlines() if line.startswith("LIMITS = ")]

@@ -33,7 +33,7 @@ def model(factor: float) -> onnx.ModelProto:
 def located_at(scene: Scene, node: str, true_place: int, stage: Stage = Stage.EXPORT) -> Located:
     traced, fetch = scene.reference.trace(scene.case.inputs)
     suspect = Suspect(node=node, op_type="Op", ratio=9.0)
-    location = Location(stage=stage, nodes=(node,), suspects=(suspect,))
+    location = Location(stage=stage, nodes=(node, "sine"), suspects=(suspect,))
     return Located(location=location, counterparts={node: traced[true_place]}, fetch=fetch)
 
 

@@ -118,6 +118,8 @@ def test_for_precision_the_truth_is_computed_wide_and_given_in_the_narrow_dtype(
     built = graph_model(nodes, {"x": X * np.float32(1e-3)})
     scene = scene_between(tmp_path, built, built, {"x": X * np.float32(1e-3)})
     located = Located(location=Location(stage=Stage.PRECISION, nodes=("narrow",)))
+    inner = truth_of(scene, located, [0, 1])
+    assert {name: value.dtype for name, value in inner.items()} == {"q": np.dtype("float16")}
     truth = truth_of(scene, located, [0, 1, 2])
     expected = ((X * np.float32(1e-3)).astype(np.float64) ** 2).astype(np.float32)
     np.testing.assert_allclose(truth["y"], expected, rtol=1e-6)
