@@ -1,0 +1,80 @@
+"""The cause `kernel`: one operator of the runtime beside the standard."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto
+from support.module_workbenches import file_of, node
+from support.workbenches import workbench
+
+from onnxproof.diagnosis.causes import kernel
+from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
+from onnxproof.results import Location, Stage, Suspect
+
+LARGE = {"x": np.array([[2**53, 1, 1, 1, 1, 1, 1, 1]], np.int64)}
+X = {"x": np.array([[1.0, 2.0]], np.float32)}
+
+
+def bench_of(
+    folder: Path,
+    nodes: list[Any],
+    inputs: Any,
+    *,
+    stage: Stage = Stage.RUNTIME,
+    suspect: str | None = "y",
+    **options: Any,
+) -> Workbench:
+    """The workbench of a file that is located in one node of the runtime."""
+    file = file_of(nodes, inputs, {"axes": np.array([1])}, **options)
+    bench = workbench(folder, file, np.zeros((1, 1)), inputs, nodes=["y"])
+    suspects: tuple[Suspect, ...] = ()
+    if suspect is not None:
+        suspects = (Suspect(node=suspect, op_type=nodes[-1].op_type, ratio=9.0),)
+    nodes_named = tuple(name.node for name in suspects)
+    location = Location(stage=stage, nodes=nodes_named, suspects=suspects, evidence="it differs")
+    return Workbench(
+        bench.scene,
+        replace(bench.located, location=location),
+        cases=bench.cases,
+        policy=bench.policy,
+    )
+
+
+def test_a_sum_of_integers_that_the_runtime_makes_in_double_is_named(tmp_path: Path) -> None:
+    nodes = [node("ReduceSum", "x", "axes")]
+    bench = bench_of(tmp_path, nodes, LARGE, dtype=TensorProto.INT64)
+    tried = kernel.test(bench)
+    assert isinstance(tried, Tried)
+    assert (tried.proven, tried.code) == (True, "")
+    assert tried.evidence == (
+        "y (ReduceSum), run by itself, gives other values than the standard for the same inputs"
+    )
+
+
+def test_a_node_that_does_what_the_standard_says_is_not_blamed(tmp_path: Path) -> None:
+    tried = kernel.test(bench_of(tmp_path, [node("Exp", "x")], X))
+    assert isinstance(tried, Tried)
+    assert tried.code == "precision"
+    assert tried.evidence == (
+        "y (Exp) does what the standard says with what it is given; the digits were lost before"
+    )
+
+
+@pytest.mark.parametrize("stage", [Stage.EXPORT, Stage.OPTIMIZER, Stage.PRECISION])
+def test_a_fault_of_another_stage_is_no_kernels(stage: Stage, tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, [node("Exp", "x")], X, stage=stage)
+    assert kernel.test(bench) == "the graph itself is wrong, whatever runs it"
+
+
+def test_without_a_suspect_or_its_values_nothing_is_proven(tmp_path: Path) -> None:
+    nodes = [node("Exp", "x")]
+    unnamed = kernel.test(bench_of(tmp_path, nodes, X, suspect=None))
+    assert isinstance(unnamed, Tried)
+    assert (unnamed.proven, unnamed.evidence) == (False, "it differs")
+    inside = kernel.test(bench_of(tmp_path, nodes, X, suspect="inside a fused node"))
+    assert isinstance(inside, Tried)
+    assert not inside.proven
+    assert inside.evidence == "inside a fused node (Exp) could not be run by itself"
