@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper
 from support import made_proofs
-from support.fake_oracle import FakeOracle
+from support.fake_reference import FakeReference
 from support.made_evidence import evidence_on, gap_of
 from support.two_files import normal, scene_between
 from support.workbenches import graph_model
@@ -138,7 +138,7 @@ def test_a_diagnosis_adds_its_findings_to_those_of_the_proof() -> None:
     assert added.causes == () and added.verdict is proof.verdict
 
 
-def with_oracle(scene: Scene, oracle: FakeOracle, **changes: Any) -> Any:
+def with_oracle(scene: Scene, oracle: FakeReference, **changes: Any) -> Any:
     outputs = tuple(
         OutputInfo(name=name, dtype="float32", shape=(), onnx_name=name) for name in "abc"
     )
@@ -157,7 +157,7 @@ CLOSE = case("close", 1.0, 1e-9, 2.0)
 def test_a_choice_that_rounding_decides_does_not_count_unless_it_is_to_be_explained(
     scene: Scene,
 ) -> None:
-    evidence = with_oracle(scene, FakeOracle(reversed_choice))
+    evidence = with_oracle(scene, FakeReference(reversed_choice))
     opened = open_scene(evidence, CLOSE, "ort")
     assert opened.steady == (True, False, True)
     asked = open_scene(evidence, CLOSE, "ort", gap_of("close", output="b"))
@@ -173,7 +173,7 @@ def reversed_choice(inputs: Mapping[str, Array]) -> list[Array]:
 def test_the_noise_of_a_scene_has_a_floor_and_leaves_out_what_does_not_count(
     scene: Scene,
 ) -> None:
-    evidence = with_oracle(scene, FakeOracle(reversed_choice))
+    evidence = with_oracle(scene, FakeReference(reversed_choice))
     assert open_scene(evidence, case("exact", 1.0, 2.0, 4.0), "ort").noise == 1e-7
     assert open_scene(evidence, CLOSE, "ort").noise == 1e-7
     asked = open_scene(evidence, CLOSE, "ort", gap_of("close", output="b"))
@@ -181,7 +181,7 @@ def test_the_noise_of_a_scene_has_a_floor_and_leaves_out_what_does_not_count(
 
 
 def test_without_a_truth_the_answers_are_the_truth(scene: Scene) -> None:
-    evidence = with_oracle(scene, FakeOracle(reversed_choice, has_truth=False))
+    evidence = with_oracle(scene, FakeReference(reversed_choice, has_truth=False))
     opened = open_scene(evidence, CLOSE, "ort")
     assert opened.truth[0].dtype == np.float32
     assert opened.steady == (True, True, True)
@@ -197,7 +197,7 @@ def rounded_by_first(inputs: Mapping[str, Array]) -> list[Array]:
 
 def steadiest(scene: Scene, witness: Case, *others: Case) -> str:
     gaps = [gap_of(one.name, output="a") for one in (witness, *others)]
-    oracle = FakeOracle(rounded_by_first)
+    oracle = FakeReference(rounded_by_first)
     evidence = with_oracle(scene, oracle, gaps=gaps, witness=witness)
     chosen = _steadiest_scene(replace(evidence, differing=others), Policy(), witness)
     return chosen.case.name

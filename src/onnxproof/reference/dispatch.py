@@ -17,8 +17,9 @@ class Mode(TorchDispatchMode):
 
 
 def named_arguments(func: Any, args: Any, kwargs: Any) -> dict[str, Any]:
-    """Arguments by their name in the operator's schema, defaults included."""
+    """Arguments by their name in the operator's schema and in its order, defaults included."""
     arguments = func._schema.arguments
     bound = {a.name: a.default_value for a in arguments if a.has_default_value()}
     bound.update(zip((a.name for a in arguments), args, strict=False))
-    return {**bound, **(kwargs or {})}
+    bound.update(kwargs or {})
+    return {a.name: bound[a.name] for a in arguments if a.name in bound}

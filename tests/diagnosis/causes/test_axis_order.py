@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from support.module_workbenches import file_of, module_workbench, node, without_line
 
@@ -85,9 +84,6 @@ def test_a_cache_that_is_joined_in_the_reverse_order_has_its_own_code(tmp_path: 
     assert tried.evidence.endswith("y (Concat) is right with its operands exchanged")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="bug: call_instead hands over the default `dim` before the tensors"
-)
 def test_a_join_in_the_reverse_order_is_found_in_the_module(tmp_path: Path) -> None:
     inputs = {"past_key": PAIR["a"], "key": PAIR["b"]}
     file = file_of([node("Concat", "key", "past_key", axis=0)], inputs)

@@ -83,10 +83,6 @@ def test_another_checkpoint_is_named_by_the_parameters_that_differ(tmp_path: Pat
     )
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="bug: call_instead hands over the defaults beta and alpha before the operands",
-)
 def test_a_bias_that_was_dropped_is_named(tmp_path: Path) -> None:
     nodes = [
         node("MatMul", "x", "w", output="first"),

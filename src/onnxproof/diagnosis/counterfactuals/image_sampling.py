@@ -23,6 +23,7 @@ _RESIZES: dict[str, dict[str, str | float]] = {
         "mode": "linear",
         "coordinate_transformation_mode": "half_pixel",
         "antialias": 1,
+        "exclude_outside": 1,
     },
     "bilinear with aligned corners": {
         "mode": "linear",
@@ -48,6 +49,7 @@ _RESIZES: dict[str, dict[str, str | float]] = {
         "coordinate_transformation_mode": "half_pixel",
         "cubic_coeff_a": -0.5,
         "antialias": 1,
+        "exclude_outside": 1,
     },
     "bicubic with aligned corners": {
         "mode": "cubic",
@@ -61,6 +63,7 @@ _RESIZE_ATTRIBUTES = (
     "nearest_mode",
     "cubic_coeff_a",
     "antialias",
+    "exclude_outside",
 )
 
 

@@ -57,13 +57,16 @@ def _fold_norm(layer_name: str, layer: Any, norm_name: str, norm: Any) -> Iterat
     """Weight and bias of a layer with its norm folded in."""
     weight = _wide(layer.weight)
     mean = _wide(norm.running_mean)
-    if mean.shape[0] != weight.shape[0]:
+    filters = 1 if getattr(layer, "transposed", False) else 0
+    if mean.shape[0] != weight.shape[filters]:
         return
     deviation = np.sqrt(_wide(norm.running_var) + norm.eps)
     scale = _wide(norm.weight, missing=1.0) / deviation
     bias = _wide(layer.bias, missing=0.0)
     shift = _wide(norm.bias, missing=0.0)
-    by_filter = scale.reshape(-1, *[1] * (weight.ndim - 1))
+    shape = [1] * weight.ndim
+    shape[filters] = -1
+    by_filter = scale.reshape(shape)
     yield f"{layer_name}.weight folded with {norm_name}", weight * by_filter
     yield f"{layer_name}.bias folded with {norm_name}", (bias - mean) * scale + shift
 

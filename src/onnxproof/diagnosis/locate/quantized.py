@@ -86,9 +86,12 @@ def _costly_roundings(scene: Scene) -> Location:
 def _study(scene: Scene, model: onnx.ModelProto) -> Study:
     """The witness, and its truth in the order of the file's outputs."""
     outputs = [value.name for value in model.graph.output]
-    names = [output.onnx_name for output in scene.signature.outputs]
-    places = [outputs.index(name) for name in names if name is not None]
-    truths = dict(zip(places, scene.truth, strict=False))
+    pairs = zip(scene.signature.outputs, scene.truth, strict=True)
+    truths = {
+        outputs.index(output.onnx_name): true
+        for output, true in pairs
+        if output.onnx_name is not None
+    }
     feeds = feed(scene.case.inputs, scene.signature)
     return Study(model, [("witness", feeds)], [[truths[place] for place in sorted(truths)]])
 

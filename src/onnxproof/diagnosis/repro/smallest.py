@@ -227,9 +227,15 @@ class Search:
                 continue
             trials += 1
             smaller = self._try([other for other in places if other != place], repro.level)
-            if smaller is not None and len(smaller.submodel.places) < len(places):
+            if smaller is not None and self._is_smaller(smaller, repro, kept):
                 repro = smaller
         return repro
+
+    @staticmethod
+    def _is_smaller(smaller: Repro, repro: Repro, kept: set[int]) -> bool:
+        """Fewer nodes, and all those that must stay are among them."""
+        places = smaller.submodel.places
+        return len(places) < len(repro.submodel.places) and kept.issubset(places)
 
     def _nodes_to_keep(self, repro: Repro) -> set[int]:
         """With the module's truth everything behind a guilty node is wrong, so the guilty node must stay."""
