@@ -7,7 +7,7 @@ from typing import Protocol
 import pytest
 
 from onnxproof.errors import PluginError, UsageError
-from onnxproof.registry import DoesNotApply, Registry
+from onnxproof.registry import Registry
 
 
 class Greeter(Protocol):
@@ -81,7 +81,3 @@ def test_a_broken_one_of_another_package_says_why(folder: Path) -> None:
         PluginError, match="the greeter `foreign` is broken: RuntimeError: no driver"
     ):
         registry().load("foreign")
-
-
-def test_a_reason_reads_as_its_words() -> None:
-    assert str(DoesNotApply("no loop in the graph")) == "no loop in the graph"

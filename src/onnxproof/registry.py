@@ -12,23 +12,12 @@ import importlib.metadata
 import pkgutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Generic, TypeVar
 
 from onnxproof.errors import PluginError, UsageError
 
 Plugin = TypeVar("Plugin")
-
-
-@dataclass(frozen=True, slots=True)
-class DoesNotApply:
-    """Why a plug-in has nothing to do here: a rule that did not fire says so."""
-
-    reason: str
-
-    def __str__(self) -> str:
-        return self.reason
 
 
 class Registry(Generic[Plugin]):
