@@ -28,7 +28,7 @@ demo: $(READY)  ## train, export, verify, and catch a fault that allclose lets t
 	$(BIN)/onnxproof demo --output demo
 
 test: lint  ## ruff, mypy --strict, all tests; the built wheel is installed and tested, also where there is no torch
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 # Every runtime that the tests serve models on, in an environment of its own: OpenVINO, tract and OpenCV by pip, ONNX Runtime's JavaScript by npm.
 $(RUNTIMES_READY): pyproject.toml constraints.txt

@@ -21,26 +21,3 @@ def one_thread() -> None:
     except ImportError:
         return
     torch.set_num_threads(1)
-
-
-_GROUPS = {
-    "planted faults": ("test_locate", "test_causes", "test_explain", "test_repro"),
-    "quantized faults": ("test_quantized_causes", "test_quantized_others"),
-    "exported zoo": ("test_verify",),
-    "planted runtimes": ("test_planted_backends",),
-    "hostile names": ("test_hostile_names",),
-    "hostile subjects": ("test_hostile_subjects",),
-    "masked models": ("test_masked",),
-    "experts": ("test_tied_experts",),
-    "contained runtimes": ("test_contained",),
-}
-"""Files that share what is dear to make (explained faults, exports, environments): one worker makes it once."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep the tests of a group on one worker."""
-    groups = {name: group for group, names in _GROUPS.items() for name in names}
-    for item in items:
-        group = groups.get(item.path.stem)
-        if group is not None:
-            item.add_marker(pytest.mark.xdist_group(group))

@@ -12,7 +12,7 @@ import pytest
 from support.linear_files import BIAS, linear, reference
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900), pytest.mark.xdist_group("wheel")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 def run(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -25,7 +25,6 @@ CHROMIUM = os.environ.get("CHROMIUM") or next(
 PATIENCE_S = 60.0
 """Long enough for a machine that does much else: it is only waited for when something is amiss."""
 pytestmark = [
-    pytest.mark.xdist_group("browser"),
     pytest.mark.skipif(
         CHROMIUM is None,
         reason="no chromium: install the package `chromium`, or set CHROMIUM to its path",

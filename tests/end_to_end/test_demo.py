@@ -12,7 +12,6 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.results import Verdict
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "proof.schema.json").read_text())
-pytestmark = pytest.mark.xdist_group("demo")
 
 
 @pytest.fixture(scope="module")
