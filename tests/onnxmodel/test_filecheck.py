@@ -307,3 +307,20 @@ def test_bytes_changed_at_random_never_raise_anything_else(tmp_path: Path) -> No
             onnx_file.read(tmp_path / "m.onnx")
         except ModelError as why:
             assert why.code
+
+
+@pytest.mark.parametrize("length", [0, -1])
+def test_parts_of_no_length_are_refused_before_the_runtime_divides_by_them(
+    tmp_path: Path, length: int
+) -> None:
+    """ONNX Runtime ends the process (SIGFPE) while it opens such a file."""
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "length"], ["parts"], axis=1),
+        helper.make_node("ConcatFromSequence", ["parts"], ["y"], axis=1),
+    ]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 4]) for name in "xy"]
+    weight = numpy_helper.from_array(np.array(length, np.int64), "length")
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], [weight])
+    onnx.save(helper.make_model(graph, ir_version=9), tmp_path / "m.onnx")
+    with pytest.raises(ModelError, match=f"parts of the length {length} \\(`length`\\)"):
+        onnx_file.read(tmp_path / "m.onnx")

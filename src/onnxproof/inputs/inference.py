@@ -222,6 +222,8 @@ def lookups(file: OnnxFile) -> dict[str, dict[str, int]]:
         shape = _looked_up_shape(node, shapes)
         if shape:
             axis = next((a.i for a in node.attribute if a.name == "axis"), 0)
+            if not -len(shape) <= axis < len(shape):  # the runtime refuses it
+                continue
             for source in sources.get(node.input[1], ()):
                 tables.setdefault(source, {})[node.input[0]] = int(shape[axis])
         elif node.op_type in _PASSES:  # a Gather among them picks a column of the ids themselves

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx
-from onnx import AttributeProto, TensorProto
+from onnx import AttributeProto, TensorProto, numpy_helper
 
 from onnxproof.errors import ModelError
 from onnxproof.onnxmodel.expansion import subgraphs
@@ -44,6 +44,27 @@ def check(model: onnx.ModelProto, path: Path) -> None:
     folder = _Folder(path)
     for tensor in tensors(model):
         _check_tensor(tensor, folder)
+    _check_splits(model.graph, path)
+
+
+def _check_splits(graph: onnx.GraphProto, path: Path) -> None:
+    """Refuse parts of no length: ONNX Runtime divides by them while it opens the file, and the process ends."""
+    splits = {node.input[1] for node in graph.node if _is_sequence_split(node)}
+    for tensor in graph.initializer:
+        if tensor.name not in splits or tensor.data_location == TensorProto.EXTERNAL:
+            continue
+        lengths = numpy_helper.to_array(tensor)
+        if lengths.ndim == 0 and lengths <= 0:
+            raise ModelError(
+                "bad-split",
+                f"a SplitToSequence makes parts of the length {int(lengths)} (`{shorten(tensor.name)}`)",
+                where=str(path),
+                help=EXPORT_AGAIN,
+            )
+
+
+def _is_sequence_split(node: onnx.NodeProto) -> bool:
+    return node.op_type == "SplitToSequence" and len(node.input) > 1
 
 
 def is_file(path: Path) -> bool:
