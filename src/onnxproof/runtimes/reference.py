@@ -219,7 +219,10 @@ def _load(source: Path | bytes) -> onnx.ModelProto:
         model = onnx.load(source, load_external_data=False)
         folder = str(Path(source).parent)
     for tensor in _external_tensors(model):
-        onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)
+        try:
+            onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)
+        except onnx.checker.ValidationError as why:  # a link, which onnx does not follow
+            raise ModelError("external-data", str(why), where=str(source)) from why
         tensor.data_location = onnx.TensorProto.DEFAULT
         del tensor.external_data[:]
     imports = [*model.opset_import]
