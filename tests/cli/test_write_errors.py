@@ -122,3 +122,18 @@ def test_standard_output_named_as_a_file(folder: Path) -> None:
         and "{" in text
         and not (folder / "all.txt").is_symlink()
     )
+
+
+def test_a_reader_that_leaves_is_no_fault_of_the_reference(folder: Path) -> None:
+    """As `onnxproof verify ... | head -1` does: nobody can read a message, and none is made up."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "onnxproof.cli", "inspect", "a.onnx"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(60) == 2

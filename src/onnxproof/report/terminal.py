@@ -53,12 +53,20 @@ _QUANTIZED_LEGEND = (
 )
 
 
+class _Console(Console):
+    """A console whose reader may leave (`| head`): rich would end the program as a module does that calls sys.exit."""
+
+    def on_broken_pipe(self) -> None:
+        """Let the command line end quietly."""
+        raise BrokenPipeError
+
+
 def console(*, stderr: bool = False) -> Console:
     """Colours on a terminal only (and none under NO_COLOR); elsewhere plain lines that are not cut at 80 columns."""
-    plain = Console(stderr=stderr, highlight=False)
+    plain = _Console(stderr=stderr, highlight=False)
     if plain.is_terminal:
         return plain
-    return Console(stderr=stderr, highlight=False, width=max(plain.width, 120))
+    return _Console(stderr=stderr, highlight=False, width=max(plain.width, 120))
 
 
 def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
