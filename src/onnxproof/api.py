@@ -64,7 +64,7 @@ def verify(
     """
     chosen = VerifyOptions.of(options)
     path = Path(onnx)
-    subject = _load(
+    subject = load(
         model, path, example_inputs, dynamic_shapes=dynamic_shapes, data=data, pipeline=pipeline
     )
     if pipeline is None:
@@ -113,9 +113,8 @@ def explain(
     >>> proof.location.nodes, proof.causes                                                           # doctest: +SKIP
     """
     chosen = replace(VerifyOptions.of(options), explain=True)
-    subject = _load(model, Path(onnx), example_inputs, dynamic_shapes=dynamic_shapes, data=data)
-    with use_serving(chosen.serving):
-        return _examine(subject, Path(onnx), chosen, progress, calibration).proof
+    subject = load(model, Path(onnx), example_inputs, dynamic_shapes=dynamic_shapes, data=data)
+    return examine(subject, Path(onnx), chosen, progress, calibration).proof
 
 
 def mend(
@@ -136,9 +135,8 @@ def mend(
     >>> mended.verdict, mended.causes                                              # doctest: +SKIP
     """
     chosen = replace(VerifyOptions.of(options), explain=True)
-    subject = _load(model, Path(onnx), example_inputs, dynamic_shapes=dynamic_shapes, data=data)
-    with use_serving(chosen.serving):
-        return _examine(subject, Path(onnx), chosen, None, calibration).mend(output)
+    subject = load(model, Path(onnx), example_inputs, dynamic_shapes=dynamic_shapes, data=data)
+    return examine(subject, Path(onnx), chosen, None, calibration).mend(output)
 
 
 def export(
@@ -218,13 +216,15 @@ class Examination:
     proof: Proof
     evidence: Evidence
     diagnosis: "Diagnosis"
+    options: VerifyOptions
     calibration: Any = None
 
     def mend(self, output: str | Path | None) -> "Mended":
         """Apply the fixes, verify, and write the mended file if it is faithful or better."""
         from onnxproof.diagnosis import remedy
 
-        mended = remedy.mend(self.evidence, self.diagnosis, _means(self.calibration))
+        with use_serving(self.options.serving):
+            mended = remedy.mend(self.evidence, self.diagnosis, _means(self.calibration))
         if output is None or not mended.worth_writing:
             return mended
         return mended.written_to(Path(output))
@@ -237,25 +237,46 @@ def examine(
     progress: Report | None,
     calibration: Any = None,
 ) -> Examination:
-    """As `explain`, with everything at hand that `mend` needs."""
+    """Verify and diagnose, with everything at hand that `mend` needs."""
     with use_serving(options.serving):
-        return _examine(subject, path, options, progress, calibration)
+        return _examine(_request(subject, path, options, progress), options, calibration)
 
 
-def load(model: Any, onnx: Path, *, dynamic_shapes: Any = None, data: Any = None) -> Subject:
-    """The subject of a verification; TorchScript and others without an example get one from the file's inputs."""
-    return _load(model, onnx, None, dynamic_shapes=dynamic_shapes, data=data)
+def _examine(request: Request, options: VerifyOptions, calibration: Any) -> Examination:
+    from onnxproof.diagnosis.diagnose import Diagnosis
+
+    subject = request.subject
+    evidence = run(request)
+    if calibration is not None and evidence.file.quantized:
+        from onnxproof.quantization.calibration import data_trust
+
+        findings = data_trust.examine_calibration_data(subject, calibration)
+        findings = data_trust.weigh_findings(findings, evidence.proof, subject)
+        evidence = replace(evidence, proof=data_trust.judge_with_doubts(evidence.proof, findings))
+    proof, diagnosis = evidence.proof, Diagnosis()
+    if _needs_diagnosis(evidence, proof):
+        diagnosis = _diagnosed(evidence, proof, calibration)
+        proof = diagnosis.added_to(proof)
+    return Examination(
+        proof=proof,
+        evidence=evidence,
+        diagnosis=diagnosis,
+        options=options,
+        calibration=calibration,
+    )
 
 
-def _load(
+def load(
     model: Any,
     onnx: Path,
-    example_inputs: Any,
+    example_inputs: Any = None,
     *,
-    dynamic_shapes: Any,
-    data: Any,
+    dynamic_shapes: Any = None,
+    data: Any = None,
     pipeline: Any = None,
 ) -> Subject:
+    """The subject of a verification; TorchScript without an example gets one from the file's inputs."""
+
     def example_from_file() -> Any:
         from onnxproof.reference.graph import example_for
 
@@ -297,29 +318,6 @@ def _verify(subject: Subject, path: Path, options: VerifyOptions, progress: Repo
         if options.profile and proof.profile is None and proof.gaps:
             proof = _profiled(evidence, proof)
         return proof
-
-
-def _examine(
-    subject: Subject,
-    path: Path,
-    options: VerifyOptions,
-    progress: Report | None,
-    calibration: Any,
-) -> Examination:
-    from onnxproof.diagnosis.diagnose import Diagnosis
-
-    evidence = run(_request(subject, path, options, progress))
-    if calibration is not None and evidence.file.quantized:
-        from onnxproof.quantization.calibration import data_trust
-
-        findings = data_trust.examine_calibration_data(subject, calibration)
-        findings = data_trust.weigh_findings(findings, evidence.proof, subject)
-        evidence = replace(evidence, proof=data_trust.judge_with_doubts(evidence.proof, findings))
-    proof, diagnosis = evidence.proof, Diagnosis()
-    if _needs_diagnosis(evidence, proof):
-        diagnosis = _diagnosed(evidence, proof, calibration)
-        proof = diagnosis.added_to(proof)
-    return Examination(proof=proof, evidence=evidence, diagnosis=diagnosis, calibration=calibration)
 
 
 def _needs_diagnosis(evidence: Evidence, proof: Proof) -> bool:
