@@ -1,5 +1,6 @@
 """From the evidence of a fault to the node, the cause, and a fix that was tried."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -166,7 +167,8 @@ def _steadiest_scene(evidence: Evidence, policy: Policy, case: Case) -> Scene:
     scene = _worst_scene(evidence, policy, case)
     if scene.noise <= _STEADY_NOISE or evidence.proof.witness is None:
         return scene
-    for other in evidence.differing[:_MOST_STEADIER]:
+    plain = [other for other in evidence.differing if other.domain is None]
+    for other in plain[:_MOST_STEADIER]:
         if not evidence.budget.affords(_LEAST_PASSES):
             break
         steadier = _worst_scene(evidence, policy, other)
@@ -215,7 +217,9 @@ def open_workbench(
             beyond_noise=differs,
             sizes=evidence.proof.sizes,
             ordinary=ordinary,
-            others=[case for case in evidence.differing if case.name != scene.case.name],
+            others=_of_same_domain(evidence.differing, scene.case),
+            agreeing=evidence.agreeing,
+            space=evidence.space,
         ),
         policy=policy,
         subject=evidence.request.subject,
@@ -223,6 +227,12 @@ def open_workbench(
         findings=evidence.proof.findings,
         deadline=deadline or evidence.budget.end,
     )
+
+
+def _of_same_domain(cases: Sequence[Case], witness: Case) -> list[Case]:
+    """The other cases that differ, those of the witness's own domain first."""
+    others = [case for case in cases if case.name != witness.name]
+    return sorted(others, key=lambda case: case.domain is not witness.domain)
 
 
 def noise_profile(evidence: Evidence) -> tuple[Profile | None, tuple[Finding, ...]]:

@@ -91,6 +91,12 @@ def value_tolerance(error: float, resolution: float) -> float:
 
 # Causes.
 
+
+def answer_limit(noise: float) -> float:
+    """The relative error up to which an answer is right, for a case of this noise."""
+    return max(FIXED_NOISE_RATIO * noise, FIXED_LEAST_ERROR)
+
+
 FIXED_NOISE_RATIO = 20
 """A changed graph is right when its error is at most so many times the noise of the witness. Not measured."""
 
@@ -104,10 +110,25 @@ LIKELY_IMPROVEMENT = 20
 """A change that leaves more than the noise is still named as likely when the error is so many times smaller. Not measured."""
 
 OTHER_CASES = 2
-"""So many other cases that show the fault must agree with a hypothesis. Not measured."""
+"""So many other cases that show the fault must agree with a cause before it is proven: the rule of docs/locate.md."""
+
+PASSING_CASES = 2
+"""So many cases that don't show the fault must stay as they are with it: the rule of docs/locate.md."""
+
+OTHER_CASES_WHERE_NONE_PASSES = 3
+"""Other failing cases that are asked for where every case shows the fault: one more than elsewhere. Not measured."""
 
 OTHER_CASES_IMPROVEMENT = 20
-"""On those cases the error must be so many times smaller, or within the limit. Not measured."""
+"""On other failing cases the error must be so many times smaller, or within the limit. Not measured."""
+
+MOST_CASES_OF_A_KIND = 4
+"""Failing and passing cases that a cause is judged on; each costs three forward passes once, and one for each cause. Not measured."""
+
+MOST_MADE_CASES = 14
+"""Cases that are made where the run has too few: seven variations of the witness, and seven draws. Not measured."""
+
+LEAST_NOISE = 1e-7
+"""The noise of a case is no less than this: float32 rounds at 1.2e-7."""
 
 MOST_TRIALS = 600
 """Trials for one cause. A trial costs a forward pass: 600 of 3 ms are two seconds. The usual norms of images make 240

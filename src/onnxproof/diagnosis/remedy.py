@@ -231,7 +231,7 @@ def _first_fix(bench: Workbench) -> tuple[Cause, Tried] | None:
                 proven=False,
                 evidence=tried.evidence,
                 before=bench.noise_ratio(bench.before),
-                after=bench.noise_ratio(tried.after),
+                after=bench.noise_ratio(tried.error_left),
                 fix=fix,
             ), tried
     return None

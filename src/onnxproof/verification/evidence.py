@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from onnxproof.inputs.space import Space
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.options import Policy
 from onnxproof.reference.protocol import Reference
@@ -47,7 +48,11 @@ class Evidence:
     noted: Case | None
     """The first case with a note that ties, NaN or infinity explain."""
     differing: tuple[Case, ...]
-    """A few plain cases that differ: what explains the witness must explain these."""
+    """A few cases that differ: what explains the witness must explain these."""
+    agreeing: tuple[Case, ...]
+    """A few that agree: what explains the witness must change nothing there."""
+    space: Space | None
+    """The inputs that may be drawn; None where nothing was."""
     hung: bool
     """True when no runtime answers within its time limit any more."""
 

@@ -16,6 +16,9 @@ _NATURAL = ("ordinary", "data", "shapes", "lengths")
 """Groups of ordinary values: among equal or extreme values a wrong node may look right by accident."""
 _MOST_DIFFERING = 5
 """Cases that differ and are kept, so that an explanation can be tried on more than one."""
+_MOST_AGREEING = 6
+_MOST_AGREEING_OF_A_GROUP = 2
+"""Cases that agree and are kept for the same purpose. Not measured."""
 _MOST_NEAREST = 4
 """Cases from which a search may start."""
 _NOTES_A_GROUP = 3
@@ -38,6 +41,9 @@ class Observations:
         self.witness: Case | None = None
         self.noted: Case | None = None
         self.differing: list[Case] = []
+        """A few cases that differ, of each domain."""
+        self.agreeing: list[Case] = []
+        """A few cases that agree, of different groups."""
         self.nearest: list[tuple[float, Case]] = []
         """The plain cases with the largest ratios, none of them beyond noise."""
         self._bad: dict[str, Verdict] = {}
@@ -83,7 +89,9 @@ class Observations:
         if severity > 0:
             self._bad[case.name] = judging.judge_gap(worst, self._policy)
             self._keep_differing(case, worst, severity, ratio)
-        elif severity == 0 and self._may_start_search(case):
+        elif severity == 0:
+            self._keep_agreeing(case)
+        if severity == 0 and self._may_start_search(case):
             ranked = sorted([*self.nearest, (ratio, case)], key=lambda pair: -pair[0])
             self.nearest = ranked[:_MOST_NEAREST]
         return ratio
@@ -104,10 +112,17 @@ class Observations:
             case.group in _NATURAL,
             min(ratio, 1e6),
         )
-        if plain and small and len(self.differing) < _MOST_DIFFERING:
+        alike = sum(other.domain is case.domain for other in self.differing)
+        if small and alike < _MOST_DIFFERING:
             self.differing.append(case)
         if self.witness is None or rank > self._witness_rank:
             self.witness, self._witness_rank = case, rank
+
+    def _keep_agreeing(self, case: Case) -> None:
+        alike = sum(other.group == case.group for other in self.agreeing)
+        few = alike < _MOST_AGREEING_OF_A_GROUP and len(self.agreeing) < _MOST_AGREEING
+        if few and elements(case) < LARGE:
+            self.agreeing.append(case)
 
     def forget_witness(self) -> None:
         """A smaller case is about to take the witness's place."""

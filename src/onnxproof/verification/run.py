@@ -78,6 +78,7 @@ class _Verification:
         self._trial: Trial | None = None
         self._floor = Floor(())
         self._pacing: Pacing | None = None
+        self._space: Space | None = None
 
     def run(self) -> Evidence:
         """Take the steps one by one; a file that isn't there is told before anything runs."""
@@ -156,6 +157,7 @@ class _Verification:
             budget=self._budget,
             data=self._data.stream(self._signature.inputs),
         )
+        self._space = space
         self._findings += findings
         self._signature = inference.describe_dims(space)
         fidelity = open_fidelity(
@@ -360,6 +362,8 @@ class _Verification:
             budget=self._budget,
             noted=self._observed.noted,
             differing=tuple(self._observed.differing),
+            agreeing=tuple(self._observed.agreeing),
+            space=self._space,
             hung=self._fleet.hung,
         )
 

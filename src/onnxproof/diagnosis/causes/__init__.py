@@ -1,7 +1,7 @@
 """Causes, proven by counterfactual: one file a hypothesis, and its docstring is its page in the docs.
 
 A hypothesis is a module with `TITLE`, `PRICE` (cheap ones are tried first) and `test(workbench) -> Tried | str`: what was
-tried and how the error moved, or why it does not apply. The file's name is the cause's code, with dashes; a hypothesis that
+tried and what the judge of causes said to it (`workbench.try_counterfactual`), or why it does not apply. The file's name is the cause's code, with dashes; a hypothesis that
 may give other codes, too, lists all of them in `CODES`. Outsiders add one by an entry point of the group `onnxproof.causes`.
 """
 
@@ -151,7 +151,7 @@ def cause_of(workbench: "Workbench", code: str, tried: "Tried") -> Cause:
         proven=tried.proven,
         evidence=tried.evidence,
         before=workbench.noise_ratio(before),
-        after=workbench.noise_ratio(tried.after),
+        after=workbench.noise_ratio(tried.error_left),
     )
 
 
@@ -162,14 +162,16 @@ def _verify_remedy(cause: Cause, tried: "Tried", verify: Verify | None) -> Cause
     verdict = verify(tried.model, tried.options)
     if verdict is None:
         evidence = f"{cause.evidence}; no time was left to verify the mended file"
-        return replace(cause, proven=tried.by_reference, evidence=evidence)
+        return replace(cause, proven=tried.in_reference, evidence=evidence)
     if verdict not in (Verdict.FAITHFUL, Verdict.DRIFT):
-        return replace(cause, proven=tried.by_reference)
+        return replace(cause, proven=tried.in_reference)
     if tried.fix is None:
         return cause
     return replace(cause, fix=replace(tried.fix, verdict=verdict))
 
 
 def _rank(cause: Cause) -> tuple[bool, float]:
-    """Proven ones first, then by the error that is left. One that was observed and not measured leaves none to hold against it."""
-    return not cause.proven, cause.after or 0.0
+    """Proven ones first, then by the error that is left; what was observed and not measured comes last."""
+    if cause.after is None:
+        return not cause.proven, float("inf")
+    return not cause.proven, cause.after

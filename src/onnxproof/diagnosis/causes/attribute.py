@@ -216,7 +216,7 @@ def _mend_nodes(workbench: Workbench) -> Tried | str:
     for node in workbench.nodes_and_producers:
         for value in other_attributes(workbench, node):
             tried, after = _try_attribute(workbench, node, value)
-            if tried.proven:
+            if tried.judgement is not None:
                 return tried  # 1
             if nearest is None or after < least:
                 nearest = tried
@@ -237,23 +237,21 @@ def _try_attribute(
     """One attribute with another value, and the error that is left."""
     change = partial(set_attribute, name=value.name, value=value.other)
     model = workbench.with_node(node, change)
-    after = workbench.distance(model)
     name = node_name(node)
     present = _format(value.present)
     other = _format(value.other)
-    result = "comes nearer to what the module gives"
-    if workbench.cured(after):
-        result = "gives what the module gives"
     default_code = _ATTRIBUTE_CODES.get(value.name, "attribute")
-    tried = Tried(
-        proven=workbench.cured(after),
-        evidence=f"`{value.name}` of {name} ({node.op_type}) is {present}, and {other} {result}",
-        after=after,
-        code=_OPERATOR_CODES.get(node.op_type, default_code),
-        model=model,
-        fix=Fix(kind="graph", what=f"set `{value.name}` of {name} to {other}"),
-    )
-    return tried, after
+    after = workbench.distance(model)
+    what = f"`{value.name}` of {name} ({node.op_type}) is {present}, and {other}"
+    code = _OPERATOR_CODES.get(node.op_type, default_code)
+    fix = f"set `{value.name}` of {name} to {other}"
+    if workbench.cured(after):
+        evidence = f"{what} gives what the module gives"
+        tried = workbench.try_model(model, evidence=evidence, fix=fix, code=code)
+        if tried is not None:
+            return tried, after
+    nearer = f"{what} comes nearer to what the module gives"
+    return Tried(evidence=nearer, after=after, code=code, fix=Fix(kind="graph", what=fix)), after
 
 
 def _try_reductions(workbench: Workbench) -> Tried | None:
@@ -294,7 +292,7 @@ def _try_operand(
         tried = workbench.try_model(
             workbench.with_constant(node, place, constant),
             code=_code_of_operand(node, present, number),
-            evidence=f"operand {place} of {name} ({node.op_type}) is {present:.9g}; the module has {number:.9g}",
+            evidence=f"operand {place} of {name} ({node.op_type}) is {present:.9g}; with the module's {number:.9g} the answers are right",
             fix=f"set the constant operand {place} of {name} to {number:g}",
         )
         if tried is not None:

@@ -38,7 +38,6 @@ from onnxproof.diagnosis.counterfactuals.workbench import (
 )
 from onnxproof.numerics.relative_error import relative_error
 from onnxproof.reference.traced_value import TracedValue
-from onnxproof.results import Fix
 
 TITLE = "axes or operands stand in another order"
 PRICE = 16
@@ -105,20 +104,18 @@ def _exchange_operands(workbench: Workbench) -> Tried | None:
     )
     if exchanged is None:
         return None
-    node, model, after = exchanged
+    node, model = exchanged
     code = "axis-order"
     if node.op_type == "Concat":
         code = _joining_code(workbench)
     elif node.op_type == "Where":
         code = "masking"
     name = node_name(node)
-    return Tried(
-        proven=True,
-        after=after,
-        model=model,
+    return workbench.try_model(
+        model,
         code=code,
-        evidence=f"{name} ({node.op_type}) is right with its operands exchanged",
-        fix=Fix(kind="graph", what=f"exchange the operands of {name}"),
+        evidence=f"with the operands of {name} ({node.op_type}) exchanged the answers are right",
+        fix=f"exchange the operands of {name}",
     )
 
 
@@ -141,7 +138,7 @@ def _try_permutations(workbench: Workbench) -> Tried | None:
             change = partial(set_attribute, name="perm", value=order)
             tried = workbench.try_model(
                 workbench.with_node(node, change),
-                evidence=f"{name} is right with perm={order}",
+                evidence=f"with perm={order} in {name} the answers are right",
                 fix=f"set `perm` of {name} to {order}",
             )
             if tried is not None:
@@ -170,7 +167,7 @@ def _transpose_before_reshape(workbench: Workbench) -> Tried | None:
             )
             tried = workbench.try_model(
                 _insert_before(workbench, node, transpose),
-                evidence=f"{name} is right when its input is transposed by {order} first",
+                evidence=f"with the input of {name} transposed by {order} first the answers are right",
                 fix=f"transpose the input of {name} by {order}",
             )
             if tried is not None:
@@ -205,7 +202,7 @@ def _reorder_values(workbench: Workbench) -> Tried | None:
         evidence.append(f"{name} has the module's values with {what}")
         tried = workbench.try_model(
             workbench.with_graph(partial(_apply_all, changes=tuple(changes))),
-            evidence="; ".join(evidence[:4]),
+            evidence=f"{'; '.join(evidence[:4])}; put back in order, the answers are right",
             fix=f"put the values of {name} back in order",
         )
         if tried is not None:

@@ -5,7 +5,8 @@ a size, only on one side of it).
 
 Why it happens: `int(x.shape[1])`, `len(x)`, a loop over a length, a Python `if` on a shape: tracing sees a number.
 
-How to see it: the cases of one size agree, those of the others don't.
+How to see it: the module traced on its example gives what the file gives, or the file is right with each case's own size
+in the place of the example's. That the cases of one size agree and those of the others don't makes it likely, no more.
 
 How to fix it: keep sizes symbolic (`x.shape[1]` without `int`, `x.mean(1)` for `x.sum(1) / n`), export with
 `dynamic_shapes`, and let `onnxproof export` test both sides of every guard.
@@ -17,6 +18,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from onnxproof.diagnosis.counterfactuals import example_numbers
+from onnxproof.diagnosis.counterfactuals.example_sizes import (
+    sizes_in_file,
+    traced_on_example,
+    with_own_sizes,
+)
 from onnxproof.diagnosis.counterfactuals.workbench import ComparedCases, Tried, Workbench
 from onnxproof.results import DimInfo, Status
 
@@ -45,7 +51,30 @@ class _Sizes:
 
 
 def test(workbench: Workbench) -> Tried | str:
-    """Sort the compared cases by the size of each dim.
+    """Which dim separates the cases that agree from those that don't, then what stands in the file instead of its size.
+
+    1. The module as it was traced on its example: its sizes and branches are frozen as a file's are.
+    2. The file with the size of each case in the place of the example's.
+    3. Neither: that sizes separate the cases is a likeness.
+    """
+    likeness = _likeness(workbench)
+    if likeness is None:
+        return "no dim separates the cases that agree from those that don't"
+    tried = _try_traced_module(workbench, likeness.code) or _try_sizes(workbench, likeness.dim)
+    return tried or Tried(evidence=likeness.what, code=likeness.code)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Likeness:
+    """A dim whose sizes separate the cases that agree from those that don't."""
+
+    what: str
+    code: str = ""
+    dim: str = ""
+
+
+def _likeness(workbench: Workbench) -> _Likeness | None:
+    """What the sizes of the compared cases say.
 
     1. A file that refuses: the sizes that it refuses and the module takes.
     2. Right at the example's size alone: that size stands in the file.
@@ -53,26 +82,48 @@ def test(workbench: Workbench) -> Tried | str:
     """
     scene = workbench.scene
     if scene.gap is not None and scene.gap.status is Status.REFUSED:
-        return _explain_refusal(workbench)  # 1
+        return _refused_sizes(workbench)  # 1
     for dim in scene.signature.dims:
         if dim.derived:
             continue
         sizes = _sizes_of(workbench.cases, dim.name)
         if not _may_separate(sizes, dim):
             continue
-        if sizes.right == {dim.example}:
-            return Tried(  # 2
-                proven=True,
-                code=_code(workbench, dim),
-                evidence=f"right at {dim.name}={dim.example}, wrong at {_list(sizes.wrong)}: every case of those sizes",
-            )
-        if sizes.one_sided:
-            return Tried(  # 3
-                proven=_takes_other_path(workbench),
-                code="baked-branch",
-                evidence=f"right at {dim.name}={_list(sizes.right)}, wrong at {_list(sizes.wrong)}, and the module takes another way there than for its example: a branch on the size was frozen",
-            )
-    return "no dim separates the cases that agree from those that don't"
+        wrong = _list(sizes.wrong)
+        if sizes.right == {dim.example}:  # 2
+            what = f"right at {dim.name}={dim.example}, wrong at {wrong}: every case of those sizes"
+            return _Likeness(what=what, code=_code(workbench, dim), dim=dim.name)
+        if sizes.one_sided:  # 3
+            what = f"right at {dim.name}={_list(sizes.right)}, wrong at {wrong}"
+            return _Likeness(what=what, code="baked-branch", dim=dim.name)
+    return None
+
+
+def _try_traced_module(workbench: Workbench, code: str) -> Tried | None:
+    """The module as it was traced on its example."""
+    answer = traced_on_example(workbench)
+    if answer is None:
+        return None
+    if _takes_other_path(workbench):
+        code = "baked-branch"
+    return workbench.try_counterfactual(
+        answer,
+        "the module traced on its example, whose sizes and branches it then keeps, gives what the candidate gives",
+        code=code,
+    )
+
+
+def _try_sizes(workbench: Workbench, dim: str) -> Tried | None:
+    """The file with each case's own size in the place of the example's, in one constant after the other, then in all."""
+    for constants in sizes_in_file(workbench, dim):
+        names = ", ".join(constant.node for constant in constants[:_SHOWN_CASES])
+        tried = workbench.try_counterfactual(
+            with_own_sizes(workbench, constants),
+            f"{names} holds a size of the example; with each case's own size in its place the answers are right",
+        )
+        if tried is not None:
+            return tried
+    return None
 
 
 def _sizes_of(cases: ComparedCases, dim: str) -> _Sizes:
@@ -103,7 +154,7 @@ def _code(workbench: Workbench, dim: DimInfo) -> str:
     return ""
 
 
-def _explain_refusal(workbench: Workbench) -> Tried | str:
+def _refused_sizes(workbench: Workbench) -> _Likeness | None:
     """Sizes that the file refuses and the module takes, where every size that the file takes is another."""
     accepted: set[tuple[tuple[str, int], ...]] = set()
     refused: set[tuple[tuple[str, int], ...]] = set()
@@ -116,15 +167,13 @@ def _explain_refusal(workbench: Workbench) -> Tried | str:
         else:
             accepted.add(_sorted_sizes(by_dim))
     if not refused or not accepted or not accepted.isdisjoint(refused):
-        return "the file refuses, and sizes alone don't say when"
+        return None
     names = ", ".join(name for name, _ in min(refused))
     shown = ", ".join(
         "x".join(str(size) for _, size in sizes) for sizes in sorted(refused)[:_SHOWN_CASES]
     )
-    return Tried(
-        proven=True,
-        evidence=f"the file refuses sizes that the module takes ({names}: {shown}) and takes others: sizes of the example stand in it",
-    )
+    what = f"the file refuses sizes that the module takes ({names}: {shown}) and takes others"
+    return _Likeness(what=what)
 
 
 def _sorted_sizes(by_dim: Mapping[str, int]) -> tuple[tuple[str, int], ...]:

@@ -12,6 +12,7 @@ Example: normalising by `x.abs().max().item()`.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
@@ -21,6 +22,8 @@ from onnxproof.diagnosis.counterfactuals import changed_reference
 from onnxproof.diagnosis.counterfactuals.changed_reference import describe_source
 from onnxproof.diagnosis.counterfactuals.example_numbers import ExampleNumber, example_numbers
 from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench, node_name
+from onnxproof.diagnosis.judge import Counterfactual
+from onnxproof.diagnosis.trial_cases import TrialCase
 from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "a value of the example was written into the file"
@@ -45,15 +48,13 @@ def _try_example_numbers(workbench: Workbench) -> Tried | None:
         return None
     for numbers in _groups(workbench):
         changes = {number.call: number.change for number in numbers}
-        after = changed_reference.distance(workbench, changes)
-        if workbench.cured(after):
-            return Tried(
-                proven=True,
-                by_reference=True,
-                after=after,
-                code=_code(numbers[0]),
-                evidence=_describe(workbench, numbers[0]),
-            )
+        tried = workbench.try_counterfactual(
+            changed_reference.changed_calls(workbench, changes, may_refuse=True),
+            _describe(workbench, numbers[0]),
+            code=_code(numbers[0]),
+        )
+        if tried is not None:
+            return tried
     return None
 
 
@@ -118,14 +119,46 @@ def _try_constant(
         number = float(np.asarray(truth).reshape(-1)[0])
         if number == present:
             continue
-        constant = np.full(value.shape, number, value.dtype)
-        after = workbench.distance(workbench.with_constant(node, place, constant))
-        if workbench.cured(after):
-            return Tried(
-                proven=True,
-                after=after,
-                code="" if entry.inputs else "weights",
-                evidence=f"{node_name(node)} holds {present:g}; "
-                f"for this input the module computes {number:g} ({entry.op}{_location(entry)})",
-            )
+        computed = _ComputedConstant(workbench, node, place, entry.place)
+        tried = workbench.try_counterfactual(
+            Counterfactual(error=computed.error, in_reference=False),
+            f"{node_name(node)} holds {present:g}, where the module computes {number:g} ({entry.op}{_location(entry)}); with what it computes in that place the answers are right",
+            code="" if entry.inputs else "weights",
+        )
+        if tried is not None:
+            return tried
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class _ComputedConstant:
+    """The file with the number that the module computes for each case in the place of a constant."""
+
+    workbench: Workbench
+    node: onnx.NodeProto
+    place: int
+    traced: int
+    """The place of the module's number among its traced values."""
+
+    def error(self, case: TrialCase) -> float | None:
+        """The error that is left on a case; None where the module takes another path there."""
+        number = self._number(case)
+        if number is None:
+            return None
+        present = {place: value for place, _, value in self.workbench.constants(self.node)}
+        value = present[self.place]
+        constant = np.full(value.shape, number, value.dtype)
+        model = self.workbench.with_constant(self.node, self.place, constant)
+        return case.scene.error(self.workbench.run(model, inputs=case.inputs))
+
+    def _number(self, case: TrialCase) -> float | None:
+        located = self.workbench.located
+        fetch = located.fetch
+        if case.scene is not self.workbench.scene:
+            traced, fetch = case.scene.reference.trace(case.inputs)
+            if len(traced) != len(located.traced_values):
+                return None
+        value = fetch(self.traced)
+        if value is None or not np.size(value):
+            return None
+        return float(np.asarray(value).reshape(-1)[0])

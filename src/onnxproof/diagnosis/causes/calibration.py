@@ -34,9 +34,9 @@ def test(workbench: Workbench) -> Tried | str:
     if isinstance(study, str):
         return study
     return quantized_study.granted(
+        workbench,
         study,
         study.recalibrate(),
-        policy=workbench.policy,
         what=f"with ranges from the served data ({_worst_range(study)}{_calibration_data(workbench, study)})",
         fix="calibrate with inputs as they are served: onnxproof quantize SUBJECT -o MODEL --calibration DATA",
     )

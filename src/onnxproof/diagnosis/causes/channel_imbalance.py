@@ -45,13 +45,13 @@ def _try_scales(workbench: Workbench, study: Study) -> Tried | str:
     """A scale for each channel; where that is not enough, float weights as well: weights that undo the imbalance suffer from it, too."""
     what = f"with a scale for each channel ({_starved_channels(study)})"
     by_channel = study.use_channel_scales()
-    tried = quantized_study.granted(study, by_channel, policy=workbench.policy, what=what, fix=_FIX)
+    tried = quantized_study.granted(workbench, study, by_channel, what=what, fix=_FIX)
     if isinstance(tried, Tried) and tried.proven:
         return tried
     both = quantized_study.granted(
+        workbench,
         study,
         study.restore_float_weights(by_channel),
-        policy=workbench.policy,
         what=f"{what} and of the weights that read it",
         fix=_FIX,
     )

@@ -13,6 +13,10 @@ Example: `token_type_ids` and `attention_mask` exchanged: all-ones inputs hide i
 """
 
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
+from onnxproof.diagnosis.judge import Counterfactual
+from onnxproof.diagnosis.trial_cases import TrialCase
+from onnxproof.errors import OnnxproofError
+from onnxproof.runtimes.session.execution import Candidate, Clock
 
 TITLE = "inputs or outputs are exchanged"
 PRICE = 3
@@ -24,4 +28,18 @@ def test(workbench: Workbench) -> Tried | str:
     pairing = workbench.located.exchanged
     if pairing is None:
         return "no exchange of inputs or outputs of one shape comes right"
-    return Tried(proven=True, evidence=pairing.what, code=f"{pairing.kind}-order")
+    scene = workbench.scene
+
+    def error(case: TrialCase) -> float | None:
+        try:
+            candidate = Candidate(scene.backend, scene.path, pairing.signature, Clock())
+            return case.scene.error(candidate.run(case.inputs))
+        except OnnxproofError:
+            return float("inf")
+
+    tried = workbench.try_counterfactual(
+        Counterfactual(error=error, in_reference=False),
+        f"{pairing.what}; paired so, the answers are right",
+        code=f"{pairing.kind}-order",
+    )
+    return tried or f"{pairing.what}: on the witness alone"

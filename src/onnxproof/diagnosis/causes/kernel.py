@@ -17,6 +17,7 @@ import numpy as np
 import onnx
 
 from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.counterfactuals import standard_evaluation
 from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.numerics.relative_error import relative_error
@@ -34,28 +35,38 @@ def test(workbench: Workbench) -> Tried | str:
     if location.stage is not Stage.RUNTIME:
         return "the graph itself is wrong, whatever runs it"
     if not location.suspects:
-        return Tried(proven=False, evidence=location.evidence, after=workbench.before)
+        return Tried(evidence=location.evidence, after=workbench.before)
     suspect = location.suspects[0]
     name = f"{suspect.node} ({suspect.op_type})"
     error = None
     if workbench.suspect is not None:
         error = kernel_error(workbench, workbench.suspect)
     if error is None:
-        return Tried(
-            proven=False,
-            evidence=f"{name} could not be run by itself",
-            after=workbench.before,
-        )
+        return Tried(evidence=f"{name} could not be run by itself", after=workbench.before)
+    assert workbench.suspect is not None
     if error <= limits.SAME_KERNEL:
-        return Tried(
-            proven=True,
-            code="precision",
-            evidence=f"{name} does what the standard says with what it is given; the digits were lost before",
-        )
-    return Tried(
-        proven=True,
-        evidence=f"{name}, run by itself, gives other values than the standard for the same inputs",
+        return _explain_lost_digits(workbench, name)
+    observed = f"{name}, run by itself, gives other values than the standard for the same inputs"
+    by_standard = workbench.try_counterfactual(
+        standard_evaluation.of_nodes(workbench, [workbench.suspect]),
+        f"{observed}; with the standard's values in its place the answers are right",
     )
+    if by_standard is not None:
+        return by_standard
+    return Tried(evidence=observed)
+
+
+def _explain_lost_digits(workbench: Workbench, name: str) -> Tried:
+    """The kernel is right: the file computed in float64 tells whether it is the precision."""
+    observed = f"{name} does what the standard says with what it is given"
+    wide = workbench.try_counterfactual(
+        standard_evaluation.in_float64(workbench),
+        f"{observed}; with every operator of the file in float64 the answers are right",
+        code="precision",
+    )
+    if wide is not None:
+        return wide
+    return Tried(code="precision", evidence=f"{observed}; the digits were lost before")
 
 
 def kernel_error(workbench: Workbench, node: onnx.NodeProto) -> float | None:

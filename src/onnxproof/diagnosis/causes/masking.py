@@ -6,8 +6,8 @@ attention gives zeros there, a plain softmax gives NaN or an average).
 Why it happens: a fast path for all-true masks was traced, `True` means keep on one side and hide on the other, or the
 operator for the fully masked row has no counterpart in the standard.
 
-How to see it: the module with its mask ignored (or inverted) gives what the candidate gives; or the two agree as soon
-as no row is fully masked.
+How to see it: the module with its mask ignored, inverted or put elsewhere gives what the candidate gives. That the two
+agree as soon as no row is fully masked makes it likely, no more.
 
 How to fix it: trace with a padded example, guard fully masked rows with `torch.where`, or use a newer opset.
 
@@ -53,11 +53,14 @@ _MOST_FILLS = 6
 
 
 def test(workbench: Workbench) -> Tried | str:
-    """Ignore, invert and fill the mask on the reference's side, or fill the fully masked rows on both; then each masking call inside the module."""
-    tried = _try_mask_inputs(workbench)
-    if tried is not None:
+    """Ignore or invert the masks that the module is given, then change each masking call inside it; that the two agree with open masks shows a likeness."""
+    given = _try_mask_inputs(workbench)
+    if given is not None and given.proven:
+        return given
+    tried = workbench.try_in_reference(partial(_variants, workbench))
+    if isinstance(tried, Tried) and (tried.proven or given is None):
         return tried
-    return workbench.try_in_reference(partial(_variants, workbench))
+    return given or _observe_open_masks(workbench) or tried
 
 
 def _variants(workbench: Workbench, entry: TracedValue) -> Iterator[Variant]:
@@ -144,6 +147,10 @@ def _other_combinations(workbench: Workbench, entry: TracedValue) -> Iterator[Va
             what="as a plain softmax",
             change=call_instead(lambda x, dim, *rest: torch.softmax(x, dim)),
         )
+        yield Variant(
+            what="with the least finite number for minus infinity",
+            change=call_instead(lambda x, dim, *rest: torch.softmax(_finite(x), dim)),
+        )
     if entry.op == "mul" and len(entry.inputs) == 2:
         for place in (0, 1):  # a mask that is multiplied: hidden places become zero
             if _is_zeros_and_ones(workbench, entry.inputs[1 - place]):
@@ -169,6 +176,11 @@ def _after_softmax(workbench: Workbench, entry: TracedValue) -> Iterator[Variant
             return
 
 
+def _finite(scores: Any) -> Any:
+    """Scores with float32's least number in the place of minus infinity."""
+    return scores.clamp(min=torch.finfo(torch.float32).min)
+
+
 def _is_zeros_and_ones(workbench: Workbench, place: int) -> bool:
     value = workbench.located.fetch(place)
     if value is None or value.size < 2:
@@ -187,73 +199,57 @@ def _hiding_constants(workbench: Workbench) -> list[float]:
 
 
 def _try_mask_inputs(workbench: Workbench) -> Tried | None:
-    """Each input that is a mask.
+    """Each input that is a mask, ignored or inverted in the module: it then gives the candidate's outputs."""
+    for name, mask in workbench.scene.case.inputs.items():
+        if not mask.ndim or not mask_inputs.is_mask(name, mask):
+            continue
+        for what, _ in mask_inputs.other_masks(mask, workbench.scene.case.inputs):
+            tried = workbench.try_counterfactual(
+                workbench.changed_answers(partial(_answers_with, workbench, name, what)),
+                f"the module with `{name}` {what} gives what the candidate gives",
+            )
+            if tried is not None:
+                return tried
+    return None
 
-    1. Ignored or inverted in the module: it then gives the candidate's outputs.
-    2. With the fully masked rows opened for both: they then agree.
-    3. Open everywhere for both, where the witness was made to test masks: they then agree.
+
+def _answers_with(
+    workbench: Workbench, name: str, what: str, inputs: Mapping[str, Array]
+) -> list[Array] | None:
+    """What the module says when one mask is ignored or inverted."""
+    others = dict(mask_inputs.other_masks(inputs[name], inputs))
+    return _answers(workbench, {**inputs, name: others[what]})
+
+
+def _observe_open_masks(workbench: Workbench) -> Tried | None:
+    """Masks with which the two agree: where the fault shows, and not yet what it is.
+
+    1. With the fully masked rows opened for both.
+    2. Open everywhere for both, where the witness was made to test masks.
     """
     case = workbench.scene.case
     for name, mask in case.inputs.items():
         if not mask.ndim or not mask_inputs.is_mask(name, mask):
             continue
-        tried = _try_in_module(workbench, name, mask) or _try_open_rows(workbench, name, mask)
-        if tried is None and case.group == "masks":
-            tried = _try_on_both(
-                workbench,
-                name,
-                mask_inputs.keep_all(mask),
-                f"with `{name}` open everywhere the two agree; with places hidden they don't",
-            )
-        if tried is not None:
-            return tried
-    return None
-
-
-def _try_in_module(workbench: Workbench, name: str, mask: Array) -> Tried | None:
-    """The module with another mask: does it give what the candidate gives with the right one?"""
-    outputs = workbench.candidate_outputs
-    if outputs is None:
-        return None
-    inputs = workbench.scene.case.inputs
-    for what, other in mask_inputs.other_masks(mask, inputs):
-        if np.array_equal(other, mask):
-            continue
-        answers = _answers(workbench, {**inputs, name: other})
-        if answers is None:
-            continue
-        after = workbench.distance_between(outputs, answers)
-        if after <= workbench.limit:
+        open_rows = mask_inputs.fill_empty_rows(mask)
+        if not np.array_equal(open_rows, mask) and _agree(workbench, name, open_rows):  # 1
             return Tried(
-                proven=True,
-                after=after,
-                evidence=f"the module with `{name}` {what} gives what the candidate gives",
+                evidence=f"only rows of `{name}` that hide everything differ: with one place open in each, the two agree"
+            )
+        if case.group == "masks" and _agree(workbench, name, mask_inputs.keep_all(mask)):  # 2
+            return Tried(
+                evidence=f"with `{name}` open everywhere the two agree; with places hidden they don't"
             )
     return None
 
 
-def _try_open_rows(workbench: Workbench, name: str, mask: Array) -> Tried | None:
-    open_rows = mask_inputs.fill_empty_rows(mask)
-    if np.array_equal(open_rows, mask):
-        return None
-    return _try_on_both(
-        workbench,
-        name,
-        open_rows,
-        f"only rows of `{name}` that hide everything differ: with one place open in each, the two agree",
-    )
-
-
-def _try_on_both(workbench: Workbench, name: str, mask: Array, evidence: str) -> Tried | None:
-    """Proven where the module and the candidate agree with this mask."""
+def _agree(workbench: Workbench, name: str, mask: Array) -> bool:
+    """Whether the module and the candidate agree with this mask."""
     inputs = {**workbench.scene.case.inputs, name: mask}
     truth = _answers(workbench, inputs)
     if truth is None:
-        return None
-    after = workbench.distance(None, inputs=inputs, truth=truth)
-    if after <= workbench.limit:
-        return Tried(proven=True, after=after, evidence=evidence)
-    return None
+        return False
+    return workbench.distance(None, inputs=inputs, truth=truth) <= workbench.limit
 
 
 def _answers(workbench: Workbench, inputs: Mapping[str, Array]) -> list[Array] | None:

@@ -51,15 +51,13 @@ def _skip_writes(workbench: Workbench) -> Tried | None:
         return None
     for writes in _groups_of_writes(workbench):
         changes = {entry.call: changed_reference.skip_call() for entry in writes}
-        after = changed_reference.distance(workbench, changes)
-        if workbench.cured(after):
-            call = changed_reference.describe_call(writes[0])
-            return Tried(
-                proven=True,
-                by_reference=True,
-                after=after,
-                evidence=f"the module with {call} left out, and what else it writes in place, gives what the candidate gives",
-            )
+        call = changed_reference.describe_call(writes[0])
+        tried = workbench.try_counterfactual(
+            changed_reference.changed_calls(workbench, changes),
+            f"the module with {call} left out, and what else it writes in place, gives what the candidate gives",
+        )
+        if tried is not None:
+            return tried
     return None
 
 

@@ -35,9 +35,9 @@ def test(workbench: Workbench) -> Tried | str:
         return "no activation is rounded"
     worst = max(ratios, key=lambda name: ratios[name])
     return quantized_study.granted(
+        workbench,
         study,
         study.trim_ranges(),
-        policy=workbench.policy,
         what=f"with ranges that give up what is rare (`{worst}` reaches {ratios[worst]:.3g} times its rms)",
         fix="calibrate with --calibrator mse, percentile:99.99 or auto",
     )

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 import onnx
 
+from onnxproof.diagnosis.counterfactuals import standard_evaluation
 from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench, node_name
 from onnxproof.numerics.relative_error import relative_error
 
@@ -77,12 +78,15 @@ def _describe(
     rest = "none of the candidate's answers is finite, so nothing shows that this is all"
     if some_finite:
         rest = "where the candidate's answers are finite, they are right"
-    return Tried(
-        proven=some_finite or code == "precision",
-        after=error,
-        code=code,
-        evidence=f"{node_name(node)} ({node.op_type}) {what} on `{workbench.scene.case.about}`; {rest}",
+    evidence = (
+        f"{node_name(node)} ({node.op_type}) {what} on `{workbench.scene.case.about}`; {rest}"
     )
+    wide = workbench.try_counterfactual(
+        standard_evaluation.in_float64(workbench),
+        f"{evidence}; with every operator of the file in float64 the answers are right",
+        code="precision",
+    )
+    return wide or Tried(after=error, code=code, evidence=evidence)
 
 
 def _outputs_of_same_shape(workbench: Workbench) -> list[Array] | None:

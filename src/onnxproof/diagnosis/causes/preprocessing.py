@@ -97,21 +97,21 @@ def _try_preparations(workbench: Workbench, port: Port, first: FirstLayer) -> Tr
     for preparation in _preparations(workbench, port, first):
         if trials.late:
             return None
-        after = trials.error_where_fixed(preparation)
-        if after is None:
+        if not trials.fixes_witness(preparation):
             continue
         model = workbench.copy_model()
         preparation.insert(model, port)
-        return Tried(
-            proven=True,
-            after=after,
+        tried = workbench.try_counterfactual(
+            trials.counterfactual(preparation),
+            f"with its input `{port.name}` {preparation}, the file says what the module says",
             model=model,
-            evidence=f"with its input `{port.name}` {preparation}, the file says what the module says",
             fix=Fix(
                 kind="graph",
                 what=f"give the file `{port.name}` {preparation}: the mended file does it by itself",
             ),
         )
+        if tried is not None:
+            return tried
     return None
 
 

@@ -16,9 +16,11 @@ Example: a CUDA library of another version is found, and everything runs on the 
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 
-from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
+from onnxproof.diagnosis.judge import Counterfactual
+from onnxproof.diagnosis.trial_cases import TrialCase
 from onnxproof.errors import OnnxproofError
 from onnxproof.results import Cause, Finding
 from onnxproof.runtimes import ort, parse
@@ -37,18 +39,14 @@ def test(workbench: Workbench) -> Tried | str:
     placed = _reports(workbench, "placement")
     if not elsewhere and not placed:
         return "no other provider was asked for"
-    before = _backend_error(workbench, backend)
-    after = _backend_error(workbench, f"ort:{_optimization_level(backend)}")
-    if after > workbench.limit or not after < before / limits.FIXED_IMPROVEMENT:
-        return f"the CPU alone differs, too; {(elsewhere or placed)[0]}"
-    return Tried(
-        proven=True,
-        before=before,
-        after=after,
-        by_reference=True,
+    cpu = f"ort:{_optimization_level(backend)}"
+    tried = workbench.try_counterfactual(
+        Counterfactual(error=partial(_backend_error, workbench, cpu), in_reference=False),
+        f"{'; '.join(elsewhere or placed)}; the same file on the CPU alone is right",
+        before=_backend_error(workbench, backend, workbench.witness),
         code=_CODE if elsewhere else "kernel",
-        evidence=f"the same file on the CPU alone is right, on `{backend}` it is not; {'; '.join(elsewhere or placed)}",
     )
+    return tried or f"the CPU alone differs, too; {(elsewhere or placed)[0]}"
 
 
 def _reports(workbench: Workbench, code: str) -> list[str]:
@@ -68,16 +66,16 @@ def _optimization_level(backend: str) -> str:
     return ort.parse(option).level
 
 
-def _backend_error(workbench: Workbench, backend: str) -> float:
-    """How far a backend is from the truth."""
+def _backend_error(workbench: Workbench, backend: str, case: TrialCase) -> float:
+    """How far a backend is from the truth of a case."""
     scene = workbench.scene
     try:
         candidate = Candidate(backend, scene.path, scene.signature, Clock())
-        outputs = candidate.run(scene.case.inputs)
+        outputs = candidate.run(case.inputs)
         candidate.close()
     except OnnxproofError:
         return float("inf")
-    return workbench.distance_between(outputs)
+    return case.scene.error(outputs)
 
 
 def refusal_causes(findings: Iterable[Finding]) -> Iterator[Cause]:

@@ -42,9 +42,9 @@ def test(workbench: Workbench) -> Tried | str:
     full = find_saturated_biases(study.model)
     if full:
         return quantized_study.granted(
+            workbench,
             study,
             study.restore_saturated_biases(),
-            policy=workbench.policy,
             what=f"with the biases in float that don't fit int32 ({full[0]})",
             fix="keep these biases in float",
         )
@@ -63,8 +63,11 @@ def _try_seven_bits(workbench: Workbench, study: Study) -> Tried | str:
     if gain(before, after) < quantized_study.LEAST_DB or not shares:
         return f"seven-bit weights change {before:.1f} dB to {after:.1f} dB"
     worst = max(shares, key=lambda name: shares[name])
+    judgement = None
+    if after >= workbench.policy.drift_db:
+        judgement = quantized_study.judge_levels(workbench, model)
     return Tried(
-        proven=after >= workbench.policy.drift_db,
+        judgement=judgement,
         after=10 ** (-after / 20),
         model=model,
         fix=Fix(kind="graph", what="seven-bit weights: --target avx2"),

@@ -43,9 +43,7 @@ def test(workbench: Workbench) -> Tried | str:
     )
     likely: list[Tried] = []
     for change, what, fix in trials:
-        tried = quantized_study.granted(
-            study, change(), policy=workbench.policy, what=what, fix=fix
-        )
+        tried = quantized_study.granted(workbench, study, change(), what=what, fix=fix)
         if isinstance(tried, str):
             continue
         if tried.proven:
@@ -53,4 +51,4 @@ def test(workbench: Workbench) -> Tried | str:
         likely.append(tried)
     if not likely:
         return "neither asymmetric ranges nor finer weights make the difference"
-    return min(likely, key=lambda tried: tried.after or 0.0)
+    return min(likely, key=lambda tried: tried.error_left or 0.0)

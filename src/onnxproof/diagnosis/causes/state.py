@@ -17,12 +17,12 @@ Example: positions that are counted by `self.steps += 1`: the file counts from w
 import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import onnx
 import torch
 
-from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.module_run import module_session, run_module
 from onnxproof.diagnosis.counterfactuals.module_state import (
     Place,
@@ -58,46 +58,28 @@ def test(workbench: Workbench) -> Tried | str:
     changing = workbench.scene.reference.findings()
     if session is None or not changing:
         return "a forward pass changes nothing in the module"
-    witness = workbench.scene.case.inputs
     for moment in _moments(session, workbench):
         if workbench.late:
             break
-        outputs = workbench.candidate_outputs
-        after = _distance(session, moment, workbench, witness, outputs)
-        if workbench.cured(after) and _holds_on_other_cases(session, moment, workbench):
-            names = "; ".join(moment.changed[:4])
-            return Tried(
-                proven=True,
-                by_reference=True,
-                after=after,
-                evidence=f"the module {moment.what} gives what the candidate gives; otherwise then: {names}",
-            )
+        names = "; ".join(moment.changed[:4])
+        tried = workbench.try_counterfactual(
+            workbench.changed_answers(partial(_answers, session, moment)),
+            f"the module {moment.what} (otherwise then: {names}) gives what the candidate gives",
+        )
+        if tried is not None:
+            return tried
     return f"at no other moment does the module give what the candidate gives; a forward pass changes {', '.join(changing)}"
 
 
-def _distance(
-    session: TorchSession,
-    moment: _Moment,
-    workbench: Workbench,
-    inputs: Mapping[str, Array],
-    outputs: list[Array | None] | None,
-) -> float:
-    """How far the candidate's outputs are from the module's at that moment; infinite where the module does not run."""
+def _answers(
+    session: TorchSession, moment: _Moment, inputs: Mapping[str, Array]
+) -> list[Array] | None:
+    """What the module says at that moment; None where it does not run."""
     try:
-        expected = run_module(session, copy.deepcopy(moment.module), inputs)
-        return workbench.distance_between(outputs, expected)
+        return run_module(session, copy.deepcopy(moment.module), inputs)
     # the user's own code with a state that it may never have: then it is not what happened
     except Exception:
-        return float("inf")
-
-
-def _holds_on_other_cases(session: TorchSession, moment: _Moment, workbench: Workbench) -> bool:
-    """True unless the module at that moment says something else than the candidate on another case that differs."""
-    for case in workbench.cases.others[: limits.OTHER_CASES]:
-        outputs = workbench.run(inputs=case.inputs)
-        if not _distance(session, moment, workbench, case.inputs, outputs) <= workbench.limit:
-            return False
-    return True
+        return None
 
 
 def _moments(session: TorchSession, workbench: Workbench) -> Iterator[_Moment]:

@@ -13,6 +13,7 @@ Example: a classifier that is right on large batches and useless on single image
 
 import copy
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import onnx
@@ -27,6 +28,8 @@ from onnxproof.diagnosis.counterfactuals.workbench import (
     attribute_value,
     set_attribute,
 )
+from onnxproof.diagnosis.judge import Counterfactual
+from onnxproof.diagnosis.trial_cases import TrialCase
 from onnxproof.reference.traced_value import TracedValue
 from onnxproof.results import Fix
 
@@ -56,24 +59,25 @@ def _try_whole_module(workbench: Workbench) -> Tried | None:
     training = copy.deepcopy(session.module)
     for layer in training.modules():
         layer.train(_is_batch_norm(layer))
-    try:
-        outputs = run_module(session, training, workbench.scene.case.inputs)
-    except (RuntimeError, ValueError):  # one value for each channel has no variance
-        return None
-    after = workbench.distance_between(workbench.candidate_outputs, outputs)
-    limit = max(workbench.limit, limits.TRAIN_MODE_LEAST_ERROR)
-    if after > limit or not after < workbench.before / limits.FIXED_IMPROVEMENT:
-        return None
-    evidence = (
-        "the module with its BatchNorm layers in training mode gives what the candidate gives"
+
+    def error(case: TrialCase) -> float | None:
+        try:
+            outputs = run_module(session, copy.deepcopy(training), case.inputs)
+        except (RuntimeError, ValueError):  # one value for each channel has no variance
+            return None
+        left = case.scene.error(case.outputs, outputs)
+        return max(0.0, left - limits.TRAIN_MODE_LEAST_ERROR)
+
+    tried = workbench.try_counterfactual(
+        Counterfactual(error=error, in_reference=True),
+        "the module with its BatchNorm layers in training mode gives what the candidate gives",
     )
+    if tried is None:
+        return None
     if not any(attribute_value(node, "training_mode") for node in workbench.model.graph.node):
-        return Tried(proven=True, by_reference=True, after=after, evidence=evidence)
-    return Tried(
-        proven=True,
-        by_reference=True,
-        after=after,
-        evidence=evidence,
+        return tried
+    return replace(
+        tried,
         model=workbench.with_graph(_set_inference_mode),
         fix=Fix(kind="graph", what="set training_mode to 0 on every BatchNormalization"),
     )

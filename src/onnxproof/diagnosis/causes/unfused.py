@@ -25,9 +25,9 @@ def test(workbench: Workbench) -> Tried | str:
     if isinstance(study, str):
         return study
     return quantized_study.granted(
+        workbench,
         study,
         study.fuse_layers(),
-        policy=workbench.policy,
         what="without the roundings between layers and what should be part of them",
         fix="fold BatchNorm and activations before quantizing: onnxproof quantize SUBJECT -o MODEL",
     )

@@ -120,7 +120,7 @@ def _replace_by_name(workbench: Workbench, parameters: dict[str, Array]) -> Trie
         return None
     return workbench.try_model(
         model,
-        evidence=f"{len(wrong)} initializers differ from the parameters of their names: {', '.join(wrong[:4])}",
+        evidence=f"{len(wrong)} initializers differ from the parameters of their names ({', '.join(wrong[:4])}); with those the answers are right",
         fix=_FIX.what,
     )
 
@@ -136,19 +136,19 @@ def _replace_in_nodes(workbench: Workbench, parameters: list[NamedArray]) -> Tri
         model = mended.model
         mended_nodes.append(mended)
         if workbench.cured(mended.after):
-            return Tried(
-                proven=True,
-                evidence=_evidence(mended_nodes),
-                after=mended.after,
-                model=model,
+            tried = workbench.try_model(
+                model,
+                evidence=f"{_evidence(mended_nodes)}; put right, the answers are right",
                 code=mended_nodes[0].code,
-                fix=_FIX,
+                fix=_FIX.what,
             )
+            if tried is not None:
+                return tried
     if not mended_nodes:
         return None
     after = mended_nodes[-1].after
     if after < workbench.before / limits.FIXED_IMPROVEMENT:
-        return Tried(proven=False, evidence=_evidence(mended_nodes), after=after)
+        return Tried(evidence=_evidence(mended_nodes), after=after)
     return None
 
 

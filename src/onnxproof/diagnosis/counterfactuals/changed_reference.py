@@ -6,7 +6,7 @@ what the candidate has. A try costs one forward pass.
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from torch.utils._python_dispatch import _disable_current_modes
@@ -16,13 +16,16 @@ from onnxproof.diagnosis.counterfactuals.suspected_calls import (
     calls_from_same_line,
     suspected_calls,
 )
+from onnxproof.diagnosis.judge import Counterfactual, Judgement, Standing
 from onnxproof.reference.dispatch import Mode, named_arguments
+from onnxproof.reference.operations import op_name, user_line
 from onnxproof.reference.trace import run_under
 from onnxproof.reference.traced_value import TracedValue
+from onnxproof.results import Source
 
 if TYPE_CHECKING:
-    from onnxproof.diagnosis.counterfactuals.workbench import Workbench
-    from onnxproof.results import Case
+    from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
+    from onnxproof.diagnosis.trial_cases import TrialCase
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
@@ -48,8 +51,7 @@ class Match:
 
     entry: TracedValue
     variant: Variant
-    after: float
-    """The relative distance that is left."""
+    judgement: Judgement
 
 
 class _ChangedCalls(Mode):
@@ -70,45 +72,125 @@ class _ChangedCalls(Mode):
             return change(func, args, kwargs or {})
 
 
-def distance(workbench: "Workbench", changes: Mapping[int, Change]) -> float:
-    """How far the changed module is from the candidate's outputs; infinite where it does not run."""
-    scene, session = workbench.scene, workbench.located.module_session
-    if session is None or workbench.candidate_outputs is None:
-        return float("inf")
-    try:
-        outputs = run_under(session, scene.case.inputs, _ChangedCalls(changes))
-    except Exception:  # a changed operation may not fit what follows: then it is not what happened
-        return float("inf")
-    return workbench.distance_between(workbench.candidate_outputs, outputs)
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call as it can be found again in another pass."""
+
+    op: str
+    source: Source | None
 
 
-def _holds_on_other_cases(workbench: "Workbench", changes: Mapping[int, Change]) -> bool:
-    """True unless another case that differs tells against it: with a length one short of all, ignoring a mask and counting one too many are the same."""
-    witness = _ChangedCalls({})
-    run_under(workbench.located.module_session, workbench.scene.case.inputs, witness)
-    return all(
-        _holds_on(workbench, changes, case, witness.calls)
-        for case in workbench.cases.others[: limits.OTHER_CASES]
+class _CallRecorder(Mode):
+    """Records the operator and the line of every call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[_Call] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Record and run."""
+        self.calls.append(_Call(op_name(func), user_line()))
+        return func(*args, **(kwargs or {}))
+
+
+def changed_calls(
+    workbench: "Workbench", changes: Mapping[int, Change], *, may_refuse: bool = False
+) -> Counterfactual:
+    """The module with some calls changed; on another case the same calls by their operator and line.
+
+    With `may_refuse`, a module that refuses a case with the change agrees with a file that refuses it.
+    """
+
+    def error(case: "TrialCase") -> float | None:
+        session = workbench.located.module_session
+        changes_there = _changes_on(workbench, changes, case)
+        if session is None or changes_there is None:
+            return None
+        try:
+            outputs = run_under(session, case.inputs, _ChangedCalls(changes_there))
+        except Exception:  # a changed operation may not fit what follows
+            return 0.0 if may_refuse and case.outputs is None else float("inf")
+        return case.scene.error(case.outputs, outputs)
+
+    return Counterfactual(error=error, in_reference=True)
+
+
+def _changes_on(
+    workbench: "Workbench", changes: Mapping[int, Change], case: "TrialCase"
+) -> Mapping[int, Change] | None:
+    """The changes by the numbers that their calls have on another case; None where the module takes another path there."""
+    if case.scene is workbench.scene:
+        return changes
+    here = recorded_calls(workbench, workbench.witness)
+    there = recorded_calls(workbench, case)
+    if here is None or there is None:
+        return None
+    if [call.op for call in here] == [call.op for call in there]:
+        return changes
+    moved: dict[int, Change] = {}
+    for number, change in changes.items():
+        alike_here = [place for place, call in enumerate(here) if call == here[number]]
+        alike_there = [place for place, call in enumerate(there) if call == here[number]]
+        if set(alike_here) <= set(changes):
+            moved.update(dict.fromkeys(alike_there, change))
+        elif len(alike_here) == len(alike_there):
+            moved[alike_there[alike_here.index(number)]] = change
+        else:
+            return None
+    return moved or None
+
+
+def recorded_calls(workbench: "Workbench", case: "TrialCase") -> list[_Call] | None:
+    """The calls of the module on a case, recorded once; None where it does not run."""
+    known: dict[str, list[_Call] | None] = workbench.recorded_calls
+    name = case.scene.case.name
+    if name not in known:
+        recorder = _CallRecorder()
+        try:
+            run_under(workbench.located.module_session, case.inputs, recorder)
+            known[name] = recorder.calls
+        except Exception:  # the module may refuse in float64 what it takes in its own type
+            known[name] = None
+    return known[name]
+
+
+def try_variants(
+    workbench: "Workbench",
+    variants: Callable[[TracedValue], Iterable[Variant]],
+    *,
+    views: bool = False,
+    remedy: "Callable[[], Tried | str] | None" = None,
+) -> "Tried | str":
+    """Put each variant of a suspected call into the module, and look for a change of the file that mends it.
+
+    Beside a fault in the module the remedy is the fix. Where only one of the two is found, it stands alone.
+    """
+    match = search(workbench, variants, views=views)
+    tried: Tried | str = "no such change of the module gives what the candidate gives"
+    if remedy is not None:
+        tried = remedy()
+    if match is None:
+        return tried
+    call = describe_call(match.entry)
+    evidence = f"the module with {call} {match.variant.what} gives what the candidate gives {match.judgement}"
+    if isinstance(tried, str):
+        return _tried(evidence, match)
+    if tried.proven and not match.judgement.proven:
+        return tried
+    if not tried.proven:
+        return replace(_tried(evidence, match), fix=tried.fix, model=tried.model)
+    return replace(
+        tried,
+        judgement=match.judgement,
+        evidence=f"{evidence}; {tried.evidence}",
+        code=match.variant.code or tried.code,
     )
 
 
-def _holds_on(
-    workbench: "Workbench", changes: Mapping[int, Change], case: "Case", calls: int
-) -> bool:
-    """True unless the change explains too little of this case; a case that takes another path through the module says nothing."""
-    outputs = workbench.run(inputs=case.inputs)
-    unchanged = _ChangedCalls({})
-    try:
-        before = run_under(workbench.located.module_session, case.inputs, unchanged)
-        after = run_under(workbench.located.module_session, case.inputs, _ChangedCalls(changes))
-    except Exception:  # other sizes may take another path through the module
-        return True
-    if outputs is None or unchanged.calls != calls:
-        return True
-    error_before = workbench.distance_between(outputs, before)
-    error_after = workbench.distance_between(outputs, after)
-    allowed = max(error_before / limits.OTHER_CASES_IMPROVEMENT, workbench.limit)
-    return not error_after > allowed
+def _tried(evidence: str, match: Match) -> "Tried":
+    from onnxproof.diagnosis.counterfactuals.workbench import Tried
+
+    return Tried(evidence=evidence, judgement=match.judgement, code=match.variant.code)
 
 
 def search(
@@ -117,19 +199,24 @@ def search(
     *,
     views: bool = False,
 ) -> Match | None:
-    """The first variant of a suspected call with which the module gives the candidate's outputs."""
+    """The first variant of a suspected call that is proven; failing that, the first that is likely."""
     if workbench.located.module_session is None:
         return None
     deadline = workbench.deadline.within(workbench.deadline.left * limits.DEADLINE_SHARE)
+    likely: Match | None = None
     trials = _trials(workbench, variants, views)
     for entry, variant, calls in itertools.islice(trials, limits.MOST_TRIALS):
         if deadline.passed:
-            return None
+            break
         changes = dict.fromkeys(calls, variant.change) | dict(variant.more)
-        after = distance(workbench, changes)
-        if workbench.cured(after) and _holds_on_other_cases(workbench, changes):
-            return Match(entry=entry, variant=variant, after=after)
-    return None
+        judgement = workbench.judge(changed_calls(workbench, changes))
+        if judgement.standing is Standing.REFUTED:
+            continue
+        match = Match(entry=entry, variant=variant, judgement=judgement)
+        if judgement.proven or not workbench.trial_cases.can_prove:
+            return match
+        likely = likely or match
+    return likely
 
 
 def _trials(

@@ -138,7 +138,7 @@ def try_resizes(workbench: Workbench, resizes: list[onnx.NodeProto]) -> Tried | 
             tried = workbench.try_model(
                 workbench.with_node(node, partial(_set_resize, attributes=attributes)),
                 code="attribute",
-                evidence=f"{where} (Resize) is right when it resizes {name}: {attributes}",
+                evidence=f"when {where} (Resize) resizes {name} ({attributes}), the answers are right",
                 fix=f"let {where} resize {name}",
             )
             if tried is not None:

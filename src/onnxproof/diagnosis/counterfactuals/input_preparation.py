@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import onnx
 
-from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.workbench import Array, Workbench
+from onnxproof.diagnosis.judge import Counterfactual
+from onnxproof.diagnosis.trial_cases import TrialCase
 from onnxproof.errors import OnnxproofError
 from onnxproof.preprocessing.affine import scale_channels
-from onnxproof.results import Case, InputInfo
+from onnxproof.results import InputInfo
 from onnxproof.runtimes import ort
 from onnxproof.runtimes.session.execution import Candidate, Clock
 
@@ -230,29 +231,20 @@ class PreparationTrials:
         """True when the trials for this cause are used up, or the time for all is over."""
         return self._workbench.late or self._left <= 0
 
-    def distance(
-        self, preparation: Preparation, case: Case | None = None, truth: list[Array] | None = None
-    ) -> float:
-        """How far the file is from the truth when its input is prepared so."""
+    def counterfactual(self, preparation: Preparation) -> Counterfactual:
+        """The candidate with its input prepared so."""
+        return Counterfactual(error=partial(self._error, preparation), in_reference=False)
+
+    def fixes_witness(self, preparation: Preparation) -> bool:
+        """Whether the error on the witness is gone when the input is prepared so."""
         self._left -= 1
-        inputs = (case or self._workbench.scene.case).inputs
+        return self._workbench.cured(self._error(preparation, self._workbench.witness))
+
+    def _error(self, preparation: Preparation, case: TrialCase) -> float:
+        """How far the file is from the truth of a case when its input is prepared so."""
         try:
-            prepared = preparation.apply(inputs[self._port.name])
-            outputs = self._candidate.run({**inputs, self._port.name: prepared})
+            prepared = preparation.apply(case.inputs[self._port.name])
+            outputs = self._candidate.run({**case.inputs, self._port.name: prepared})
         except (OnnxproofError, ValueError, IndexError):
             return float("inf")
-        return self._workbench.distance_between(outputs, truth)
-
-    def error_where_fixed(self, preparation: Preparation) -> float | None:
-        """The error that is left where it is gone, on the witness and on other cases that differ; else None."""
-        after = self.distance(preparation)
-        if not self._workbench.cured(after):
-            return None
-        for case in self._workbench.cases.others[: limits.OTHER_CASES]:
-            truth = self._workbench.truth_of(case.inputs)
-            unprepared = self.distance(Preparation(), case, truth)
-            prepared = self.distance(preparation, case, truth)
-            allowed = unprepared / limits.OTHER_CASES_IMPROVEMENT
-            if prepared > max(allowed, self._workbench.limit):
-                return None
-        return after
+        return case.scene.error(outputs)

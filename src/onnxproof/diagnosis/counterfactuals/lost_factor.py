@@ -1,5 +1,7 @@
 """Values that are right but for one factor: n for n - 1 under a variance, a scale that was left out."""
 
+from functools import partial
+
 import numpy as np
 import onnx
 
@@ -21,7 +23,8 @@ def find_lost_factor(workbench: Workbench) -> Tried | None:
 
     1. The ratio of the module's values to the node's is one number, and not 1: small elements that differ show no factor.
     2. It is n / (n - 1), or the reverse, for a size n of an input or of a traced value; or a number of the module, or
-       the quotient of two. Then the cause is proven; else a factor was lost, and nobody knows which.
+       the quotient of two; else a factor was lost, and nobody knows which.
+    3. The file with the node's values times that factor goes before the judge.
     """
     node = workbench.suspect
     if node is None:
@@ -37,10 +40,24 @@ def find_lost_factor(workbench: Workbench) -> Tried | None:
         what = f"the module has a factor {number:g}"
     else:
         what = "a factor was lost"
-    return Tried(
-        proven=bool(divisor or number),
-        evidence=f"{node_name(node)} ({node.op_type}) gives the module's values times {1 / ratio:.7g}: {what}",
+    observed = f"{node_name(node)} ({node.op_type}) gives the module's values times {1 / ratio:.7g}: {what}"
+    scaled = workbench.try_model(
+        workbench.with_graph(partial(_scale_output, output=node.output[0], factor=ratio)),
+        evidence=f"{observed}; times {ratio:.7g}, the answers are right",
+        fix=f"multiply what {node_name(node)} gives by {ratio:.9g}",
     )
+    return scaled or Tried(evidence=observed)
+
+
+def _scale_output(graph: onnx.GraphProto, *, output: str, factor: float) -> None:
+    """Let a product with a constant stand between a value and all its readers."""
+    place = [node.output[0] for node in graph.node].index(output)
+    unscaled = f"{output}_unscaled"
+    graph.node[place].output[0] = unscaled
+    constant = onnx.numpy_helper.from_array(np.array(factor, np.float32), f"{output}_factor")
+    graph.initializer.append(constant)
+    product = onnx.helper.make_node("Mul", [unscaled, constant.name], [output])
+    graph.node.insert(place + 1, product)
 
 
 def _ratio_to_module(workbench: Workbench, node: onnx.NodeProto) -> float | None:

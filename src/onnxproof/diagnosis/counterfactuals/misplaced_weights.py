@@ -34,7 +34,7 @@ def try_exchanged_weights(workbench: Workbench) -> Tried | None:
             names = f"{node_name(node)} and {node_name(other)}"
             tried = workbench.try_model(
                 workbench.with_graph(change),
-                evidence=f"{names} read each other's weights",
+                evidence=f"{names} read each other's weights: exchanged, the answers are right",
                 fix=f"exchange the weights of {names}",
             )
             if tried is not None:
@@ -83,7 +83,7 @@ def try_gate_orders(workbench: Workbench) -> Tried | None:
             tried = workbench.try_model(
                 workbench.with_graph(change),
                 code="weight-layout",
-                evidence=f"the gates of {name} ({node.op_type}) are right in the order {list(order)}",
+                evidence=f"with the gates of {name} ({node.op_type}) in the order {list(order)} the answers are right",
                 fix=f"put the gates of {name} in the order {list(order)}",
             )
             if tried is not None:

@@ -3,6 +3,7 @@
 import itertools
 import weakref
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +11,17 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
+from onnxproof.diagnosis.judge import Judgement, judge
+from onnxproof.diagnosis.trial_cases import TrialCase, TrialCases
 from onnxproof.errors import OnnxproofError
 from onnxproof.inputs import data_stream
-from onnxproof.options import Policy
 from onnxproof.quantization.attribution import Study, gain
 from onnxproof.quantization.float_graph import prepare
 from onnxproof.quantization.trials import QuantizationTrials
 from onnxproof.quantization.waterfall import compute_waterfall
-from onnxproof.results import Fix, NoiseKind, Share
+from onnxproof.results import Case, Fix, NoiseKind, Share
 from onnxproof.runtimes.session.execution import feed
 from onnxproof.system import temporary
 
@@ -99,9 +102,10 @@ def _float_graph(bench: Workbench) -> onnx.ModelProto | None:
 
 
 def granted(
-    found: Study, model: onnx.ModelProto | None, *, policy: Policy, what: str, fix: str
+    bench: Workbench, found: Study, model: onnx.ModelProto | None, *, what: str, fix: str
 ) -> Tried | str:
     """The cause is proven when the candidate with this one change is as good as a healthy quantized model is."""
+    policy = bench.policy
     if found.graph_db >= policy.drift_db:
         return f"with {found.graph_db:.1f} dB the graph is as good as healthy quantized models are"
     if model is None:
@@ -111,13 +115,36 @@ def granted(
     if recovered < LEAST_DB:
         return f"it would recover {recovered:.1f} dB"
     healed = after >= policy.drift_db
+    evidence = f"{what}: {found.graph_db:.1f} dB become {after:.1f} dB"
+    if not healed:
+        return Tried(after=10 ** (-after / 20), evidence=evidence, fix=Fix(kind="graph", what=fix))
+    judgement = judge_levels(bench, model)
     return Tried(
-        proven=healed,
-        after=10 ** (-after / 20),
-        model=model if healed else None,
-        evidence=f"{what}: {found.graph_db:.1f} dB become {after:.1f} dB",
+        judgement=judgement,
+        model=model,
+        evidence=f"{evidence}; so {judgement}",
         fix=Fix(kind="graph", what=fix),
     )
+
+
+def judge_levels(bench: Workbench, model: onnx.ModelProto) -> Judgement:
+    """What the judge of causes says to a mended quantized graph: answers are right from the level of healthy quantized models on."""
+    noise = 10 ** (-bench.policy.drift_db / 20) / limits.FIXED_NOISE_RATIO
+    scene = replace(bench.scene, noise=noise)
+    witness = TrialCase(scene=scene, outputs=bench.candidate_outputs, before=bench.before)
+    samples = [
+        Case(name=f"sample {place}", group="data", about="the user's data", inputs=dict(inputs))
+        for place, inputs in enumerate(_samples(bench))
+    ]
+    cases = TrialCases(
+        witness=scene,
+        run=lambda inputs: bench.run(inputs=inputs),
+        failing=samples[: 2 * limits.MOST_CASES_OF_A_KIND],
+        space=bench.cases.space,
+        deadline=bench.deadline,
+        least_noise=noise,
+    )
+    return judge(bench.mended_file(model), witness, cases)
 
 
 def requantized(bench: Workbench, found: Study, *recipes: str) -> onnx.ModelProto | None:

@@ -63,8 +63,8 @@ def _nodes_of_families(
 
 def try_exchanged_operands(
     workbench: Workbench, op_types: Sequence[str]
-) -> tuple[onnx.NodeProto, onnx.ModelProto, float] | None:
-    """The first located node that is right with two operands exchanged, the model with them exchanged, and the error that is left."""
+) -> tuple[onnx.NodeProto, onnx.ModelProto] | None:
+    """The first located node that is right on the witness with two operands exchanged, and the model with them exchanged."""
     for node in workbench.nodes[: limits.SUSPECTS_REPLACED]:
         if node.op_type not in op_types:
             continue
@@ -75,9 +75,8 @@ def try_exchanged_operands(
                 operands[one], operands[other] = operands[other], operands[one]
 
             model = workbench.with_node(node, change)
-            after = workbench.distance(model)
-            if workbench.cured(after):
-                return node, model, after
+            if workbench.cured(workbench.distance(model)):
+                return node, model
     return None
 
 

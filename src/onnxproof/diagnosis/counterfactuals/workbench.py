@@ -1,9 +1,7 @@
 """Where hypotheses are tried: the witness, the located nodes, and quick answers to "what if the graph said this instead?"."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,11 +9,14 @@ import onnx
 from onnx import numpy_helper
 
 from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.counterfactuals.tried import ComparedCases, Means, Tried
+from onnxproof.diagnosis.judge import Counterfactual, Judgement, Standing, judge
 from onnxproof.diagnosis.locate import Located, Scene
+from onnxproof.diagnosis.trial_cases import TrialCase, TrialCases
 from onnxproof.errors import OnnxproofError
 from onnxproof.options import Policy
 from onnxproof.reference.subject import Subject
-from onnxproof.results import Case, Finding, Fix
+from onnxproof.results import Finding, Fix
 from onnxproof.runtimes import ort, parse
 from onnxproof.runtimes.session.execution import Candidate, Clock, feed
 from onnxproof.system.deadline import Deadline
@@ -24,54 +25,20 @@ if TYPE_CHECKING:
     from onnxproof.diagnosis.counterfactuals.changed_reference import Variant
     from onnxproof.reference.traced_value import TracedValue
 
+__all__ = [
+    "Array",
+    "ComparedCases",
+    "Means",
+    "Tried",
+    "Workbench",
+    "attribute_value",
+    "node_name",
+    "node_with_output",
+    "set_attribute",
+]
 Array = np.ndarray[Any, Any]
 _MOST_BYTES = 1 << 31
 """What a protobuf message holds."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tried:
-    """One hypothesis after it was tried."""
-
-    proven: bool
-    evidence: str
-    after: float | None = None
-    """The relative error that is left with the hypothesis granted; None where no counterfactual measured one."""
-    before: float | None = None
-    """The relative error without it, where that is not the workbench's own: of another runtime."""
-    fix: Fix | None = None
-    model: onnx.ModelProto | None = None
-    """The mended model, where the remedy is one."""
-    options: tuple[str, ...] = ()
-    """Optimizers to disable, where the remedy is that."""
-    by_reference: bool = False
-    """The module with the fault put into it gave the candidate's answers: proven, whether or not the remedy mends all."""
-    code: str = ""
-    """Another code than the file's name, where what was found belongs there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """What the causes may use beside the evidence."""
-
-    export_float: Callable[[Subject, Path], object] | None = None
-    """Writes a module as a float ONNX file, for the study of a quantized one."""
-    calibration: Any = None
-    """The data that a quantized candidate was calibrated on, where it is known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedCases:
-    """What is known of all cases of the run."""
-
-    beyond_noise: Mapping[str, bool] = field(default_factory=dict)
-    """Case name -> whether it was beyond noise (cases of odd domains left out)."""
-    sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Case name -> the sizes of its dims."""
-    ordinary: Mapping[str, bool] = field(default_factory=dict)
-    """Case name -> whether its values are ordinary, so that sizes alone explain a difference."""
-    others: Sequence[Case] = ()
-    """Further cases that differ: an accident of the witness does not hold on them."""
 
 
 class Workbench:
@@ -102,8 +69,10 @@ class Workbench:
         """What was found without comparing values: among it, where the runtimes ran."""
         self.deadline = deadline or Deadline.never()
         """After this no further trial is made."""
+        self.recorded_calls: dict[str, Any] = {}
+        """Case name -> the calls of the module on it, once they were recorded."""
         self.noise = scene.noise
-        self.limit = max(limits.FIXED_NOISE_RATIO * scene.noise, limits.FIXED_LEAST_ERROR)
+        self.limit = limits.answer_limit(scene.noise)
 
     # ---- the candidate on the witness
 
@@ -164,9 +133,12 @@ class Workbench:
         """A runtime value of the candidate on the witness, read without optimisation."""
         return self.values([name]).get(name)
 
-    def values(self, names: list[str]) -> dict[str, Array]:
-        """Runtime values and inputs of the candidate on the witness; nothing where the runtime refuses to give them."""
-        feeds = feed(self.scene.case.inputs, self.scene.signature)
+    def values(
+        self, names: list[str], *, feeds: Mapping[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """Runtime values and inputs of the candidate on the witness, or on what else it is fed; nothing where the runtime refuses to give them."""
+        if feeds is None:
+            feeds = feed(self.scene.case.inputs, self.scene.signature)
         weights = {
             tensor.name: numpy_helper.to_array(tensor)
             for tensor in self.model.graph.initializer
@@ -174,7 +146,7 @@ class Workbench:
         }
         inner = [name for name in names if name and name not in feeds and name not in weights]
         try:
-            return self._inner_values(inner, feeds) | feeds | weights
+            return self._inner_values(inner, feeds) | dict(feeds) | weights
         except OnnxproofError:
             return {}
 
@@ -291,7 +263,7 @@ class Workbench:
         return reference.truth(inputs) or reference.run(inputs)
 
     def cured(self, after: float) -> bool:
-        """True when the error is gone, not only smaller."""
+        """True when the error on the witness is gone, not only smaller."""
         return after <= self.limit and after < self.before / limits.FIXED_IMPROVEMENT
 
     def noise_ratio(self, error: float | None) -> float | None:
@@ -300,19 +272,75 @@ class Workbench:
             return None
         return error / self.noise
 
+    # ---- judging
+
+    @cached_property
+    def witness(self) -> TrialCase:
+        """The witness with both answers."""
+        return TrialCase(scene=self.scene, outputs=self.candidate_outputs, before=self.before)
+
+    @cached_property
+    def trial_cases(self) -> TrialCases:
+        """The other cases on which causes are judged."""
+        return TrialCases(
+            witness=self.scene,
+            run=self._candidate_on,
+            failing=self.cases.others,
+            passing=self.cases.agreeing,
+            space=self.cases.space,
+            deadline=self.deadline,
+        )
+
+    def _candidate_on(self, inputs: Mapping[str, Array]) -> list[Array | None] | None:
+        return self.run(inputs=inputs)
+
+    def judge(self, counterfactual: Counterfactual) -> Judgement:
+        """What the judge of causes says to a counterfactual."""
+        if self.late:
+            return Judgement(standing=Standing.REFUTED, before=self.before, after=float("inf"))
+        return judge(counterfactual, self.witness, self.trial_cases)
+
+    def try_counterfactual(
+        self, counterfactual: Counterfactual, evidence: str, **about: Any
+    ) -> Tried | None:
+        """The hypothesis with what the judge says; None where it is refuted. `evidence` is a clause that ends before "on 5 of 5 failing cases"."""
+        judgement = self.judge(counterfactual)
+        if judgement.standing is Standing.REFUTED:
+            return None
+        return Tried(evidence=f"{evidence} {judgement}", judgement=judgement, **about)
+
+    def mended_file(
+        self, model: onnx.ModelProto | None = None, disabled: tuple[str, ...] = ()
+    ) -> Counterfactual:
+        """The candidate with another graph, or with some optimizers off: it should give the truth."""
+
+        def error(case: TrialCase) -> float:
+            return case.scene.error(self.run(model, inputs=case.inputs, disabled=disabled))
+
+        return Counterfactual(error=error, in_reference=False)
+
+    def changed_answers(
+        self, answer: Callable[[Mapping[str, Array]], Sequence[Array] | None]
+    ) -> Counterfactual:
+        """The reference with the fault put into it: it should give the candidate's answers."""
+
+        def error(case: TrialCase) -> float:
+            answers = answer(case.inputs)
+            if answers is None:
+                return float("inf")
+            return case.scene.error(case.outputs, answers)
+
+        return Counterfactual(error=error, in_reference=True)
+
     def try_model(
         self, model: onnx.ModelProto, *, evidence: str, fix: str, code: str = ""
     ) -> Tried | None:
-        """The proven hypothesis where the changed graph is right; None where it is not."""
-        after = self.distance(model)
-        if not self.cured(after):
-            return None
-        return Tried(
-            proven=True,
-            after=after,
+        """The hypothesis where the changed graph is right; None where it is not."""
+        return self.try_counterfactual(
+            self.mended_file(model),
+            evidence,
             model=model,
             code=code,
-            evidence=evidence,
             fix=Fix(kind="graph", what=fix),
         )
 
@@ -323,36 +351,10 @@ class Workbench:
         views: bool = False,
         remedy: "Callable[[], Tried | str] | None" = None,
     ) -> Tried | str:
-        """Put each variant of a suspected call into the module: proven is the one that then gives the candidate's outputs.
-
-        `remedy` looks for a change of the file that mends it; alone it is a likeness, with the fault in the module it is the fix.
-        """
+        """Put each variant of a suspected call into the module, and look for a change of the file that mends it: see `changed_reference`."""
         from onnxproof.diagnosis.counterfactuals import changed_reference
 
-        match = changed_reference.search(self, variants, views=views)
-        tried: Tried | str = "no such change of the module gives what the candidate gives"
-        if remedy is not None:
-            tried = remedy()
-        if match is None:
-            return tried
-        call = changed_reference.describe_call(match.entry)
-        evidence = f"the module with {call} {match.variant.what} gives what the candidate gives"
-        if isinstance(tried, Tried):
-            return replace(
-                tried,
-                proven=True,
-                by_reference=True,
-                after=match.after if tried.after is None else tried.after,
-                evidence=f"{evidence}; {tried.evidence}",
-                code=match.variant.code or tried.code,
-            )
-        return Tried(
-            proven=True,
-            by_reference=True,
-            after=match.after,
-            code=match.variant.code,
-            evidence=evidence,
-        )
+        return changed_reference.try_variants(self, variants, views=views, remedy=remedy)
 
 
 def node_name(node: onnx.NodeProto) -> str:

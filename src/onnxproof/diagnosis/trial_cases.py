@@ -1,0 +1,270 @@
+"""The cases on which a cause is judged: the witness, others that show the fault, and some that don't.
+
+Those of the run come first. Where they are too few, further ones are made: the witness mixed with ordinary values, its
+elements in another order, other scales and sizes, and fresh draws.
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.locate import Scene
+from onnxproof.inputs.space import Space, as_dtype, is_float
+from onnxproof.numerics.measure import is_float as has_floats
+from onnxproof.numerics.relative_error import relative_error
+from onnxproof.results import Case
+from onnxproof.system.deadline import Deadline
+
+Array = np.ndarray[Any, Any]
+Inputs = Mapping[str, Array]
+Run = Callable[[Inputs], list[Array | None] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrialCase:
+    """One case with both answers to it."""
+
+    scene: Scene
+    outputs: list[Array | None] | None
+    """The candidate's; None where it refuses the case."""
+    before: float
+    """The relative error of the candidate."""
+
+    @property
+    def inputs(self) -> Inputs:
+        """What both models are given."""
+        return self.scene.case.inputs
+
+    @property
+    def limit(self) -> float:
+        """The relative error up to which an answer is right on this case."""
+        return limits.answer_limit(self.scene.noise)
+
+    @property
+    def fails(self) -> bool:
+        """Whether the candidate is wrong on it."""
+        return not self.before <= self.limit
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The sizes of the open dims."""
+        return {
+            dim: np.shape(self.inputs[info.name])[place]
+            for info in self.scene.signature.inputs
+            for place, dim in enumerate(info.dims)
+            if isinstance(dim, str)
+        }
+
+    def is_right(self, error: float) -> bool:
+        """Whether an error is gone, not only smaller than before."""
+        if not self.fails:
+            return error <= self.limit
+        return error <= self.limit and error < self.before / limits.FIXED_IMPROVEMENT
+
+
+def same_scene(scene: Scene, case: Case, least_noise: float = limits.LEAST_NOISE) -> Scene | None:
+    """The scene of another case; None where the reference refuses it, or answers with nothing."""
+    try:
+        answers = scene.reference.run(case.inputs)
+        truth = scene.reference.truth(case.inputs) or answers
+    except Exception:  # whatever the user's module raises: it does not take this input
+        return None
+    if len(answers) != len(scene.truth) or not any(answer.size for answer in answers):
+        return None
+    pairs = list(zip(answers, truth, strict=True))
+    steady = tuple(has_floats(answer) or np.array_equal(answer, true) for answer, true in pairs)
+    distances = [
+        relative_error(answer, true)
+        for (answer, true), counts in zip(pairs, steady, strict=True)
+        if counts
+    ]
+    noise = max((d for d in distances if np.isfinite(d)), default=0.0)
+    return replace(
+        scene,
+        case=case,
+        truth=list(truth),
+        steady=steady,
+        noise=max(noise, least_noise),
+        gap=None,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class TrialCases:
+    """The cases of one diagnosis; each is answered once, when a cause first asks for it."""
+
+    witness: Scene
+    run: Run
+    """The candidate on other inputs; None where it refuses them."""
+    failing: Sequence[Case] = ()
+    """Further cases of the run that show the fault."""
+    passing: Sequence[Case] = ()
+    """Cases of the run that don't."""
+    space: Space | None = None
+    """The inputs that may be drawn, where that is known."""
+    deadline: Deadline = field(default_factory=Deadline.never)
+    least_noise: float = limits.LEAST_NOISE
+    """The noise of a case is no less than this."""
+    _failing: list[TrialCase] | None = None
+    _passing: list[TrialCase] | None = None
+    _made: int = 0
+
+    @property
+    def can_prove(self) -> bool:
+        """Whether there are enough cases to prove anything."""
+        least = limits.OTHER_CASES if self.that_pass() else limits.OTHER_CASES_WHERE_NONE_PASSES
+        return len(self.others_that_fail()) >= least
+
+    def others_that_fail(self) -> list[TrialCase]:
+        """Cases beside the witness on which the candidate is wrong."""
+        self._answer()
+        return self._failing or []
+
+    def that_pass(self) -> list[TrialCase]:
+        """Cases on which the candidate is right."""
+        self._answer()
+        return self._passing or []
+
+    def _answer(self) -> None:
+        """Answer the cases of the run, then make others while one of the two lists is short."""
+        if self._failing is not None:
+            return
+        self._failing = []
+        self._passing = []
+        for case in (*self.failing, *self.passing):
+            self._add(case)
+        for case in itertools.islice(self._further_cases(), limits.MOST_MADE_CASES):
+            if self._are_enough or self.deadline.passed:
+                return
+            self._made += 1
+            self._add(case)
+
+    @property
+    def _are_enough(self) -> bool:
+        fewest = min(len(self._failing or []), len(self._passing or []))
+        return fewest >= limits.OTHER_CASES
+
+    def _add(self, case: Case) -> None:
+        """Answer a case by both models, and sort it in; an enough of one kind takes no more."""
+        assert self._failing is not None and self._passing is not None
+        scene = None if self.deadline.passed else same_scene(self.witness, case, self.least_noise)
+        if scene is None:
+            return
+        outputs = self.run(case.inputs)
+        answered = TrialCase(scene=scene, outputs=outputs, before=scene.error(outputs))
+        chosen = self._failing if answered.fails else self._passing
+        if len(chosen) < limits.MOST_CASES_OF_A_KIND:
+            chosen.append(answered)
+
+    def _further_cases(self) -> Iterator[Case]:
+        """Variations of the witness, fresh draws and other sizes in turn."""
+        makers = [self._variations(), self._draws()]
+        while makers:
+            for maker in list(makers):
+                case = next(maker, None)
+                if case is None:
+                    makers.remove(maker)
+                else:
+                    yield case
+
+    def _variations(self) -> Iterator[Case]:
+        """The witness: mixed with ordinary values, in another order, moved a little, and at other scales."""
+        for round_ in range(limits.MOST_MADE_CASES):
+            ordinary = self._ordinary(round_)
+            for word, change in _CHANGES.items():
+                rng = np.random.default_rng([round_, len(word)])
+                yield self._varied(f"{word} {round_}", partial(change, rng=rng), ordinary)
+
+    def _varied(
+        self, words: str, change: Callable[[Array, Array], Array], ordinary: Inputs
+    ) -> Case:
+        case = self.witness.case
+        inputs = {
+            name: change(np.asarray(array), np.asarray(ordinary[name]))
+            for name, array in case.inputs.items()
+        }
+        return replace(case, name=f"{case.name}, {words}", inputs=inputs, ordinary=False)
+
+    def _ordinary(self, round_: int) -> Inputs:
+        """Ordinary values in the shapes of the witness."""
+        case = self.witness.case
+        if self.space is not None and case.sizes:
+            try:
+                drawn = self.space.values(f"trial-{round_}", case.sizes)
+                return {
+                    name: drawn[name] if drawn[name].shape == np.shape(array) else np.asarray(array)
+                    for name, array in case.inputs.items()
+                }
+            except (KeyError, ValueError):  # sizes that the space does not know
+                pass
+        example = self.witness.reference.example()
+        rng = np.random.default_rng([round_, 17])
+        return {
+            name: _like(np.asarray(example.get(name, array)), np.asarray(array), rng)
+            for name, array in case.inputs.items()
+        }
+
+    def _draws(self) -> Iterator[Case]:
+        """The example, then ordinary values: at the witness's sizes, at the example's, and at others."""
+        example = self.witness.reference.example()
+        yield Case(name="example", group="ordinary", about="the example inputs", inputs=example)
+        for round_ in range(limits.MOST_MADE_CASES):
+            yield replace(
+                self.witness.case, name=f"drawn {round_}", inputs=self._ordinary(round_ + 100)
+            )
+            if self.space is None:
+                continue
+            for words, sizes in self._other_sizes(round_):
+                yield self.space.case(f"drawn {round_} {words}", "ordinary", "drawn", sizes)
+
+    def _other_sizes(self, round_: int) -> Iterator[tuple[str, dict[str, int]]]:
+        assert self.space is not None
+        yield "at the example's sizes", self.space.sizes()
+        for dim in self.space.free_dims:
+            sizes = self.space.sizes(**{dim.name: dim.example + 1 + round_})
+            if self.space.fits(sizes):
+                yield f"with {dim.name}={sizes[dim.name]}", sizes
+
+
+def _mix(array: Array, ordinary: Array, rng: np.random.Generator) -> Array:
+    """About half of the elements are ordinary ones."""
+    return np.where(rng.random(array.shape) < 0.5, array, ordinary).astype(array.dtype)
+
+
+def _permute(array: Array, ordinary: Array, rng: np.random.Generator) -> Array:
+    """The same elements in other places."""
+    return rng.permuted(array.reshape(-1)).reshape(array.shape)
+
+
+def _move(array: Array, ordinary: Array, rng: np.random.Generator) -> Array:
+    """Each float a few percent larger or smaller."""
+    if not is_float(array.dtype):
+        return array
+    factors = 1 + 0.05 * rng.standard_normal(array.shape)
+    return as_dtype(array.astype(np.float64) * factors, array.dtype)
+
+
+def _scale(array: Array, ordinary: Array, rng: np.random.Generator) -> Array:
+    """All floats times a power of two between 1/8 and 8."""
+    if not is_float(array.dtype):
+        return array
+    return as_dtype(array.astype(np.float64) * 2.0 ** rng.integers(-3, 4), array.dtype)
+
+
+_CHANGES = {"mixed": _mix, "permuted": _permute, "moved": _move, "scaled": _scale}
+
+
+def _like(example: Array, array: Array, rng: np.random.Generator) -> Array:
+    """As many elements as the array has, drawn from the example's own."""
+    if not example.size:
+        return array
+    drawn = rng.choice(example.reshape(-1), array.shape)
+    if is_float(array.dtype) and example.size > 1:
+        spread = float(np.nan_to_num(np.std(example.astype(np.float64))))
+        drawn = drawn.astype(np.float64) + 0.1 * spread * rng.standard_normal(array.shape)
+    return as_dtype(drawn, array.dtype)
