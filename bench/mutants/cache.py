@@ -28,6 +28,7 @@ class Health:
     nodes: int = 0
     noise: tuple[float, ...] = ()
     """Of each output, relative."""
+    quantized: bool = False
     skipped: str = ""
     """Why the subject can't be used here."""
 
@@ -35,6 +36,13 @@ class Health:
     def usable(self) -> bool:
         """Whether faults may be planted in it."""
         return self.verdict == "faithful" and not self.skipped
+
+    @property
+    def fault(self) -> float:
+        """Times the noise from which a change is a fault; a quantized file's distance to its module is its noise."""
+        if self.quantized:
+            return judge.QUANTIZED_FAULT
+        return judge.FAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +84,8 @@ def _examine(source: SubjectSource, folder: Path, budget_s: float) -> Health:
     built = source.build(folder)
     assert built.correct is not None
     model = onnx.load(built.correct)
-    feeds, noise = _inputs(built, model)
+    quantized = any(node.op_type == "DequantizeLinear" for node in model.graph.node)
+    feeds, noise = _inputs(built, model, quantized)
     np.savez(folder / "feeds.npz", **as_arrays(feeds))
     proof = onnxproof.verify(
         built.model,
@@ -92,10 +101,13 @@ def _examine(source: SubjectSource, folder: Path, budget_s: float) -> Health:
         verdict=proof.verdict.value,
         nodes=len(model.graph.node),
         noise=tuple(noise),
+        quantized=quantized,
     )
 
 
-def _inputs(built: Built, model: onnx.ModelProto) -> tuple[list[dict[str, Array]], list[float]]:
+def _inputs(
+    built: Built, model: onnx.ModelProto, quantized: bool
+) -> tuple[list[dict[str, Array]], list[float]]:
     """The example and the samples that module and file agree on, and the noise between the two."""
     feeds: list[dict[str, Array]] = []
     noise: list[float] = []
@@ -107,7 +119,7 @@ def _inputs(built: Built, model: onnx.ModelProto) -> tuple[list[dict[str, Array]
         except Exception:  # other sizes may not fit this model, whatever its runtime says of it
             continue
         apart = judge.noise_of(answers, [exact])
-        if not feeds or max(apart) < TOO_FAR:
+        if not feeds or quantized or max(apart) < TOO_FAR:
             feeds.append(one)
             noise = [max(pair) for pair in zip(apart, noise or apart, strict=True)]
     return feeds, noise

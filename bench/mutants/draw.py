@@ -88,12 +88,11 @@ class Workshop:
                 mutant = self.change(subject, change, rng)
                 if mutant is None:
                     break
-                if _accepted(mutant, healthy):
+                if self._accepted(mutant, healthy):
                     return mutant
         return None
 
-
-def _accepted(mutant: Mutant, healthy: bool) -> bool:
-    if healthy:
-        return mutant.movement <= judge.HEALTHY
-    return mutant.movement > judge.FAULT
+    def _accepted(self, mutant: Mutant, healthy: bool) -> bool:
+        if healthy:
+            return mutant.movement <= judge.HEALTHY
+        return mutant.movement > self.health[mutant.subject].fault

@@ -15,6 +15,8 @@ from bench.mutants.graph import Array
 
 FAULT = 100.0
 """Times the noise: what any user would call another answer. Asked for by the bench's definition, not measured."""
+QUANTIZED_FAULT = 3.0
+"""Times the distance of a healthy quantized file to its module: a loss that the quantization does not explain. Not measured."""
 HEALTHY = 10.0
 """Times the noise that a healthy rewrite may move an output: folding and other orders of a sum stay below 4 (seen in twins)."""
 NOISE_FLOOR = 1e-7

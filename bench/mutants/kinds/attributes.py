@@ -181,7 +181,7 @@ def topk_smallest(graph: Graph, rng: Random) -> Mutation | None:
     )
 
 
-@kind("gemm-transposed", "attribute", "weight-layout", "axis-order", "weights")
+@kind("gemm-transposed", "attribute", "weight-layout", "axis-order")
 def gemm_transposed(graph: Graph, rng: Random) -> Mutation | None:
     """A square weight that is taken transposed."""
 

@@ -34,7 +34,7 @@ def scale_factor(graph: Graph, rng: Random) -> Mutation | None:
     node, place, old = rng.choice(places)
     new = rng.choice([old * 2, old / 2, old * old, old * 1.05])
     _put(graph, node, place, new)
-    return at(node, f"factor {new:.6g} for {old:.6g} in {node.op_type}", "attribute", "weights")
+    return at(node, f"factor {new:.6g} for {old:.6g} in {node.op_type}")
 
 
 @kind("epsilon-added", "attribute", "clipping")
@@ -46,10 +46,10 @@ def epsilon_added(graph: Graph, rng: Random) -> Mutation | None:
     node, place, old = rng.choice(places)
     new = old * rng.choice([1e2, 1e3, 1e4])
     _put(graph, node, place, new)
-    return at(node, f"epsilon {new:.3g} for {old:.3g}", "attribute", "weights", "clipping")
+    return at(node, f"epsilon {new:.3g} for {old:.3g}")
 
 
-@kind("addend", "attribute", "weights")
+@kind("addend", "attribute")
 def addend(graph: Graph, rng: Random) -> Mutation | None:
     """A number that is added or subtracted."""
     places = [item for item in _scalars(graph, "Add", "Sub") if 1e-2 <= abs(item[2]) < 1e3]
@@ -61,7 +61,7 @@ def addend(graph: Graph, rng: Random) -> Mutation | None:
     return at(node, f"{new:.6g} for {old:.6g} in {node.op_type}")
 
 
-@kind("clip-bounds", "clipping", "attribute")
+@kind("clip-bounds", "clipping")
 def clip_bounds(graph: Graph, rng: Random) -> Mutation | None:
     """A bound of a Clip moved or dropped."""
     places = [item for item in _scalars(graph, "Clip", "Min", "Max") if abs(item[2]) < 1e30]
@@ -85,7 +85,7 @@ def power(graph: Graph, rng: Random) -> Mutation | None:
     node, place, old = rng.choice(places)
     new = rng.choice([item for item in (0.5, 1.5, 2.0, 3.0) if item != old])
     _put(graph, node, place, new)
-    return at(node, f"power {new} for {old}", "attribute", "weights")
+    return at(node, f"power {new} for {old}")
 
 
 def _integers(graph: Graph, place: int, *op_types: str) -> list[tuple[onnx.NodeProto, Array]]:
@@ -98,7 +98,7 @@ def _integers(graph: Graph, place: int, *op_types: str) -> list[tuple[onnx.NodeP
     return found
 
 
-@kind("gather-index", "attribute", "baked-value", "weights")
+@kind("gather-index", "attribute", "axis-order")
 def gather_index(graph: Graph, rng: Random) -> Mutation | None:
     """An index off by one."""
     choices = []
@@ -115,18 +115,10 @@ def gather_index(graph: Graph, rng: Random) -> Mutation | None:
         low, (value + size + 1) % size - size * (value + size + 1 < size), (value + 1) % size
     )
     graph.write(node, 1, other.astype(np.int64))
-    return at(
-        node,
-        f"index {other.ravel()[:3]} for {value.ravel()[:3]}",
-        "attribute",
-        "weights",
-        "axis-order",
-        "baked-value",
-        "comparison",
-    )
+    return at(node, f"index {other.ravel()[:3]} for {value.ravel()[:3]}")
 
 
-@kind("slice-shifted", "attribute")
+@kind("slice-shifted", "attribute", "axis-order")
 def slice_shifted(graph: Graph, rng: Random) -> Mutation | None:
     """A Slice whose start and end moved by one."""
     choices = []
@@ -142,14 +134,7 @@ def slice_shifted(graph: Graph, rng: Random) -> Mutation | None:
     step = 1 if starts[0] == 0 else -1
     graph.write(node, 1, starts + step)
     graph.write(node, 2, np.where(ends > 2**31, ends, ends + step))
-    return at(
-        node,
-        f"slice from {starts[0] + step} for {starts[0]}",
-        "attribute",
-        "axis-order",
-        "weights",
-        "baked-dimension",
-    )
+    return at(node, f"slice from {starts[0] + step} for {starts[0]}")
 
 
 @kind("pad-value", "attribute")

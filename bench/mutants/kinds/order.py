@@ -9,7 +9,7 @@ from bench.mutants.graph import Graph
 from bench.mutants.mutation import Mutation, at, kind
 
 
-@kind("concat-order", "axis-order", "cache", "input-order")
+@kind("concat-order", "axis-order", "cache")
 def concat_order(graph: Graph, rng: Random) -> Mutation | None:
     """Two computed pieces of a Concat exchanged."""
     nodes = [node for node in graph.nodes("Concat") if len(set(node.input)) > 1]
@@ -25,7 +25,7 @@ def concat_order(graph: Graph, rng: Random) -> Mutation | None:
     return at(node, f"pieces {first} and {second} of Concat exchanged")
 
 
-@kind("operands-exchanged", "axis-order", "attribute")
+@kind("operands-exchanged", "axis-order")
 def operands_exchanged(graph: Graph, rng: Random) -> Mutation | None:
     """b - a for a - b, or b / a for a / b."""
     nodes = [node for node in graph.nodes("Sub", "Div") if graph.is_float(node.output[0])]
@@ -37,7 +37,7 @@ def operands_exchanged(graph: Graph, rng: Random) -> Mutation | None:
     return at(node, f"operands of {node.op_type} exchanged")
 
 
-@kind("matmul-exchanged", "axis-order", "weight-layout", "attribute")
+@kind("matmul-exchanged", "axis-order")
 def matmul_exchanged(graph: Graph, rng: Random) -> Mutation | None:
     """b @ a for a @ b, where the shapes allow it."""
     nodes = []
@@ -73,7 +73,7 @@ def transpose_perm(graph: Graph, rng: Random) -> Mutation | None:
     return at(node, f"perm {perm} in Transpose")
 
 
-@kind("split-order", "axis-order", "weight-layout", "output-order")
+@kind("split-order", "axis-order", "weight-layout")
 def split_order(graph: Graph, rng: Random) -> Mutation | None:
     """Two pieces of a Split taken for each other."""
     nodes = []
@@ -95,7 +95,7 @@ def split_order(graph: Graph, rng: Random) -> Mutation | None:
     return at([node, *readers], f"pieces {first} and {second} of Split exchanged")
 
 
-@kind("reshape-for-transpose", "axis-order", "attribute")
+@kind("reshape-for-transpose", "axis-order")
 def reshape_for_transpose(graph: Graph, rng: Random) -> Mutation | None:
     """A Reshape to the right shape where the data should be transposed."""
     nodes = []
@@ -116,17 +116,10 @@ def reshape_for_transpose(graph: Graph, rng: Random) -> Mutation | None:
     node.op_type = "Reshape"
     del node.attribute[:]
     node.input.append(name)
-    return at(
-        node,
-        f"Reshape to {sizes} for a Transpose",
-        "axis-order",
-        "attribute",
-        "baked-dimension",
-        "missing-op",
-    )
+    return at(node, f"Reshape to {sizes} for a Transpose")
 
 
-@kind("outputs-exchanged", "output-order")
+@kind("outputs-exchanged", "output-order", "cache")
 def outputs_exchanged(graph: Graph, rng: Random) -> Mutation | None:
     """Two outputs of one shape under each other's name."""
     shapes = [(graph.shape(output.name), graph.dtype(output.name)) for output in graph.proto.output]
@@ -148,10 +141,10 @@ def outputs_exchanged(graph: Graph, rng: Random) -> Mutation | None:
             if name in names:
                 node.input[place] = names[1 - names.index(name)]
     producers = [node for node in graph.proto.node if set(names).intersection(node.output)]
-    return at(producers, f"outputs {names[0]} and {names[1]} exchanged", "output-order", "cache")
+    return at(producers, f"outputs {names[0]} and {names[1]} exchanged")
 
 
-@kind("inputs-exchanged", "axis-order", "input-order", "weights")
+@kind("inputs-exchanged", "axis-order", "missing-op", "mutation")
 def inputs_exchanged(graph: Graph, rng: Random) -> Mutation | None:
     """A node reads another value of the same shape, computed by a sibling."""
     choices = []
@@ -170,11 +163,4 @@ def inputs_exchanged(graph: Graph, rng: Random) -> Mutation | None:
     node, place, other = rng.choice(choices)
     old = node.input[place]
     node.input[place] = other
-    return at(
-        node,
-        f"{node.op_type} reads {other} for {old}",
-        "axis-order",
-        "input-order",
-        "missing-op",
-        "mutation",
-    )
+    return at(node, f"{node.op_type} reads {other} for {old}")

@@ -58,18 +58,17 @@ def _missing(graph: Graph, node: onnx.NodeProto, source: str, *codes: str) -> Mu
     return at(around, f"{op_type} {name} is missing", *codes) if around else None
 
 
-@kind("unary-missing", "missing-op", "mutation")
+@kind("unary-missing", "missing-op")
 def unary_missing(graph: Graph, rng: Random) -> Mutation | None:
     """An activation or function that was left out."""
     nodes = [node for node in graph.nodes(*UNARY) if not graph.is_output(node.output[0])]
     if not nodes:
         return None
     node = rng.choice(nodes)
-    codes = ["missing-op", "mutation", "attribute"]
-    return _missing(graph, node, node.input[0], *codes)
+    return _missing(graph, node, node.input[0])
 
 
-@kind("residual-missing", "missing-op", "mutation")
+@kind("residual-missing", "missing-op")
 def residual_missing(graph: Graph, rng: Random) -> Mutation | None:
     """An Add of two computed values of which one is left."""
     nodes = []
@@ -82,10 +81,10 @@ def residual_missing(graph: Graph, rng: Random) -> Mutation | None:
     if not nodes:
         return None
     node = rng.choice(nodes)
-    return _missing(graph, node, node.input[rng.randrange(2)], "missing-op", "mutation", "weights")
+    return _missing(graph, node, node.input[rng.randrange(2)])
 
 
-@kind("norm-missing", "missing-op", "mutation")
+@kind("norm-missing", "missing-op")
 def norm_missing(graph: Graph, rng: Random) -> Mutation | None:
     """A normalisation that was left out."""
     nodes = [node for node in graph.nodes(*NORMS) if not graph.is_output(node.output[0])]
@@ -93,10 +92,10 @@ def norm_missing(graph: Graph, rng: Random) -> Mutation | None:
     if not nodes:
         return None
     node = rng.choice(nodes)
-    return _missing(graph, node, node.input[0], "missing-op", "mutation", "weights", "attribute")
+    return _missing(graph, node, node.input[0])
 
 
-@kind("constant-op-missing", "missing-op", "mutation", "attribute", "weights")
+@kind("constant-op-missing", "missing-op")
 def constant_op_missing(graph: Graph, rng: Random) -> Mutation | None:
     """An Add, Mul or Clip with a constant that was left out."""
     nodes = []
@@ -109,11 +108,15 @@ def constant_op_missing(graph: Graph, rng: Random) -> Mutation | None:
     if not nodes:
         return None
     node = rng.choice(nodes)
-    codes = ["missing-op", "mutation", "attribute", "weights", "clipping"]
-    return _missing(graph, node, node.input[0], *codes)
+    codes = {"missing-op"}
+    if node.op_type == "Clip":
+        codes.add("clipping")
+    elif np.size(graph.constants[node.input[1]]) > 1:
+        codes.add("weights")
+    return _missing(graph, node, node.input[0], *sorted(codes))
 
 
-@kind("unary-doubled", "mutation", "missing-op", "attribute")
+@kind("unary-doubled", "attribute", "mutation")
 def unary_doubled(graph: Graph, rng: Random) -> Mutation | None:
     """A function that is applied twice."""
     names = (
@@ -136,7 +139,7 @@ def unary_doubled(graph: Graph, rng: Random) -> Mutation | None:
     return at([again, node], f"{node.op_type} twice")
 
 
-@kind("affine-doubled", "mutation", "missing-op", "weights", "attribute")
+@kind("affine-doubled", "attribute", "weights", "mutation")
 def affine_doubled(graph: Graph, rng: Random) -> Mutation | None:
     """A bias that is added twice, a gain that is applied twice."""
     nodes = []
@@ -171,7 +174,7 @@ RELATIVES = {
 }
 
 
-@kind("operator-replaced", "attribute", "missing-op", "mutation")
+@kind("operator-replaced", "attribute")
 def operator_replaced(graph: Graph, rng: Random) -> Mutation | None:
     """A relative of the operator: another activation, Sub for Add, Min for Max."""
     nodes = [node for node in graph.nodes(*RELATIVES) if graph.is_float(node.output[0])]
@@ -225,7 +228,7 @@ COMPARISONS = {
 }
 
 
-@kind("comparison-boundary", "comparison")
+@kind("comparison-boundary", "comparison", "masking")
 def comparison_boundary(graph: Graph, rng: Random) -> Mutation | None:
     """> for >=, < for <=."""
     nodes = graph.nodes(*COMPARISONS)
@@ -234,10 +237,10 @@ def comparison_boundary(graph: Graph, rng: Random) -> Mutation | None:
     node = rng.choice(nodes)
     old = node.op_type
     node.op_type = COMPARISONS[old]
-    return at(node, f"{node.op_type} for {old}", "comparison", "masking")
+    return at(node, f"{node.op_type} for {old}")
 
 
-@kind("rounding-rule", "rounding", "attribute")
+@kind("rounding-rule", "rounding")
 def rounding_rule(graph: Graph, rng: Random) -> Mutation | None:
     """Floor, Ceil or Round in each other's place."""
     names = ["Floor", "Ceil", "Round"]
@@ -250,7 +253,7 @@ def rounding_rule(graph: Graph, rng: Random) -> Mutation | None:
     return at(node, f"{node.op_type} for {old}")
 
 
-@kind("scatter-reduction", "scatter", "attribute", "mutation")
+@kind("scatter-reduction", "scatter")
 def scatter_reduction(graph: Graph, rng: Random) -> Mutation | None:
     """Writes to one place that overwrite instead of add, or add instead of overwrite."""
     nodes = graph.nodes("ScatterElements", "ScatterND")
@@ -263,7 +266,7 @@ def scatter_reduction(graph: Graph, rng: Random) -> Mutation | None:
     return at(node, f"reduction {new} for {old}")
 
 
-@kind("where-exchanged", "masking", "axis-order", "attribute")
+@kind("where-exchanged", "masking", "axis-order")
 def where_exchanged(graph: Graph, rng: Random) -> Mutation | None:
     """The two values of a Where in each other's place."""
     nodes = [node for node in graph.nodes("Where") if graph.is_float(node.output[0])]
@@ -272,18 +275,10 @@ def where_exchanged(graph: Graph, rng: Random) -> Mutation | None:
         return None
     node = rng.choice(nodes)
     node.input[1], node.input[2] = node.input[2], node.input[1]
-    return at(
-        node,
-        "values of Where exchanged",
-        "masking",
-        "axis-order",
-        "attribute",
-        "nan-handling",
-        "comparison",
-    )
+    return at(node, "values of Where exchanged")
 
 
-@kind("factor-inserted", "attribute", "weights", "mutation", "missing-op")
+@kind("factor-inserted", "attribute")
 def scaled_value(graph: Graph, rng: Random) -> Mutation | None:
     """A computed value that is scaled by a constant nobody asked for."""
     values = [node.output[0] for node in graph.nodes("MatMul", "Conv", "Gemm", "Add", "Mul")]
