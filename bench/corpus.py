@@ -98,7 +98,12 @@ def export(
     output_names: Sequence[str] | None = None,
     **options: Any,
 ) -> Path:
-    """Call either exporter of torch without its chatter; `dynamic_shapes` is a tuple of {axis: name} for both."""
+    """Call either exporter of torch without its chatter; `dynamic_shapes` is a tuple of {axis: name} for both.
+
+    A file that is there already is kept: a bench that verifies a model many times exports it once.
+    """
+    if path.exists():
+        return path
     path.parent.mkdir(parents=True, exist_ok=True)
     quiet = io.StringIO()
     with (

@@ -1,0 +1,1 @@
+"""Rewrites that keep the answers, by topic."""
