@@ -269,7 +269,7 @@ def _apply_all(graph: onnx.GraphProto, *, changes: Sequence[GraphChange]) -> Non
 
 
 def slice_order(value: Array, truth: Array, axis: int) -> list[int] | None:
-    """For each of the module's slices the place where the file has it; None where one is nowhere, or all are in place."""
+    """For each of the module's slices the place where the file has it; None where one is nowhere, several are in one place, or all are in theirs."""
     ours = _rows(value, axis)
     wanted = _rows(truth, axis)
     if not (np.isfinite(ours).all() and np.isfinite(wanted).all()):
@@ -284,6 +284,8 @@ def slice_order(value: Array, truth: Array, axis: int) -> list[int] | None:
     allowed = limits.SAME_VALUES * np.sqrt(wanted_norms) + _TINY
     if not (nearest <= allowed).all() or np.array_equal(order, in_place):
         return None
+    if len(set(order.tolist())) < len(order):
+        return None  # slices that stand in several places are another operation: a reflection, a repetition
     return [int(place) for place in order]
 
 

@@ -11,6 +11,8 @@ How to fix it: stay in tensors (`x / x.abs().max()`), use `torch.where` for a br
 Example: normalising by `x.abs().max().item()`.
 """
 
+import math
+import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -33,6 +35,10 @@ _MOST_CALLS = 24
 """Calls of the module that are tried one by one. Not measured."""
 _MOST_SCALARS = 40
 """Single numbers of the module that are tried in the place of a constant. Not measured."""
+_SAME_NUMBER = 1e-5
+"""Relative distance up to which a constant is a number of the example: it is rounded to float32, and so were its inputs. Not measured."""
+_NUMBERS: "weakref.WeakKeyDictionary[Workbench, dict[int, float]]" = weakref.WeakKeyDictionary()
+"""The single numbers that the module of a workbench computes for its example."""
 _ITEM = "_local_scalar_dense"
 """What `.item()` calls."""
 
@@ -117,7 +123,7 @@ def _try_constant(
         if truth is None:
             continue
         number = float(np.asarray(truth).reshape(-1)[0])
-        if number == present:
+        if number == present or not _may_be_baked(workbench, entry, present):
             continue
         computed = _ComputedConstant(workbench, node, place, entry.place)
         tried = workbench.try_counterfactual(
@@ -128,6 +134,31 @@ def _try_constant(
         if tried is not None:
             return tried
     return None
+
+
+def _may_be_baked(workbench: Workbench, entry: TracedValue, present: float) -> bool:
+    """Whether the file holds what the module computes for its example; a number that no input decides is a matter of weights."""
+    if not entry.inputs:
+        return True
+    example = _example_numbers(workbench).get(entry.place)
+    return example is not None and math.isclose(example, present, rel_tol=_SAME_NUMBER)
+
+
+def _example_numbers(workbench: Workbench) -> dict[int, float]:
+    """The single numbers that the module computes for its example, by their places; none where it takes another path there."""
+    if workbench not in _NUMBERS:
+        reference = workbench.scene.reference
+        traced, fetch = reference.trace(reference.example())
+        here = workbench.located.traced_values
+        _NUMBERS[workbench] = {}
+        if [entry.op for entry in traced] == [entry.op for entry in here]:
+            values = {e.place: fetch(e.place) for e in traced if e.sketch.count == 1}
+            _NUMBERS[workbench] = {
+                place: float(np.asarray(value).reshape(-1)[0])
+                for place, value in values.items()
+                if value is not None
+            }
+    return _NUMBERS[workbench]
 
 
 @dataclass(frozen=True, slots=True)
