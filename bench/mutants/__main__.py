@@ -88,7 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         row, mutant = drawn
         if options.keep:
             _keep(options.keep, row, mutant)
-        if not options.dry:
+        if options.dry:
+            row.verdict = "not run"
+        else:
             row = rows.verify(
                 row, mutant.model, options.cache, budget_s=options.budget, limit=8 * options.budget
             )

@@ -14,7 +14,7 @@ from bench.mutants.samples import as_arrays, feed, from_arrays, samples, truth
 from bench.mutants.subjects import NotInstalled, SubjectSource
 
 TOO_FAR = 1e-3
-"""A sample whose healthy answers are further from the module is no ordinary input (relative rms; the largest kept is 3e-5)."""
+"""A sample whose healthy answers are further from the module is no ordinary input (relative rms; not measured at other values)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +43,13 @@ class Health:
         if self.quantized:
             return judge.QUANTIZED_FAULT
         return judge.FAULT
+
+    @property
+    def healthy(self) -> float:
+        """Times the noise that a rewrite may move an output and still be healthy."""
+        if self.quantized:
+            return judge.QUANTIZED_HEALTHY
+        return judge.HEALTHY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

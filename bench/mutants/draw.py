@@ -93,6 +93,7 @@ class Workshop:
         return None
 
     def _accepted(self, mutant: Mutant, healthy: bool) -> bool:
+        health = self.health[mutant.subject]
         if healthy:
-            return mutant.movement <= judge.HEALTHY
-        return mutant.movement > self.health[mutant.subject].fault
+            return mutant.movement <= health.healthy
+        return mutant.movement > health.fault

@@ -18,7 +18,9 @@ FAULT = 100.0
 QUANTIZED_FAULT = 3.0
 """Times the distance of a healthy quantized file to its module: a loss that the quantization does not explain. Not measured."""
 HEALTHY = 10.0
-"""Times the noise that a healthy rewrite may move an output: folding and other orders of a sum stay below 4 (seen in twins)."""
+"""Times the noise that a healthy rewrite may move an output: not measured; the files that are drawn stand in the rows."""
+QUANTIZED_HEALTHY = 1.0
+"""The same for a quantized file, whose noise is its whole quantization error. Not measured."""
 NOISE_FLOOR = 1e-7
 """Relative noise of an output that happens to be exact: about one rounding of float32."""
 

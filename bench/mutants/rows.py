@@ -67,6 +67,8 @@ class Row:
     @property
     def wrong(self) -> str:
         """What is bad about this row, if anything."""
+        if self.verdict == "not run":
+            return ""
         if self.verdict in ("crash", "timeout"):
             return self.verdict.upper()
         if self.healthy:
