@@ -1,5 +1,6 @@
 """The reference is an ONNX file: another model is measured against what this one says."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ _VARIANTS = 2
 """Copies of a file with moved weights. Not measured."""
 _MOVED_AT_MOST = 1 << 28
 """Bytes of the largest file that is copied for that. Not measured: two copies of 256 MB are held in memory."""
+_MOST_ELEMENTS = 1 << 26
+"""Elements of an input that is made up: as many as a case may have. Not measured."""
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
 RANDOM = frozenset(
     {
@@ -285,6 +288,13 @@ def _generate_input(port: onnx_file.Port, rows: int, rng: np.random.Generator) -
             help="pass example inputs",
         ) from None
     shape = tuple(_generate_size(dim, axis) for axis, dim in enumerate(port.dims))
+    if math.prod(shape) > _MOST_ELEMENTS:
+        size = "x".join(str(n) for n in shape)
+        raise InputError(
+            "no-example",
+            f"`{port.name}` is declared as {size}: too large to be made up",
+            help="pass example inputs",
+        )
     if dtype.kind == "b" or (dtype.kind in "iu" and "mask" in port.name.lower()):
         return np.ones(shape, dtype)
     if dtype.kind in "iu":
