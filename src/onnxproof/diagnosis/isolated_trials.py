@@ -6,7 +6,7 @@ they share; after a death another fork does the rest. Where a fork is not safe, 
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -49,7 +49,7 @@ class NotStarted:
 
 def run(
     trials: Mapping[str, Callable[[], T]], deadline: Deadline
-) -> Iterator[Finished[T] | Failed | NotStarted]:
+) -> Generator[Finished[T] | Failed | NotStarted, None, None]:
     """The outcome of each trial, in order; the next one starts when it is asked for. Results must be picklable.
 
     Close the iterator where it is left early (`contextlib.closing`): the process ends with it.
