@@ -158,3 +158,13 @@ SUSPECTS_REPLACED = 4
 
 SUSPECTS_MENDED_TOGETHER = 6
 """Located nodes that are mended one after the other, each on top of those before. Not measured."""
+
+TRIAL_SHARE = 1 / 2
+"""The share of the time that is left after which a hypothesis is ended, so that one that hangs leaves some for the others. It is more
+than `DEADLINE_SHARE`, by which a hypothesis ends its own search. Not measured."""
+
+TRIAL_LEAST_S = 20.0
+"""Seconds that a hypothesis has in any case: verifying a mended file may take 12. Not measured."""
+
+TRIAL_MOST_S = 600.0
+"""Seconds that it has at most, where there is no deadline. Not measured."""

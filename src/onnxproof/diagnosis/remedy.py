@@ -1,17 +1,20 @@
 """Mending: the graph that a proven cause calls for, verified from scratch; several causes one after the other."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import onnx
 
-from onnxproof.diagnosis import causes
+from onnxproof.diagnosis import causes, isolated_trials
+from onnxproof.diagnosis.causes import Hypothesis
 from onnxproof.diagnosis.counterfactuals.workbench import Means, Tried, Workbench
 from onnxproof.diagnosis.diagnose import Diagnosis, diagnose, open_workbench
+from onnxproof.diagnosis.isolated_trials import Finished
 from onnxproof.diagnosis.locate import Located, Scene
 from onnxproof.diagnosis.reverify import within_budget_of
-from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.results import Cause, Fix, OutputInfo, Verdict
 from onnxproof.results.proof import Proof
@@ -205,10 +208,12 @@ class _Attempt:
 def _retry(bench: Workbench, cause: Cause) -> Tried | None:
     """The hypothesis behind a cause, tried again to have what it made; a code may be another file's finding."""
     known = causes.codes()
-    for code in sorted(known, key=lambda code: code != cause.code):
-        tried = known[code].test(bench)
-        if isinstance(tried, Tried) and (tried.code or code) == cause.code and tried.proven:
-            return tried
+    matching_first = sorted(known, key=lambda code: code != cause.code)
+    hypotheses = {code: known[code] for code in matching_first}
+    with closing(_try_in_turn(bench, hypotheses)) as trials:
+        for code, tried in trials:
+            if (tried.code or code) == cause.code and tried.proven:
+                return tried
     return None
 
 
@@ -218,20 +223,33 @@ def _set_outputs(model: onnx.ModelProto, outputs: list[onnx.ValueInfoProto]) -> 
 
 
 def _first_fix(bench: Workbench) -> tuple[Cause, Tried] | None:
-    for code, hypothesis in causes.codes().items():
-        try:
-            tried = hypothesis.test(bench)
-        except (OnnxproofError, ValueError, KeyError, TypeError, IndexError):
-            continue
-        if isinstance(tried, Tried) and tried.proven and tried.model is not None:
-            fix = Fix(kind=tried.fix.kind, what=tried.fix.what) if tried.fix is not None else None
-            return Cause(
-                code=tried.code or code,
-                title=hypothesis.TITLE,
-                proven=False,
-                evidence=tried.evidence,
-                before=bench.noise_ratio(bench.before),
-                after=bench.noise_ratio(tried.error_left),
-                fix=fix,
-            ), tried
+    hypotheses = causes.codes()
+    with closing(_try_in_turn(bench, hypotheses)) as trials:
+        for code, tried in trials:
+            if tried.proven and tried.model is not None:
+                return _likely_cause(bench, code, hypotheses[code].TITLE, tried), tried
     return None
+
+
+def _likely_cause(bench: Workbench, code: str, title: str, tried: Tried) -> Cause:
+    fix = Fix(kind=tried.fix.kind, what=tried.fix.what) if tried.fix is not None else None
+    return Cause(
+        code=tried.code or code,
+        title=title,
+        proven=False,
+        evidence=tried.evidence,
+        before=bench.noise_ratio(bench.before),
+        after=bench.noise_ratio(tried.error_left),
+        fix=fix,
+    )
+
+
+def _try_in_turn(
+    bench: Workbench, hypotheses: Mapping[str, Hypothesis]
+) -> Generator[tuple[str, Tried], None, None]:
+    """What the hypotheses that apply give, each tried in a process that it may end."""
+    trials = {code: partial(one.test, bench) for code, one in hypotheses.items()}
+    with closing(isolated_trials.run(trials, bench.deadline)) as outcomes:
+        for outcome in outcomes:
+            if isinstance(outcome, Finished) and isinstance(outcome.value, Tried):
+                yield outcome.name, outcome.value

@@ -353,6 +353,23 @@ def _sums_with(
                 yield whole, first, second
 
 
+def fit_ids(space: Space, accepts: Callable[[Case], bool]) -> Space:
+    """Ids that were thought to count along a dim stay within the example's own, where the reference refuses others and takes those."""
+    guessed = [slot for slot in space.slots if slot.role is Role.IDS and slot.high_dims]
+    if not guessed or accepts(space.case("ids", "ordinary", "", space.sizes())):
+        return space
+    slots = tuple(
+        replace(slot, high=int(slot.example.max(initial=0)) + 1, high_dims=())
+        if slot in guessed
+        else slot
+        for slot in space.slots
+    )
+    fitted = replace(space, slots=slots)
+    if accepts(fitted.case("ids", "ordinary", "", space.sizes())):
+        return fitted
+    return space
+
+
 def describe_dims(space: Space) -> Signature:
     """The signature with what was learned about its dims."""
     pinned = dict.fromkeys(space.pinned, "fixed: the reference refuses other sizes")

@@ -2,6 +2,7 @@
 
 import glob
 import mmap
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +14,11 @@ import ml_dtypes
 import numpy as np
 import onnxruntime
 
-from onnxproof.errors import BackendMissing, Crashed, ModelError, Refused, UsageError
+from onnxproof.errors import BackendMissing, Crashed, Refused, UsageError
 from onnxproof.results import Finding
 from onnxproof.runtimes import Description, current
 from onnxproof.runtimes.session import placement
+from onnxproof.runtimes.session.ort_refusals import explain_refused_model, explain_refused_run
 from onnxproof.runtimes.session.placement import CPU
 from onnxproof.system import guard
 
@@ -34,12 +36,6 @@ _OPENING_S = 2.0
 """Seconds beside those of a forward pass that opening a file may take. Not measured."""
 _BYTES_A_SECOND = 2e7
 """Bytes of the file for which opening gets another second: a tenth of what a slow disk gives."""
-_NO_MEMORY = ("Failed to allocate memory", "bad allocation", "std::bad_alloc", "bad_alloc")
-_NO_OPERATOR = (
-    "Could not find an implementation",
-    "is not a registered function/op",
-    "No Op registered",
-)
 _BUILDS = {
     "cuda": "onnxruntime-gpu",
     "tensorrt": "onnxruntime-gpu",
@@ -52,6 +48,8 @@ _BUILDS = {
 
 
 IN_PROCESS = True
+opened_devices: set[str] = set()
+"""Providers other than the CPU that this process has opened: a fork could not use them."""
 
 
 def describe() -> Description:
@@ -129,24 +127,27 @@ def open(
             findings.append(_provider_missing(wanted.provider, forgiven=forgiven))
         else:
             providers = _recorded_providers(options, wanted, forgiven=forgiven)
+            opened_devices.add(wanted.provider)
+    open_native = partial(
+        native,
+        model,
+        options,
+        providers=providers,
+        disabled_optimizers=disabled_optimizers,
+    )
     try:
-        session = native(
-            model,
-            options,
-            providers=providers,
-            disabled_optimizers=disabled_optimizers,
-        )
+        session = open_native()
     except Crashed:
         raise
     except Exception as why:
         # onnxruntime raises a dozen unrelated classes; each becomes one of ours with its words.
-        raise _explain(model, str(why)) from why
+        raise explain_refused_model(model, str(why)) from why
     # Or a provider that fails in a run is replaced by the CPU, and the run is repeated.
     session.disable_fallback()
     if providers != [CPU]:
         nodes = _count_nodes(model)
         findings += placement.judge(session, wanted.provider, nodes, forgiven=forgiven)
-    return OrtSession(session, outputs, findings, model)
+    return OrtSession(session, outputs, findings, model, reopen=open_native)
 
 
 def native(
@@ -231,6 +232,10 @@ def _has_scan(model: Path | bytes) -> bool:
         return content.find(_SCAN) >= 0
 
 
+_parents_sessions: list[onnxruntime.InferenceSession] = []
+"""Kept in a fork: to close one is to wait for its threads, which are not there."""
+
+
 class OrtSession:
     """An InferenceSession that answers by name and refuses in one way."""
 
@@ -240,8 +245,11 @@ class OrtSession:
         outputs: Sequence[str] | None = None,
         findings: Sequence[Finding] = (),
         model: Path | bytes = b"",
+        reopen: Callable[[], onnxruntime.InferenceSession] | None = None,
     ) -> None:
         self._session = session
+        self._reopen = reopen
+        self._process = os.getpid()
         self.findings = findings
         self._model = model
         self._serving = current()
@@ -260,6 +268,7 @@ class OrtSession:
             )
         if self._hung is not None:  # its thread may still be at work inside
             raise self._hung
+        self._follow_fork()
         options = onnxruntime.RunOptions()
         try:
             return guard.run(
@@ -274,7 +283,18 @@ class OrtSession:
                 self._hung = why
             raise
         except Exception as why:  # see open()
-            raise _refusal(str(why)) from why
+            raise explain_refused_run(str(why)) from why
+
+    def _follow_fork(self) -> None:
+        """Open the model anew in a fork, which has none of the threads of its parent's session."""
+        if self._process == os.getpid() or self._reopen is None:
+            return
+        _parents_sessions.append(self._session)
+        try:
+            self._session = self._reopen()
+        except Exception as why:  # see open()
+            raise explain_refused_model(self._model, str(why)) from why
+        self._process = os.getpid()
 
     def _answer(
         self,
@@ -355,43 +375,3 @@ def _provider_missing(provider: str, *, forgiven: bool) -> Finding:
         f"onnxruntime {onnxruntime.__version__} here has no {short}: everything ran on the CPU",
         forgiven=True,
     )
-
-
-def _explain(model: Path | bytes, why: str) -> ModelError:
-    where = "" if isinstance(model, bytes) else str(model)
-    text = _short(why)
-    if any(words in why for words in _NO_OPERATOR):
-        return ModelError(
-            "missing-operator",
-            f"onnxruntime {onnxruntime.__version__} lacks an operator of this model",
-            where=where,
-            notes=[text],
-            help="export with another opset, or try `--backend reference`, or another version of the runtime",
-        )
-    if "opset" in why or "IR version" in why or "ir_version" in why:
-        return ModelError(
-            "opset-too-new",
-            f"onnxruntime {onnxruntime.__version__} can't read a model this new",
-            where=where,
-            notes=[text],
-            help="export with a lower opset_version, or install a newer onnxruntime",
-        )
-    return ModelError(
-        "model-refused",
-        "onnxruntime can't open this model",
-        where=where,
-        notes=[text],
-    )
-
-
-def _refusal(why: str) -> Refused:
-    if any(words in why for words in _NO_MEMORY):
-        return Refused(
-            "out-of-memory", f"onnxruntime would need more memory than there is: {_short(why)}"
-        )
-    return Refused("refused", f"onnxruntime refuses this input: {_short(why)}")
-
-
-def _short(why: str) -> str:
-    text = " ".join(why.replace("[ONNXRuntimeError]", "").split())
-    return text if len(text) < 400 else text[:400] + " ..."

@@ -276,3 +276,4 @@ def _available() -> int:
 
 if hasattr(os, "register_at_fork"):  # a forked process has none of its parent's threads
     os.register_at_fork(after_in_child=_idle.clear)
+    os.register_at_fork(after_in_child=_left_behind.clear)

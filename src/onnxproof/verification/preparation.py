@@ -77,7 +77,7 @@ def learn_space(
         space = inference.learn_dims(space, accepts, affordable)
     elif space.signature.dims:
         findings.append(not_reached("which sizes go together was not learned"))
-    return confirm_roles(space, reference.run), findings
+    return inference.fit_ids(confirm_roles(space, reference.run), accepts), findings
 
 
 def examine_runtimes(

@@ -13,6 +13,7 @@ from onnxproof.cli.explain import _page
 from onnxproof.diagnosis import causes
 from onnxproof.diagnosis.counterfactuals.workbench import Tried
 from onnxproof.results import Cause, Fix, Verdict
+from onnxproof.system.deadline import Deadline
 
 HYPOTHESES = causes.codes()
 
@@ -33,7 +34,12 @@ def workbench(**changed: Any) -> Any:
             return None
         return error / 0.5
 
-    ordinary = {"late": False, "before": 8.0, "noise": 0.5, "noise_ratio": noise_ratio}
+    ordinary = {
+        "deadline": Deadline.never(),
+        "before": 8.0,
+        "noise": 0.5,
+        "noise_ratio": noise_ratio,
+    }
     return SimpleNamespace(**{**ordinary, **changed})
 
 
@@ -78,7 +84,7 @@ def test_a_code_that_is_not_declared_is_an_error(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_cause_that_had_no_time_was_not_tried() -> None:
-    report = causes.explain(workbench(late=True))
+    report = causes.explain(workbench(deadline=Deadline.after(0.0)))
     assert report.skipped == ()
     assert len(report.untried) == len(HYPOTHESES)
     assert all(words.endswith(": no time was left to try it") for words in report.untried)

@@ -7,11 +7,14 @@ may give other codes, too, lists all of them in `CODES`. Outsiders add one by an
 
 import ast
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from onnxproof.errors import OnnxproofError
+from onnxproof.diagnosis import isolated_trials
+from onnxproof.diagnosis.isolated_trials import Failed, NotStarted
 from onnxproof.registry import Registry
 from onnxproof.results import Cause, Verdict
 
@@ -103,33 +106,45 @@ def declared_codes(code: str, hypothesis: Hypothesis) -> tuple[str, ...]:
 
 
 def explain(workbench: "Workbench", verify: Verify | None = None) -> Report:
-    """Try the hypotheses in order until one is proven; the rest of the likely ones follow."""
+    """Try the hypotheses in order until one is proven; the rest of the likely ones follow.
+
+    Each is tried, and its remedy verified, in a process that it may end: then it was not tried, and the others are.
+    """
     causes: list[Cause] = []
     skipped: list[str] = []
     untried: list[str] = []
-    for code, hypothesis in codes().items():
-        if workbench.late:
-            untried.append(f"{code}: {NO_TIME}")
-            continue
-        try:
-            tried = _try(workbench, code, hypothesis)
-        # one that fails takes no other with it
-        except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
-            untried.append(f"{code}: could not be tried: {type(why).__name__}: {why}")
-            continue
-        if isinstance(tried, str):
-            skipped.append(f"{code}: {tried}")
-            continue
-        cause = _verify_remedy(cause_of(workbench, code, tried), tried, verify)
-        causes.append(cause)
-        if cause.proven:
-            break
+    trials = {
+        code: partial(_try_and_verify, workbench, code, hypothesis, verify)
+        for code, hypothesis in codes().items()
+    }
+    with closing(isolated_trials.run(trials, workbench.deadline)) as outcomes:
+        for outcome in outcomes:
+            if isinstance(outcome, NotStarted):
+                untried.append(f"{outcome.name}: {NO_TIME}")
+            elif isinstance(outcome, Failed):
+                untried.append(f"{outcome.name}: {outcome.reason}")
+            elif isinstance(outcome.value, str):
+                skipped.append(f"{outcome.name}: {outcome.value}")
+            else:
+                causes.append(outcome.value)
+                if outcome.value.proven:
+                    break
     causes.sort(key=_rank)
     return Report(
         causes=tuple(causes),
         skipped=tuple(skipped),
         untried=tuple(untried),
     )
+
+
+def _try_and_verify(
+    workbench: "Workbench", code: str, hypothesis: Hypothesis, verify: Verify | None
+) -> Cause | str:
+    """The cause with its remedy verified, or why it does not apply."""
+    tried = _try(workbench, code, hypothesis)
+    if isinstance(tried, str):
+        return tried
+    return _verify_remedy(cause_of(workbench, code, tried), tried, verify)
 
 
 def _try(workbench: "Workbench", code: str, hypothesis: Hypothesis) -> "Tried | str":
