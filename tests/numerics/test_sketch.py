@@ -73,3 +73,14 @@ def test_the_relative_error_of_what_is_not_finite_or_not_there() -> None:
     assert relative_error(truth[:2], truth) == float("inf")
     assert relative_error(np.array([1.0, 0.0, np.inf, 2.0]), truth) == pytest.approx(0.5)
     assert relative_error(np.array([3.0, 4.0]), np.zeros(2)) == pytest.approx(12.5**0.5)
+
+
+def test_beside_a_mask_the_distance_of_nearly_equal_values_stays_small() -> None:
+    """What is masked counts as a thousand times the rms, so that a limit which follows the rms would magnify a rounding."""
+    values = np.random.default_rng(3).standard_normal(512)
+    rounded = values * (1 + 1e-7)
+    for array in (values, rounded):
+        array[::3] = -3.4e38
+    assert distance(sketch(values), sketch(rounded)) < 1e-6
+    rounded[1] += 1.0
+    assert distance(sketch(values), sketch(rounded)) > 1e-3

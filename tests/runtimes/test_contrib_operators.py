@@ -149,6 +149,11 @@ NODES: dict[str, tuple[str, list[Array | None], dict[str, Any]]] = {
         [_f(2, 4, 8), _f(2, 4, 8), _f(8), _f(8), _f(8)],
         {"epsilon": 1e-3},
     ),
+    "skip without a mean": (
+        "SkipSimplifiedLayerNormalization",
+        [_f(2, 4, 8), _f(2, 4, 8), _f(8), _f(8)],
+        {"epsilon": 1e-3},
+    ),
     "gelu": ("Gelu", [_f(3, 40)], {}),
     "gelu with a bias": ("BiasGelu", [_f(3, 40), _f(40)], {}),
     "fast gelu": ("FastGelu", [_f(3, 40), _f(40)], {}),

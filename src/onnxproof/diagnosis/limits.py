@@ -44,9 +44,6 @@ FEWER_SUSPECTS = 0.9
 NEAR = 1e-2
 """A value that is no further from one of the module's values is meant to be that one, and is wrong. Not measured."""
 
-SAME_VALUE = 1e-6
-"""An input of a node and a value of the module are the same within this. Not measured."""
-
 INPUT_FACTOR = 8.0
 """In a runtime a node is guilty when its output is this many times as wrong as its inputs, or as its dtype explains. Not measured."""
 

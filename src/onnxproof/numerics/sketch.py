@@ -30,7 +30,7 @@ _KEPT_BYTES = 96 << 20
 _HUGE = 1e30
 """Masks are -inf on one side and the lowest float on the other: beyond this they are the same."""
 _HUGE_FACTOR = 1e3
-"""What is beyond counts as this many times the rms of the rest."""
+"""What is beyond counts as this many times the rms of the rest, rounded up to a power of 2."""
 _TINY = 1e-300
 _LEAST_DISTANCE = 1e-3
 """Of two arrays of integers that are not equal. Not measured."""
@@ -202,7 +202,14 @@ def _measure_moments(flat: Array) -> _Moments:
     extent = 0.0
     if count:
         extent = max(0.0, float(high - low))
-    return _Moments(rms, extent, nans / max(flat.size, 1), clip * max(rms, _TINY))
+    return _Moments(
+        rms, extent, nans / max(flat.size, 1), clip * _next_power_of_two(max(rms, _TINY))
+    )
+
+
+def _next_power_of_two(value: float) -> float:
+    """The same for nearly equal values: a limit of a thousand times the rms itself would make its rounding a thousand times larger."""
+    return float(2.0 ** np.ceil(np.log2(value)))
 
 
 def _pieces(flat: Array) -> Iterator[Array]:

@@ -120,3 +120,41 @@ def test_an_origin_goes_with_the_layout_node_behind_it_that_is_confirmed(tmp_pat
     search, _ = search_in(between(tmp_path, right, wrong))
     assert names(search) == ["early", "turn"]
     assert search.fixed
+
+
+def test_exchanged_outputs_of_a_split_name_the_split(tmp_path: Path) -> None:
+    """Both outputs are the module's values: no single true value fixes the difference of the two."""
+
+    def parts(first: str, second: str) -> list[onnx.NodeProto]:
+        return [
+            helper.make_node("Tanh", ["x"], ["t"], "tanh"),
+            helper.make_node("Split", ["t"], [first, second], "split", axis=1, num_outputs=2),
+            helper.make_node("Mul", ["a", "two"], ["m"], "scale"),
+            helper.make_node("Exp", ["b"], ["e"], "exp"),
+            helper.make_node("Sub", ["m", "e"], ["y"], "difference"),
+        ]
+
+    search, _ = search_in(between(tmp_path, parts("a", "b"), parts("b", "a")))
+    assert names(search) == ["split"]
+    assert search.fixed
+
+
+def test_a_sum_that_passes_the_smaller_operand_on_is_found_by_its_larger_true_value(
+    tmp_path: Path,
+) -> None:
+    """The mask alone has one row: it is one of the module's values, and what follows is of another size than theirs."""
+
+    def masked(total: onnx.NodeProto) -> list[onnx.NodeProto]:
+        return [
+            helper.make_node("Tanh", ["x"], ["t"], "tanh"),
+            helper.make_node("ReduceMax", ["x", "axis"], ["r"], "row", keepdims=1),
+            total,
+            helper.make_node("Softmax", ["s"], ["p"], "softmax"),
+            helper.make_node("Mul", ["p", "t"], ["y"], "weighted"),
+        ]
+
+    right = masked(helper.make_node("Add", ["t", "r"], ["s"], "sum"))
+    wrong = masked(helper.make_node("Identity", ["r"], ["s"], "sum"))
+    search, _ = search_in(between(tmp_path, right, wrong))
+    assert names(search) == ["sum"]
+    assert search.fixed

@@ -49,7 +49,8 @@ def test_the_guilty_node_comes_first_with_what_follows_behind_it(tmp_path: Path)
     assert [suspect.why for suspect in location.suspects] == [FIXES, ""]
     assert location.compared == 3 and location.skipped == ()
     assert location.evidence == (
-        "3 of 3 nodes compared in float64; scale is wrong while its inputs are right"
+        "3 of 3 nodes compared in float64; scale is wrong while its inputs are right; "
+        "with true values in place 100% of the error goes away"
     )
 
 

@@ -13,12 +13,21 @@ from onnxproof.numerics.sketch import Sketch, distance
 from onnxproof.onnxmodel.graph import Graph, consumed_names
 from onnxproof.reference.traced_value import TracedValue
 
-_FAR = 4
-"""Steps from the inputs of a node beyond which all traced values are equally unlikely to be its own. Not measured."""
+_FAR = 8
+"""Steps from the right values before a node beyond which all traced values are equally unlikely to be its own. Not measured."""
+_MOST_WALKED = 64
+"""Wrong nodes through which the right values before a node are looked for. Not measured."""
 _SHAPE_READERS = frozenset({"Shape", "Size"})
 """They read no value: what follows from them excuses nothing."""
 _MOVING = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
 _SELECTING = frozenset({"Slice", "Split", "Gather", "GatherND"})
+_SATURATING = frozenset(
+    {"Softmax", "Sigmoid", "Tanh", "Erf", "Relu", "Clip", "Where", "Min", "Max"}
+)
+"""They give the same for inputs that differ: a softmax that is 0 or 1 everywhere."""
+_MOST_SATURATED = 12
+"""Values that are none of the module's before such a node and that its right result excuses: scores with their scale and mask are
+fewer, a layer has more. Not measured."""
 
 
 @dataclass(slots=True)
@@ -36,6 +45,10 @@ class Comparison:
     """For each node the name of its value that is wrong."""
     right: dict[str, Sketch] = field(default_factory=dict)
     """Values that were found among the traced ones."""
+    places: dict[str, int] = field(default_factory=dict)
+    """For each of the file's right values the place of the traced one that it is."""
+    stopped: list[int] = field(default_factory=list)
+    """Nodes with a right value that is only a step inside an operation of the module, whose result never comes."""
     compared: int = 0
     skipped: dict[str, str] = field(default_factory=dict)
 
@@ -62,12 +75,13 @@ def compare(
     wrong: Collection[str] = (),
     *,
     excuse: bool = True,
+    stops: bool = True,
 ) -> Comparison:
     """Find the nodes with a value that is not right, and among them those whose inputs are; `wrong` are values that only look right.
 
     1. Right are the values found among the traced ones, and (`excuse`) those that a right value is computed from.
     2. Every node whose value is read is compared.
-    3. A node that stops inside an operation of the module is wrong, too, although its value is right.
+    3. A node that stops inside an operation of the module is wrong, too (`stops`), although its value is right.
     4. The origins are the wrong nodes whose inputs are right.
     """
     result = Comparison()
@@ -78,8 +92,10 @@ def compare(
         if name in matches and matches[name].sketch.informative
     }
     region = _wrong_nodes(graph, matches, right, result)  # step 2
-    stopped = _incomplete_operations(graph, matches, region, right, tolerance, result)  # step 3
-    region = sorted({*region, *stopped})
+    if stops:  # step 3
+        result.stopped = _incomplete_operations(graph, matches, region, right, tolerance, result)
+        region = sorted({*region, *result.stopped})
+    result.places = _traced_places(matches, right, tolerance)
     known = {*right, *graph.static}
     for node in region:  # step 4
         if all(name in known or name not in matches for name in consumed_names(graph.nodes[node])):
@@ -232,7 +248,7 @@ def _add_excused(
     waiting = [name for name, m in matched_values.items() if m.sketch.informative and m.same_layout]
     while waiting:
         producer = graph.producers.get(waiting.pop())
-        if producer is None or graph.nodes[producer].op_type in _SHAPE_READERS:
+        if producer is None or _excuses_nothing(graph, producer, right):
             continue
         for name in consumed_names(graph.nodes[producer]):
             if name in right or name in wrong:
@@ -242,19 +258,57 @@ def _add_excused(
                 waiting.append(name)
 
 
+def _excuses_nothing(graph: Graph, node: int, right: Collection[str]) -> bool:
+    """Whether a right result says nothing of what a node reads: it reads sizes, or it saturates behind more values than an operation has."""
+    op_type = graph.nodes[node].op_type
+    if op_type not in _SATURATING:
+        return op_type in _SHAPE_READERS
+    waiting = list(consumed_names(graph.nodes[node]))
+    unknown: set[str] = set()
+    while waiting and len(unknown) <= _MOST_SATURATED:
+        name = waiting.pop()
+        if name in unknown or name in right or name in graph.static:
+            continue
+        unknown.add(name)
+        if name in graph.producers:
+            waiting += consumed_names(graph.nodes[graph.producers[name]])
+    return len(unknown) > _MOST_SATURATED
+
+
 def _selects_from_wrong(
     graph: Graph,
     node: int,
     value: str,
     right: set[str],
 ) -> bool:
-    """Whether a node takes a part of the value, and another part of it is not right: then neither is the whole."""
-    if graph.nodes[node].op_type not in _SELECTING:
+    """Whether a node takes a part of the value or reduces it, and another part of it is not right: then neither is the whole.
+
+    A mean is right although the elements are in a wrong order; what is computed from the elements themselves is not.
+    """
+    op_type = graph.nodes[node].op_type
+    reducing = op_type.startswith("Reduce")
+    if op_type not in _SELECTING and not reducing:
         return False
     return any(
-        graph.nodes[n].op_type in _SELECTING and not right.intersection(graph.nodes[n].output)
+        (reducing or graph.nodes[n].op_type in _SELECTING)
+        and not right.intersection(graph.nodes[n].output)
         for n in graph.consumers(value)
     )
+
+
+def _traced_places(
+    matches: Mapping[str, Match], right: Collection[str], tolerance: float
+) -> dict[str, int]:
+    """For the right values that are traced ones in the same order the place of each."""
+    return {
+        name: match.traced.place
+        for name, match in matches.items()
+        if name in right
+        and match.traced is not None
+        and match.same_layout
+        and match.sketch.informative
+        and match.is_right(tolerance)
+    }
 
 
 def counterparts(
@@ -266,44 +320,70 @@ def counterparts(
     """The traced values which this node should have computed, most likely first.
 
     1. Those of its shape, or of it with leading dims merged.
-    2. The same shape first, then the fewest steps from the node's inputs, then the nearest.
+    2. First what no right value of the file is, then the fewest steps from the right values before the node, then the
+       same shape, then the nearest.
     """
     sketch = comparison.sketches.get(node)
     if sketch is None:
         return []
-    inputs = [
-        comparison.right[name]
-        for name in consumed_names(graph.nodes[node])
-        if name in comparison.right
-    ]
-    steps = _steps_from(inputs, traced)
+    steps = _steps_from(_places_before(graph, node, comparison, traced), traced)
+    present = {content(traced[place].sketch) for place in comparison.places.values()}
     shape = squeezed_shape(sketch)
 
-    def rank(value: TracedValue) -> tuple[bool, int, float]:
+    def rank(value: TracedValue) -> tuple[bool, int, bool, float]:
+        is_present = content(value.sketch) in present
         distant_steps = min(max(steps[value.place], 1), _FAR)
-        return squeezed_shape(value.sketch) != shape, distant_steps, distance(sketch, value.sketch)
+        other_shape = squeezed_shape(value.sketch) != shape
+        return is_present, distant_steps, other_shape, distance(sketch, value.sketch)
 
     return sorted((value for value in traced if _fits(value.sketch, sketch)), key=rank)
 
 
-def _steps_from(inputs: Sequence[Sketch], traced: Sequence[TracedValue]) -> dict[int, int]:
-    """For each traced value in how many operations it is computed from the inputs.
+def content(sketch: Sketch) -> tuple[int, bool, bytes]:
+    """The same for two values with the same elements in the same order, whatever their shapes."""
+    return sketch.count, sketch.exact, sketch.projection.tobytes()
+
+
+def _places_before(
+    graph: Graph, node: int, comparison: Comparison, traced: Sequence[TracedValue]
+) -> set[int]:
+    """The traced values from which the file comes to a node, through values that the module does not compute."""
+    places: set[int] = set()
+    waiting = list(consumed_names(graph.nodes[node]))
+    seen: set[str] = set()
+    while waiting and len(seen) < _MOST_WALKED:
+        name = waiting.pop(0)
+        if name in seen:
+            continue
+        seen.add(name)
+        if name in comparison.places:
+            places.add(comparison.places[name])
+        elif name in graph.inputs:
+            places.update(value.place for value in traced if value.op == f"input {name}")
+        elif name in graph.producers and name not in graph.static:
+            waiting += consumed_names(graph.nodes[graph.producers[name]])
+    return places
+
+
+def _steps_from(places: Collection[int], traced: Sequence[TracedValue]) -> dict[int, int]:
+    """For each traced value in how many operations it is computed from those at the places; a view is no step.
 
     A file's node may be several of the module's operations, such as a convolution with its norm.
     """
-    steps = {value.place: 0 for value in traced if _is_one_of(value.sketch, inputs)}
+    sources = {content(traced[place].sketch) for place in places}
+    steps: dict[int, int] = {}
     for value in traced:
-        known = [steps[place] + 1 for place in value.inputs if place in steps]
-        steps.setdefault(value.place, min(known, default=_FAR))
+        key = content(value.sketch)
+        if value.place in places or key in sources:
+            steps[value.place] = 0
+            continue
+        known = [
+            steps[place] + (content(traced[place].sketch) != key)
+            for place in value.inputs
+            if place in steps
+        ]
+        steps[value.place] = min(known, default=_FAR)
     return steps
-
-
-def _is_one_of(sketch: Sketch, inputs: Sequence[Sketch]) -> bool:
-    """Whether a traced value is one of the inputs."""
-    return any(
-        sketch.count == other.count and distance(other, sketch) <= limits.SAME_VALUE
-        for other in inputs
-    )
 
 
 def _fits(option: Sketch, sketch: Sketch) -> bool:

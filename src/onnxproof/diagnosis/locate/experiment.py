@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from onnxproof.diagnosis import limits
-from onnxproof.diagnosis.locate.comparison import Comparison, compare, counterparts
+from onnxproof.diagnosis.locate.comparison import Comparison, compare, content, counterparts
 from onnxproof.diagnosis.locate.match import Match, match
 from onnxproof.errors import BackendError, ModelError
 from onnxproof.numerics.relative_error import relative_error
@@ -54,9 +54,9 @@ def observe(
 
 
 def reshape_like(old: Array, new: Array) -> Array:
-    """A value for another's place, in its shape; its dtype stays, since a narrower one may be the fault."""
+    """A value for another's place, in its shape where it has as many elements; its dtype stays, since a narrower one may be the fault."""
     if old.size != new.size:
-        return old
+        return new
     return new.reshape(old.shape)
 
 
@@ -109,9 +109,9 @@ class Experiment:
         """The traced value nearest to each value."""
         return match(sketches, self.traced, self.tolerance)
 
-    def compare(self, matches: Mapping[str, Match]) -> Comparison:
+    def compare(self, matches: Mapping[str, Match], *, stops: bool = True) -> Comparison:
         """The nodes of the main graph that are wrong."""
-        return compare(self.graph, matches, self.tolerance)
+        return compare(self.graph, matches, self.tolerance, stops=stops)
 
     def counterparts(self, node: int, comparison: Comparison) -> list[TracedValue]:
         """The traced values which a node of the main graph should have computed, most likely first."""
@@ -158,10 +158,10 @@ def first_fix(
     nodes: Sequence[int],
     options: int,
 ) -> Confirmation | None:
-    """The first node with a traced value that fixes the outputs in its place, among so many options for each."""
+    """The first node with a traced value that fixes the outputs in its place, among so many different options for each."""
     comparison = current.comparison
     for node in nodes:
-        for option in experiment.counterparts(node, comparison)[:options]:
+        for option in _different(_options(experiment, comparison, node))[:options]:
             name = comparison.wrong_values[node]
             error = experiment.error_with(option, name, current.replacements)
             if limits.fixes(error, current.error):
@@ -172,3 +172,20 @@ def first_fix(
                     error=error,
                 )
     return None
+
+
+def _options(experiment: Experiment, comparison: Comparison, node: int) -> list[TracedValue]:
+    """The traced values to try: for a node that stops inside an operation of the module that one's result first."""
+    options = experiment.counterparts(node, comparison)
+    step = comparison.nearest.get(node)
+    if node in comparison.stopped and step is not None and step.outer is not None:
+        options.insert(0, experiment.traced[step.outer])
+    return options
+
+
+def _different(options: Sequence[TracedValue]) -> list[TracedValue]:
+    """One of each content: a view of a value that did not fix anything need not be tried."""
+    firsts: dict[tuple[int, bool, bytes], TracedValue] = {}
+    for option in options:
+        firsts.setdefault(content(option.sketch), option)
+    return list(firsts.values())

@@ -92,19 +92,26 @@ class FaultSearch:
     def _find_fault(self, current: Round) -> Confirmation | None:
         """The guilty node of one round, with its true value where one was shown to fix something.
 
-        1. The first origin that a true value fixes, else the first suspect.
-        2. A producer of what it reads that a true value fixes as well.
+        1. The first origin that a true value fixes, else the first suspect. A node that stops inside an operation of the
+           module may leave the rest to the node behind it, such as a bias: then it is right, and that one is asked first.
+        2. A producer of what it reads that a true value fixes as well, or whose outputs are exchanged.
         3. A small error that a right value behind it had excused.
         4. With several faults in a row no value fixes the outputs: one that fixes what follows at once.
         5. The origin may be a step that the module never computed: a node behind it that a true value fixes.
         """
         fault = confirm_origin(self.experiment, current)  # step 1
+        if self._may_continue_behind(current, fault):
+            fault = self._confirm_behind_stops(current) or fault
         upstream = Upstream(self.experiment, current)
-        fault = self._earliest_producer(upstream, current, fault) or fault  # step 2
-        if fault is None or fault.true_value is None:
+        fault = self._earlier_fault(upstream, current, fault) or fault  # step 2
+        if not _is_confirmed(fault, current):
             fault = upstream.hidden_fault() or fault  # step 3
-        if fault is None or fault.true_value is not None:
+        if fault is None or _is_confirmed(fault, current):
             return fault
+        return self._search_behind(current, fault)
+
+    def _search_behind(self, current: Round, fault: Confirmation) -> Confirmation:
+        """Steps 4 and 5 of the search, for an origin that no true value confirms."""
         option = self._fixes_what_follows(current, fault.node)  # step 4
         if option is not None:
             return replace(fault, true_value=option)
@@ -116,6 +123,32 @@ class FaultSearch:
         ):
             self.guilty.append(fault.node)
         return behind
+
+    def _earlier_fault(
+        self, upstream: Upstream, current: Round, fault: Confirmation | None
+    ) -> Confirmation | None:
+        """An earlier node to blame: by one true value in its place, or by its outputs in another order."""
+        earlier = self._earliest_producer(upstream, current, fault)
+        if earlier is not None or fault is None:
+            return earlier
+        return upstream.exchanged_outputs(fault.node)
+
+    def _may_continue_behind(self, current: Round, fault: Confirmation | None) -> bool:
+        """Whether an operation that stops at a node may go on behind it: nothing is confirmed, or a fused operator follows."""
+        stopped = current.comparison.stopped
+        if fault is None or fault.true_value is None:
+            return bool(stopped)
+        graph = self.experiment.graph
+        consumers = graph.consumers(current.comparison.wrong_values[fault.node])
+        return fault.node in stopped and any(graph.nodes[node].domain for node in consumers)
+
+    def _confirm_behind_stops(self, current: Round) -> Confirmation | None:
+        """The first origin that a true value fixes, where a value counts as right that is a step inside an operation."""
+        comparison = self.experiment.compare(current.matches, stops=False)
+        fix = confirm_origin(self.experiment, replace(current, comparison=comparison))
+        if fix is None or fix.true_value is None:
+            return None
+        return fix
 
     def _earliest_producer(
         self,
@@ -168,3 +201,10 @@ class FaultSearch:
             return False
         self.replacements[name] = value
         return True
+
+
+def _is_confirmed(fault: Confirmation | None, current: Round) -> bool:
+    """Whether true values were shown to fix something."""
+    if fault is None:
+        return False
+    return fault.true_value is not None or limits.fixes(fault.error, current.error)

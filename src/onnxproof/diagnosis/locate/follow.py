@@ -169,9 +169,7 @@ def _describe(
     suspects = _make_suspects(scene, search, first, ranked, subgraphs)
     total = sum(any(name not in graph.static for name in node.output) for node in graph.nodes)
     compared = f"{first.compared} of {total} nodes compared {evaluation.means}"
-    outcome = "no node stands out: something may be missing"
-    if suspects:
-        outcome = f"{suspects[0].node} is wrong while its inputs are right"
+    outcome = _outcome(search, suspects)
     skipped = {**first.skipped, **subgraphs.skipped}
     location = Location(
         stage=scene.file_stage,
@@ -180,6 +178,17 @@ def _describe(
         evidence=f"{compared}; {outcome}",
     )
     return name_suspects(location, suspects)
+
+
+def _outcome(search: FaultSearch, suspects: Sequence[Suspect]) -> str:
+    """What was found out about the first suspect: shown by a true value in its place, or only suspected."""
+    if not suspects:
+        return "no node stands out: something may be missing"
+    wrong = f"{suspects[0].node} is wrong while its inputs are right"
+    if not search.truths and not search.fixed:
+        return f"{wrong}, but none of the reference's values could be matched to it: not confirmed"
+    explained = 1.0 - search.error / max(search.initial_error, limits.SMALLEST_NOISE)
+    return f"{wrong}; with true values in place {max(explained, 0.0):.0%} of the error goes away"
 
 
 def _make_suspects(

@@ -89,12 +89,18 @@ class RuntimeProbe:
     def _cut(self, folder: Path, names: list[str]) -> Path:
         """A copy of the graph in which these values are inputs."""
         part = inner_values.cut(self._model, self.output_names, names)
+        for port in part.graph.input:
+            if not port.HasField("type"):  # the standard infers none for operators of a runtime
+                port.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
         return onnx_file.save_changed(part, self._path, folder / "cut.onnx")
 
     def _with_port_dtypes(self, values: Mapping[str, Array]) -> dict[str, Array]:
-        """Values in the dtypes that the graph has at their places."""
+        """Values in the dtypes and the shapes that the graph has at their places."""
         converted: dict[str, Array] = {}
         for name, array in values.items():
+            seen = self._seen.get(name)
+            if seen is not None and seen.count == array.size:
+                array = array.reshape(seen.shape)
             elem_type = self._dtypes.get(name) or onnx.TensorProto.FLOAT
             converted[name] = array.astype(onnx.helper.tensor_dtype_to_np_dtype(elem_type))
         return converted

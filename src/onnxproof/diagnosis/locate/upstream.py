@@ -5,6 +5,7 @@ is computed from sizes alone. Each is one of the module's values, or none that i
 that is plainly wrong. So true values are tried for the producers of what the suspect reads, too.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from onnxproof.diagnosis import limits
-from onnxproof.diagnosis.locate.comparison import Comparison, compare
+from onnxproof.diagnosis.locate.comparison import Comparison, compare, content
 from onnxproof.diagnosis.locate.experiment import Confirmation, Experiment, Round, first_fix
 from onnxproof.diagnosis.locate.match import Match
 from onnxproof.numerics.sketch import Sketch, distance, sketch
@@ -27,10 +28,13 @@ _MOST_DOWNSTREAM = 10
 _OPTIONS_DOWNSTREAM = 2
 _MOST_STEPS_UP = 6
 _OPTIONS_OF_IDLE = 10
+_OPTIONS_BROADCAST = 4
 _OPTIONS_OF_SIZES = 4
 _OPTIONS_READ = 2
 _OPTIONS_SAME_CALL = 4
 _MOST_HIDDEN = 10
+_MOST_EXCHANGED = 3
+"""Outputs of one node of which all orders are tried: a projection to query, key and value has three."""
 _MOST_READ = 16
 _LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
 _SELECTING = frozenset(
@@ -105,7 +109,8 @@ def are_one_operation(
 ) -> bool:
     """Whether an origin and the node that was confirmed behind it compute one operation of the module: then the origin is guilty."""
     mine = comparison.nearest.get(node)
-    if mine is not None:
+    value = comparison.sketches.get(node)
+    if mine is not None and (value is None or value.informative):
         related = {true_value.place, true_value.outer, *true_value.inputs} - {None}
         if {mine.place, mine.outer} & related:
             return True
@@ -167,6 +172,46 @@ class Upstream:
                 )
         return None
 
+    def exchanged_outputs(self, node: int) -> Confirmation | None:
+        """A node before this one whose outputs are the module's values in a wrong order: no single true value fixes that."""
+        producers = (self._split_before(name) for name in consumed_names(self._graph.nodes[node]))
+        for producer in dict.fromkeys(producers):
+            if producer is None:
+                continue
+            names = self._graph.nodes[producer].output
+            for order in self._other_orders(names):
+                replacements = dict(zip(names, order, strict=True))
+                error = self.experiment.error({**self.current.replacements, **replacements})
+                if limits.fixes(error, self.current.error):
+                    return Confirmation(node=producer, true_value=None, error=error)
+        return None
+
+    def _other_orders(self, names: Sequence[str]) -> Iterator[tuple[Array, ...]]:
+        """The module's values that these are, in every other order; nothing where one is not the module's, or of another size."""
+        values: list[Array] = []
+        for name in names:
+            match = self._matches.get(name)
+            if match is None or match.traced is None:
+                return
+            value = self.experiment.fetch(match.traced.place)
+            if value is None or not match.is_right(self.experiment.tolerance):
+                return
+            values.append(value)
+        if len({value.size for value in values}) == 1:
+            yield from itertools.islice(itertools.permutations(values), 1, None)
+
+    def _split_before(self, name: str) -> int | None:
+        """The node with a few outputs that computed what was only moved since."""
+        producer = self._graph.producers.get(name)
+        while producer is not None and self._graph.nodes[producer].op_type in _LAYOUT:
+            producer = self._graph.producers.get(self._graph.nodes[producer].input[0])
+        if producer is None:
+            return None
+        outputs = self._graph.nodes[producer].output
+        if not 2 <= len(outputs) <= _MOST_EXCHANGED:
+            return None
+        return producer
+
     def _before_layout(self, node: int) -> int:
         """The node that computed what the given one only moves or casts: such a node has no values of its own to get wrong.
 
@@ -226,8 +271,10 @@ class Upstream:
     ) -> list[TracedValue]:
         """The traced values that a producer may have had to compute instead.
 
-        1. Anything of its shape, for a node that does nothing or depends on sizes alone.
-        2. Else, for a node that selects, what the suspect's own operation reads, or another part of the same split.
+        1. Anything of its shape, for a node that does nothing or depends on sizes alone. One that does nothing may stand where
+           its value was to be broadcast: what the module computes from that value, too.
+        2. The traced value itself, where the file has its elements in another order: that may be a transposed copy, or not.
+        3. Else, for a node that selects, what the suspect's own operation reads, or another part of the same split.
         """
         options = [
             option
@@ -235,14 +282,30 @@ class Upstream:
             if distance(option.sketch, match.sketch) > self.experiment.tolerance
         ]
         if self._is_idle(producer, match.sketch):  # step 1
-            return options[:_OPTIONS_OF_IDLE]
+            return options[:_OPTIONS_OF_IDLE] + self._broadcast_results(match.traced)
         if self._depends_on_sizes(name, match):
             return options[:_OPTIONS_OF_SIZES]
+        if not match.same_layout and match.traced is not None:  # step 2
+            return [match.traced]
         op_type = self._graph.nodes[producer].op_type
         true_value = self.current.truths.get(node)
         if true_value is None or op_type not in _SELECTING:
             return []
-        return self._other_selections(op_type, match.traced, true_value, options)  # step 2
+        return self._other_selections(op_type, match.traced, true_value, options)  # step 3
+
+    def _broadcast_results(self, passed: TracedValue | None) -> list[TracedValue]:
+        """The first larger values that the module computes from this one, or from a view of it."""
+        if passed is None:
+            return []
+        traced = self.experiment.traced
+        key = content(passed.sketch)
+        larger = [
+            value
+            for value in traced
+            if value.sketch.count > passed.sketch.count
+            and any(content(traced[place].sketch) == key for place in value.inputs)
+        ]
+        return larger[:_OPTIONS_BROADCAST]
 
     def _other_selections(
         self,
@@ -312,6 +375,8 @@ class Upstream:
 
     def _is_idle(self, node: int, output: Sketch) -> bool:
         """Whether a node passes its input on, and that is no accident of a few numbers."""
+        if self._graph.nodes[node].op_type == "Identity":
+            return True
         enough = output.informative or (output.exact and output.count >= 8)
         return enough and self._passes_input_on(node, output)
 

@@ -70,6 +70,26 @@ class SkipLayerNormalization(Contrib):
         return outputs[: len(self.onnx_node.output)]
 
 
+class SkipSimplifiedLayerNormalization(Contrib):
+    """A sum over its root mean square; the sum is an output too."""
+
+    def _run(
+        self,
+        x: Array,
+        skip: Array,
+        gamma: Array,
+        bias: Array | None = None,
+        epsilon: float = 1e-12,
+        **_: Any,
+    ) -> tuple[Array, ...]:
+        total = add_bias(widen(x) + skip, bias)
+        inverse = 1.0 / np.sqrt(np.square(total).mean(axis=-1, keepdims=True) + epsilon)
+        y = total * inverse * gamma
+        mean = np.zeros_like(inverse)  # the kernel leaves this output alone
+        outputs = (y.astype(x.dtype), mean, inverse, total.astype(x.dtype))
+        return outputs[: len(self.onnx_node.output)]
+
+
 class BiasGelu(Contrib):
     """gelu(x + bias), exact or by tanh."""
 
@@ -109,6 +129,7 @@ OPERATORS: dict[str, type[OpRun]] = {
     "DequantizeLinear": quantized.DequantizeLinear,
     "FusedMatMul": FusedMatMul,
     "SkipLayerNormalization": SkipLayerNormalization,
+    "SkipSimplifiedLayerNormalization": SkipSimplifiedLayerNormalization,
     "Gelu": BiasGelu,
     "BiasGelu": BiasGelu,
     "FastGelu": FastGelu,
