@@ -11,6 +11,7 @@ from onnxproof.diagnosis.locate.scene import Scene, name_suspects
 from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel.graph import source_of
 from onnxproof.quantization.attribution import Study, gain
+from onnxproof.quantization.operator_form import as_pairs, has_integer_operators
 from onnxproof.quantization.parameter_search import Mended, ParameterSearch
 from onnxproof.quantization.qdq import constants
 from onnxproof.reference.graph import GraphReference
@@ -27,7 +28,7 @@ def locate(scene: Scene) -> Location | None:
     """The nodes whose parameters, put right, mend the answers to ordinary inputs; None where there are none."""
     model = onnx.load(scene.path)
     try:
-        mended = search(scene, model, _ordinary_study(scene, model))
+        mended = search(scene, _ordinary_study(scene, model))
     except (OnnxproofError, ValueError, KeyError, IndexError):
         return None  # a graph that can't be read as pairs and weights has other causes
     if mended is None:
@@ -38,9 +39,11 @@ def locate(scene: Scene) -> Location | None:
     return name_suspects(location, suspects)
 
 
-def search(scene: Scene, model: onnx.ModelProto, study: Study) -> Mended | None:
+def search(scene: Scene, study: Study) -> Mended | None:
     """The parameters that are wrong, if putting them right brings enough."""
     floats = reference_arrays(scene.reference)
+    if has_integer_operators(study.model):
+        study = Study(as_pairs(study.model), study.samples, study.reference_outputs)
     mended = ParameterSearch(study, floats, scene.policy.drift_db).run()
     if mended is None or gain(mended.before_db, mended.after_db) < LEAST_DB:
         return None
@@ -74,22 +77,24 @@ def _ordinary_study(scene: Scene, model: onnx.ModelProto) -> Study:
 
 
 def _suspects(model: onnx.ModelProto, mended: Mended) -> list[Suspect]:
-    """The repaired nodes, each once."""
-    nodes = {node.output[0]: node for node in model.graph.node}
+    """The repaired nodes, each once: an integer operator stands for the pairs that it was taken apart into."""
+    nodes = {node.output[0]: node for node in mended.model.graph.node}
+    nodes |= {node.output[0]: node for node in model.graph.node}
+    op_types = {node.name: node.op_type for node in model.graph.node}
     gained = gain(mended.before_db, mended.after_db)
     suspects = []
     for repair in mended.repairs:
         node = nodes[repair.output]
-        reader = next((other for other in model.graph.node if repair.output in other.input), node)
+        reader = next((n for n in mended.model.graph.node if repair.output in n.input), node)
         module, source = source_of(reader)
         suspects.append(
             Suspect(
                 node=node.name or node.output[0],
-                op_type=node.op_type,
+                op_type=op_types.get(node.name, node.op_type),
                 ratio=gained,
                 module=module,
                 source=source,
                 why=f"{repair.what}; put right, the answers gain {gained:.1f} dB",
             )
         )
-    return suspects
+    return list({suspect.node: suspect for suspect in reversed(suspects)}.values())[::-1]
