@@ -57,10 +57,11 @@ class ParameterSearch:
     study: Study
     floats: Mapping[str, Array]
     healthy_db: float
+    ranges: bool = True
+    """Whether ranges are asked as well, which takes a run of the graph even where nothing is wrong."""
 
     def run(self) -> Mended | None:
         """The mended graph; None where no parameter is wrong, or where putting it right brings nothing."""
-        before = self._level(self.study.model)
         model = self.study.model
         repairs: list[Repair] = []
         for step in (self._weights, self._disagreeing_pairs, self._ranges, self._biases):
@@ -68,6 +69,7 @@ class ParameterSearch:
             repairs += more
         if not repairs:
             return None
+        before = self._level(self.study.model)
         after = self._level(model)
         if gain(before, after) < _LEAST_GAIN_DB:
             return None
@@ -101,6 +103,8 @@ class ParameterSearch:
 
     def _ranges(self, model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[Repair]]:
         """Step 3: from the first activation on whose range is off, since later ones may be off for its sake."""
+        if not self.ranges:
+            return model, []
         made: list[Repair] = []
         changed, level = model, self._level(model)
         rounds = 0

@@ -27,6 +27,8 @@ _SAME_SCALE = 0.02
 """Relative distance up to which two scales are the same: a scale estimated from rounded weights of 9 elements is 1 % off."""
 _SAME_PRODUCT = 1e-3
 """The same for a bias scale and the product that it should be; both are float32. Not measured."""
+_SAMPLED = 4096
+"""Elements of a weight that are compared before all of them are. Not measured."""
 _FEWEST = 4
 """Elements of a channel for which a correlation says something. Not measured."""
 
@@ -110,8 +112,16 @@ def apply_repairs(model: onnx.ModelProto, repairs: Iterable[Repair]) -> onnx.Mod
 def _original(weight: Weight, candidates: list[Array]) -> Array | None:
     """The float weight that the integers were made from, whatever scale, zero point and axis say.
 
-    Among those that go with the integers alike (a norm folded in or not), the one that the file's own parameters fit best.
+    1. One that fits as it is: the common case, asked of a sample of the elements, since a model may have many weights of one shape.
+    2. Else those that go with the integers (a norm folded in or not): the one that the file's own parameters fit best.
     """
+    floats, step = weight.floats, np.broadcast_to(weight.step, weight.integers.shape)
+    every = max(1, weight.integers.size // _SAMPLED)
+    sample = floats.reshape(-1)[::every], step.reshape(-1)[::every]
+    for plain in candidates:
+        error = (sample[0] - plain.reshape(-1)[::every]) / np.maximum(np.abs(sample[1]), 1e-30)
+        if np.sqrt(np.mean(error**2)) <= _FITS and _misfit(weight, plain) <= _FITS:
+            return plain
     related = [c for c in candidates if _correlation(weight.integers, c) > _LEAST_CORRELATION]
     return min(related, key=lambda plain: _misfit(weight, plain), default=None)
 

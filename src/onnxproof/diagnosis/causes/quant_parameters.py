@@ -30,7 +30,7 @@ def test(workbench: Workbench) -> Tried | str:
     study = quantized_study.study(workbench)
     if isinstance(study, str):
         return study
-    mended = parameters.search(workbench.scene, study)
+    mended = parameters.search(workbench.scene.reference, study, workbench.policy)
     if mended is None:
         return "no single scale, zero point or axis makes the difference"
     told = "; ".join(dict.fromkeys(_in_words(mended, place) for place in range(_MOST_TOLD)))

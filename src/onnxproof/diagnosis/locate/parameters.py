@@ -1,6 +1,7 @@
 """The node of a quantized graph whose scale, zero point or axis is wrong."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,24 @@ from onnxproof.diagnosis.counterfactuals.module_parameters import module_paramet
 from onnxproof.diagnosis.locate.scene import Scene, name_suspects
 from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel.graph import source_of
+from onnxproof.options import Policy
 from onnxproof.quantization.attribution import Study, gain
 from onnxproof.quantization.operator_form import as_pairs, has_integer_operators
 from onnxproof.quantization.parameter_search import Mended, ParameterSearch
 from onnxproof.quantization.qdq import constants
 from onnxproof.reference.graph import GraphReference
 from onnxproof.reference.protocol import Reference
-from onnxproof.results import Location, Suspect
+from onnxproof.results import (
+    Case,
+    Finding,
+    Location,
+    NoiseKind,
+    Signature,
+    Suspect,
+    Verdict,
+)
 from onnxproof.runtimes.session.execution import feed
+from onnxproof.verification.evidence import Evidence
 
 Array = np.ndarray[Any, Any]
 LEAST_DB = 3.0
@@ -28,7 +39,7 @@ def locate(scene: Scene) -> Location | None:
     """The nodes whose parameters, put right, mend the answers to ordinary inputs; None where there are none."""
     model = onnx.load(scene.path)
     try:
-        mended = search(scene, _ordinary_study(scene, model))
+        mended = search(scene.reference, _ordinary_study(scene, model), scene.policy)
     except (OnnxproofError, ValueError, KeyError, IndexError):
         return None  # a graph that can't be read as pairs and weights has other causes
     if mended is None:
@@ -39,12 +50,49 @@ def locate(scene: Scene) -> Location | None:
     return name_suspects(location, suspects)
 
 
-def search(scene: Scene, study: Study) -> Mended | None:
+def doubt(evidence: Evidence) -> Evidence:
+    """The evidence with a doubt where a file passes although a parameter of it is wrong: it loses decibels that it need not.
+
+    The doubt is shown by the example, which then is the witness for the diagnosis.
+    """
+    proof = evidence.proof
+    example = next((gap for gap in proof.gaps if gap.case == "example"), None)
+    if not evidence.file.quantized or proof.verdict is not Verdict.FAITHFUL or example is None:
+        return evidence
+    if example.noise_kind is not NoiseKind.SIMULATED:
+        return evidence
+    model = onnx.load(evidence.request.path)
+    inputs = evidence.reference.example()
+    answers = evidence.reference.run(inputs)
+    study = _study(model, evidence.signature, inputs, answers)
+    try:
+        mended = search(evidence.reference, study, proof.policy, ranges=False)
+    except (OnnxproofError, ValueError, KeyError, IndexError):
+        return evidence
+    if mended is None:
+        return evidence
+    suspect = _suspects(model, mended)[0]
+    finding = Finding(
+        code="quant-parameters",
+        what=f"`{suspect.node}`: {suspect.why}",
+        help="`onnxproof explain` proves it and writes the file without it",
+        doubts=True,
+    )
+    case = Case(name="example", group="ordinary", about="the example inputs", inputs=inputs)
+    proof = replace(
+        proof, findings=(*proof.findings, finding), witness=replace(case, ordinary=True)
+    )
+    return replace(evidence, proof=proof.judged(proof.policy))
+
+
+def search(
+    reference: Reference, study: Study, policy: Policy, *, ranges: bool = True
+) -> Mended | None:
     """The parameters that are wrong, if putting them right brings enough."""
-    floats = reference_arrays(scene.reference)
+    floats = reference_arrays(reference)
     if has_integer_operators(study.model):
         study = Study(as_pairs(study.model), study.samples, study.reference_outputs)
-    mended = ParameterSearch(study, floats, scene.policy.drift_db).run()
+    mended = ParameterSearch(study, floats, policy.drift_db, ranges).run()
     if mended is None or gain(mended.before_db, mended.after_db) < LEAST_DB:
         return None
     return mended
@@ -69,11 +117,18 @@ def _ordinary_study(scene: Scene, model: onnx.ModelProto) -> Study:
     if not scene.case.ordinary:
         inputs = scene.reference.example()
         truth = scene.reference.truth(inputs) or scene.reference.run(inputs)
-    order = [output.onnx_name for output in scene.signature.outputs]
+    return _study(model, scene.signature, inputs, truth)
+
+
+def _study(
+    model: onnx.ModelProto, signature: Signature, inputs: Mapping[str, Array], truth: list[Array]
+) -> Study:
+    """One set of inputs, with the answers in the order of the file's outputs."""
+    order = [output.onnx_name for output in signature.outputs]
     answers = [
         truth[order.index(value.name)] for value in model.graph.output if value.name in order
     ]
-    return Study(model, [("ordinary", feed(dict(inputs), scene.signature))], [answers])
+    return Study(model, [("ordinary", feed(dict(inputs), signature))], [answers])
 
 
 def _suspects(model: onnx.ModelProto, mended: Mended) -> list[Suspect]:
