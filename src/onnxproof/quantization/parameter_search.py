@@ -91,13 +91,12 @@ class ParameterSearch:
     def _disagreeing_pairs(self, model: onnx.ModelProto) -> tuple[onnx.ModelProto, list[Repair]]:
         """Step 2: the parameters of that node are taken whose answers are better."""
         made: list[Repair] = []
-        for pair, other in _disagreements(model):
-            by_quantize = [
-                _repair(output, pair, _difference(other, pair)) for output in pair.results
-            ]
-            by_dequantize = [_repair(pair.quantize, other, _difference(pair, other))]
-            sides = [(apply_repairs(model, side), side) for side in (by_quantize, by_dequantize)]
-            model, repairs = max(sides, key=lambda side: self._level(side[0]))
+        for pair, other, results in _disagreements(model):
+            sides = [[_repair(output, pair, _difference(other, pair)) for output in results]]
+            if results == pair.results:
+                sides.append([_repair(pair.quantize, other, _difference(pair, other))])
+            trials = [(apply_repairs(model, side), side) for side in sides]
+            model, repairs = max(trials, key=lambda trial: self._level(trial[0]))
             made += repairs
         return model, made
 
@@ -175,23 +174,30 @@ def _with_pairs(
     return mended, repairs
 
 
-def _disagreements(model: onnx.ModelProto) -> list[tuple[Pair, Pair]]:
-    """Pairs whose nodes have different parameters: as QuantizeLinear has them, and as the first other DequantizeLinear has."""
+def _disagreements(model: onnx.ModelProto) -> list[tuple[Pair, Pair, tuple[str, ...]]]:
+    """Pairs whose nodes have different parameters: as QuantizeLinear has them, as a DequantizeLinear has, and what those give that differ."""
     index = Index(model)
     known = constants(model)
     found = []
     for pair in find_pairs(model):
+        others = {}
         for result in pair.results:
-            node = index.producers[result]
-            scale = known.get(node.input[1], pair.scale).astype(np.float64)
-            zero = pair.zero
-            if len(node.input) > 2:
-                zero = known.get(node.input[2], pair.zero)
-            other = replace(pair, scale=scale, zero=zero)
-            if not (np.array_equal(scale, pair.scale) and np.array_equal(zero, pair.zero)):
-                found.append((pair, other))
-                break
+            other = _read_by(index.producers[result], pair, known)
+            same_scale = np.array_equal(other.scale, pair.scale)
+            if not (same_scale and np.array_equal(other.zero, pair.zero)):
+                others[result] = other
+        if others:
+            found.append((pair, next(iter(others.values())), tuple(others)))
     return found
+
+
+def _read_by(node: onnx.NodeProto, pair: Pair, known: Mapping[str, Array]) -> Pair:
+    """The pair with the parameters of one of its DequantizeLinear."""
+    scale = known.get(node.input[1], pair.scale).astype(np.float64)
+    zero = pair.zero
+    if len(node.input) > 2:
+        zero = known.get(node.input[2], pair.zero)
+    return replace(pair, scale=scale, zero=zero)
 
 
 def _difference(wrong: Pair, right: Pair) -> str:

@@ -101,7 +101,10 @@ def search(
 def reference_arrays(reference: Reference) -> dict[str, Array]:
     """The float weights of the reference, a BatchNorm folded into them or not."""
     if reference.session is not None:
-        return dict(module_parameters(reference.session.module))
+        module = reference.session.module
+        if not hasattr(module, "named_modules"):
+            return {}  # a function has no weights
+        return dict(module_parameters(module))
     if isinstance(reference, GraphReference):
         arrays = constants(onnx.load(reference.path))
         floats = {name: array for name, array in arrays.items() if array.dtype == np.float32}
