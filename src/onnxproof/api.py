@@ -246,7 +246,7 @@ def _examine(request: Request, options: VerifyOptions, calibration: Any) -> Exam
     from onnxproof.diagnosis.diagnose import Diagnosis
 
     subject = request.subject
-    evidence = run(request)
+    evidence = _measured(request)
     if calibration is not None and evidence.file.quantized:
         from onnxproof.quantization.calibration import data_trust
 
@@ -311,13 +311,23 @@ def _request(
 def _verify(subject: Subject, path: Path, options: VerifyOptions, progress: Report | None) -> Proof:
     """Verification, then where it is needed a diagnosis."""
     with use_serving(options.serving):
-        evidence = run(_request(subject, path, options, progress))
+        evidence = _measured(_request(subject, path, options, progress))
         proof = evidence.proof
         if options.explain and _needs_diagnosis(evidence, proof):
             proof = _diagnosed(evidence, proof, None).added_to(proof)
         if options.profile and proof.profile is None and proof.gaps:
             proof = _profiled(evidence, proof)
         return proof
+
+
+def _measured(request: Request) -> Evidence:
+    """Verification; a quantized file that passes is asked whether its parameters fit the reference's weights."""
+    evidence = run(request)
+    if not evidence.file.quantized:
+        return evidence
+    from onnxproof.diagnosis.locate import parameters
+
+    return parameters.doubt(evidence)
 
 
 def _needs_diagnosis(evidence: Evidence, proof: Proof) -> bool:

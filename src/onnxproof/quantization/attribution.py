@@ -147,13 +147,13 @@ class Study:
     def recalibrate(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
         """Ranges that this data asks for; types and symmetry stay."""
         limits = {
-            pair.value: self._needed_range(pair)
+            pair.value: self.needed_range(pair)
             for pair in self.pairs
             if pair.value in self.statistics
         }
         return self._replace_ranges(model, limits)
 
-    def _needed_range(self, pair: Pair) -> Limits:
+    def needed_range(self, pair: Pair) -> Limits:
         """The range that the data asks for: of each channel where the rounding has one for each."""
         stats = self.statistics[pair.value]
         lows, highs = stats.channel_low, stats.channel_high

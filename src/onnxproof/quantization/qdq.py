@@ -68,9 +68,17 @@ class Weight:
     @property
     def floats(self) -> Array:
         """What the graph computes with."""
-        scale = self._broadcast(self.scale).astype(np.float64)
-        zero = self._broadcast(self.zero).astype(np.float64)
-        return np.asarray((self.integers.astype(np.float64) - zero) * scale)
+        return np.asarray((self.integers.astype(np.float64) - self.offset) * self.step)
+
+    @property
+    def step(self) -> Array:
+        """The scale in a shape that broadcasts."""
+        return self._broadcast(self.scale).astype(np.float64)
+
+    @property
+    def offset(self) -> Array:
+        """The zero point in a shape that broadcasts."""
+        return self._broadcast(self.zero).astype(np.float64)
 
     def _broadcast(self, parameter: Array) -> Array:
         """A scale or zero point in a shape that broadcasts: one for all, one for each channel, or one for each block along the axis."""

@@ -135,7 +135,7 @@ def with_floats(model: onnx.ModelProto, floats: Mapping[str, Array]) -> onnx.Mod
     del changed.graph.initializer[:]
     changed.graph.initializer.extend(kept)
     for name, array in floats.items():
-        _add_initializer(changed, np.ascontiguousarray(array, np.float32), name)
+        add_initializer(changed, np.ascontiguousarray(array, np.float32), name)
     del changed.graph.value_info[:]
     return changed
 
@@ -175,8 +175,8 @@ def _replace_parameters(
     prefix = f"{pair.quantize}_scale_mended"
     turn = sum(tensor.name.startswith(prefix) for tensor in model.graph.initializer)
     names = (f"{prefix}{turn}", f"{pair.quantize}_zero_mended{turn}")
-    _add_initializer(model, scale.astype(np.float32), names[0])
-    _add_initializer(model, zero, names[1])
+    add_initializer(model, scale.astype(np.float32), names[0])
+    add_initializer(model, zero, names[1])
     for node in model.graph.node:
         if not set(node.output) & {pair.quantize, *pair.results}:
             continue
@@ -205,7 +205,7 @@ def requantize_biases(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
         dequantize = _bias_dequantizer(node, new)
         if dequantize is None:
             continue
-        scale = _bias_scale(node, new, known)
+        scale = bias_scale_of(node, new, known)
         old_scale = known[dequantize.input[1]]
         if scale is None or scale.size != old_scale.size:
             continue
@@ -216,9 +216,17 @@ def requantize_biases(before: onnx.ModelProto, after: onnx.ModelProto) -> None:
         prefix = f"{node.output[0]}_bias_mended"
         turn = sum(name.startswith(prefix) for name in known)
         names = (f"{prefix}{turn}", f"{node.output[0]}_bias_scale_mended{turn}")
-        _add_initializer(after, integers, names[0])
-        _add_initializer(after, scale.astype(np.float32), names[1])
+        add_initializer(after, integers, names[0])
+        add_initializer(after, scale.astype(np.float32), names[1])
         dequantize.input[0], dequantize.input[1] = names
+
+
+def layer_of_bias(index: Index, bias: str) -> onnx.NodeProto | None:
+    """The layer that alone reads a bias; None where it is no layer's, or several read it."""
+    layers = [node for node in index.consumers[bias] if _bias_dequantizer(node, index) is not None]
+    if len(layers) != 1 or layers[0].input[2] != bias:
+        return None
+    return layers[0]
 
 
 def _bias_dequantizer(node: onnx.NodeProto, index: Index) -> onnx.NodeProto | None:
@@ -234,7 +242,7 @@ def _bias_dequantizer(node: onnx.NodeProto, index: Index) -> onnx.NodeProto | No
     return producer
 
 
-def _bias_scale(node: onnx.NodeProto, index: Index, known: Mapping[str, Array]) -> Array | None:
+def bias_scale_of(node: onnx.NodeProto, index: Index, known: Mapping[str, Array]) -> Array | None:
     """The scale of a layer's input times that of its weights; None where one of them is not quantized, or the input by channels."""
     data = index.producers.get(node.input[0])
     weight = index.producers.get(node.input[1])
@@ -259,7 +267,8 @@ def scale_and_zero_point(low: Array, high: Array, dtype: str) -> tuple[Array, Ar
     return scale, zero.astype(np.dtype(dtype))
 
 
-def _add_initializer(model: onnx.ModelProto, array: Array, name: str) -> None:
+def add_initializer(model: onnx.ModelProto, array: Array, name: str) -> None:
+    """Add a constant under a name that the graph does not have."""
     model.graph.initializer.append(numpy_helper.from_array(array, name))
 
 

@@ -68,6 +68,11 @@ class GraphReference:
         self.tree: Any = None
 
     @property
+    def path(self) -> Path:
+        """The file."""
+        return self._path
+
+    @property
     def session(self) -> None:
         """None: there is no module."""
         return None

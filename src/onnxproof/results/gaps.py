@@ -57,6 +57,8 @@ class Gap:
     """The same for the worst channel of a quantized candidate's output."""
     clipped: float | None = None
     """Share of the inputs' values that a quantized candidate's first rounding can't hold."""
+    unsaturated_db: float | None = None
+    """What `sqnr_db` would be if none of a quantized candidate's 16-bit roundings clipped; None where it has none."""
     ordinary: bool = False
     """Measured on ordinary data, so that a quantized candidate's quality is judged by it."""
     void: Void | None = None

@@ -95,6 +95,9 @@ def _quantized_sentence(proof: "Proof", level: float) -> str:
     cut = ""
     if clipped > proof.policy.clip_limit:
         cut = f", {clipped:.2%} of the inputs clipped"
+    lost = judging.saturation_db(judged)
+    if lost > judging.SATURATION_LIMIT_DB:
+        cut += f", {lost:.1f} dB lost to 16-bit ranges that clip"
     word = _QUANTIZED_WORDS[proof.verdict]
     tail = " says" if proof.verdict is Verdict.DIVERGED else ""
     deciding = _deciding_finding(proof)

@@ -141,7 +141,10 @@ class GapMeasurer:
             atol=self._policy.atol,
             rtol=self._policy.rtol,
         )
-        return self._fidelity.weigh(gap, case, output, truth, simulated)
+        unsaturated = None
+        if simulated.unsaturated is not None:
+            unsaturated = simulated.unsaturated[place]
+        return self._fidelity.weigh(gap, case, output, truth, simulated, unsaturated=unsaturated)
 
     def is_suspicious(self, gap: Gap, share: float = 1.0) -> bool:
         """Whether a gap is beyond this share of the limits, or can't be measured in units of noise at all."""

@@ -25,6 +25,7 @@ from onnxproof.reference.subject import Subject
 from onnxproof.results import Case, Gap, NoiseKind, Signature
 from onnxproof.runtimes import Session, ort, reference
 from onnxproof.runtimes.session.execution import Clock, feed
+from onnxproof.verification import open_ended
 
 Array = np.ndarray[Any, Any]
 Inputs = Mapping[str, Array]
@@ -113,6 +114,8 @@ class Simulated:
 
     outputs: Sequence[Array | None]
     clipped: float | None
+    unsaturated: Sequence[Array | None] | None = None
+    """What it would say if no 16-bit rounding clipped; None where none is there, or where quality is not asked."""
 
 
 class Fidelity:
@@ -133,6 +136,7 @@ class Fidelity:
         self._exact = True
         """Whether the standard's evaluator is used; ONNX Runtime without optimisation takes its place after a failure."""
         self._ranges = _input_ranges(file)
+        self._open_ended = open_ended.OpenEndedSession(file)
         self._costs: dict[str, list[float]] = defaultdict(list)
 
     def simulate(self, case: Case) -> Simulated | None:
@@ -143,7 +147,10 @@ class Fidelity:
         outputs = self._run(inputs)
         if outputs is None:
             return None
-        return Simulated(outputs=outputs, clipped=self._clipped(inputs))
+        unsaturated = None
+        if self._exact and (case.group == "data" or case.name == "example"):
+            unsaturated = self._open_ended.run(inputs, self._signature, _LIMIT_S)
+        return Simulated(outputs=outputs, clipped=self._clipped(inputs), unsaturated=unsaturated)
 
     def noise(
         self,
@@ -176,13 +183,22 @@ class Fidelity:
         candidate: Array,
         truth: Array,
         simulated: Simulated,
+        unsaturated: Array | None = None,
     ) -> Gap:
         """The same gap with what it says about quality."""
         if not is_float(truth) or truth.shape != candidate.shape or not truth.size:
             return gap
         whole, worst = quality(truth.astype(np.float64), candidate.astype(np.float64))
+        open_db = None
+        if unsaturated is not None and unsaturated.shape == truth.shape:
+            open_db, _ = quality(truth.astype(np.float64), unsaturated.astype(np.float64))
         return replace(
-            gap, sqnr_db=whole, channel_db=worst, clipped=simulated.clipped, ordinary=case.ordinary
+            gap,
+            sqnr_db=whole,
+            channel_db=worst,
+            clipped=simulated.clipped,
+            unsaturated_db=open_db,
+            ordinary=case.ordinary,
         )
 
     def close(self) -> None:

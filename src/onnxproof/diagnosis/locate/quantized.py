@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from onnxproof.diagnosis.locate import parameters
 from onnxproof.diagnosis.locate.scene import Located, Scene, name_suspects
 from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel.graph import source_of
@@ -29,8 +30,16 @@ _TINY = 1e-30
 
 
 def locate(scene: Scene, locate_by_truth: Callable[[Scene], Located]) -> Located:
-    """Beyond what quantization explains it is the runtime: then the simulated graph is the truth. Else the values whose rounding costs most."""
+    """Where it went wrong.
+
+    1. A wrong scale, zero point or axis: its node, whether the runtime hides the fault or shows it.
+    2. Beyond what quantization explains it is the runtime: then the simulated graph is the truth.
+    3. Else the values whose rounding costs most.
+    """
     assert scene.gap is not None
+    by_parameters = parameters.locate(scene)
+    if by_parameters is not None:
+        return Located(location=by_parameters)
     if scene.gap.noise_ratio > scene.policy.runtime_limit:
         answers = _simulate(scene)
         if answers is not None:
