@@ -13,6 +13,7 @@ from support.exports import calm, dim, export, naive  # noqa: F401 - the fixture
 from torch import nn
 
 import onnxproof
+from onnxproof.exporter import fallbacks
 from onnxproof.results import Verdict
 
 
@@ -170,3 +171,69 @@ def test_a_symbolic_that_the_older_exporter_reads_is_used_by_tracing(tmp_path: P
     proof = export(Calls(), (torch.randn(2, 3),), tmp_path / "m.onnx")
     assert proof.verdict is Verdict.FAITHFUL and taken(proof) == ["traced"]
     assert dim(proof, "x", 0).name == "batch"
+
+
+class LogOfSum(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.log(x.abs() + 1e-8)
+
+
+class NearlyOne(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * 1.000004).cumsum(1)
+
+
+class SmallBuffer(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("floor", torch.tensor(1e-9))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.floor) * x
+
+
+@pytest.mark.parametrize(
+    ("module", "removed"),
+    [
+        (LogOfSum(), "+ 1e-08"),
+        (NearlyOne(), "* 1.000004"),
+        (SmallBuffer(), "+ 9.99999972e-10"),
+        (nn.RMSNorm(4, eps=1e-9), "+ 1e-09"),
+    ],
+)
+def test_a_constant_that_the_rewriter_removes_is_kept_without_it(
+    tmp_path: Path, module: nn.Module, removed: str
+) -> None:
+    proof = export(module, (torch.randn(3, 4),), tmp_path / "m.onnx")
+    assert proof.verdict is Verdict.FAITHFUL and taken(proof) == ["unoptimized"]
+    assert proof.export is not None
+    assert f"rewriter removed `{removed}`" in proof.export.attempts[0].what
+    assert not [f for f in proof.findings if f.code == "constant-removed"]
+
+
+def test_the_line_of_a_removed_constant_is_named(tmp_path: Path) -> None:
+    proof = export(LogOfSum(), (torch.randn(3, 4),), tmp_path / "m.onnx")
+    assert proof.export is not None
+    line = LogOfSum.forward.__code__.co_firstlineno + 1
+    assert f"`+ 1e-08` at {__file__}:{line}" in proof.export.attempts[0].what
+
+
+def test_a_removed_constant_is_a_finding_where_the_other_file_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fallbacks, "_verify", lambda job, model: Verdict.DIVERGED)
+    proof = export(LogOfSum(), (torch.randn(3, 4),), tmp_path / "m.onnx")
+    assert proof.verdict is Verdict.DIVERGED and taken(proof) == []
+    (found,) = [f for f in proof.findings if f.code == "constant-removed"]
+    assert "removed `+ 1e-08` at" in found.what and "optimize=False" in found.help
+
+
+class Neutral(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.log(x.abs() + 1e-6) * 1.0 + 0.0 + (x + 1e-6) * 1.0001
+
+
+def test_operations_that_change_nothing_may_go(tmp_path: Path) -> None:
+    proof = export(Neutral(), (torch.randn(3, 4),), tmp_path / "m.onnx")
+    assert proof.verdict is Verdict.FAITHFUL and taken(proof) == []
+    assert not [f for f in proof.findings if f.code == "constant-removed"]

@@ -510,3 +510,9 @@ def test_a_float64_module_has_a_floor_of_its_own() -> None:
     near, far = reference * (1 + 2e-16), reference + 1e-12
     assert judge_gap(gap(reference, near, reference), Policy()) is Verdict.FAITHFUL
     assert judge_gap(gap(reference, far, reference), Policy()) is Verdict.DRIFT
+
+
+def test_an_error_that_dwarfs_the_signal_has_finite_decibels() -> None:
+    from onnxproof.numerics.measure import _decibels
+
+    assert _decibels(1e-30, 1e300) == pytest.approx(-6600)

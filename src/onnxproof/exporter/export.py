@@ -111,7 +111,14 @@ def write(
     try:
         import torch  # noqa: F401 - whether it is there decides
 
-        from onnxproof.exporter import choices, guards, metadata, modes, translate
+        from onnxproof.exporter import (
+            choices,
+            guards,
+            metadata,
+            modes,
+            removed_constants,
+            translate,
+        )
         from onnxproof.exporter.dim_spec import read_request
         from onnxproof.exporter.example import Example
         from onnxproof.exporter.fallbacks import export_with_fallbacks
@@ -143,6 +150,8 @@ def write(
             *modes.find_state(example),
             *(modes.find_random_nodes(made.capture.program) if made.capture is not None else []),
         ]
+        if made.removed:
+            findings.append(removed_constants.finding(made.removed))
         kept = tuple(item.guard for item in made.guards)
         extra = {**guards.to_metadata(made.rows, kept), **metadata.origin()}
         with writing.replace_file(path, what="the model") as draft:

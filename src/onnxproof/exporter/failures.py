@@ -55,12 +55,19 @@ class Failure:
     """Why an export failed, as far as torch's report says."""
 
     kind: str
-    """operator, data-dependent, dims, torchscript, inputs or other."""
+    """operator, data-dependent, dims, torchscript, inputs or other; `constants` where torch did not fail, but removed some."""
     what: str
     operator: str = ""
     file: str = ""
     line: int = 0
     text: str = ""
+
+    @property
+    def headline(self) -> str:
+        """In two or three words, before an attempt is tried."""
+        if self.kind == "constants":
+            return "constants were removed"
+        return "export failed"
 
     def error(
         self,
@@ -191,6 +198,11 @@ def _locate_exception(chain: Sequence[BaseException], text: str) -> Location:
     return "", 0, ""
 
 
+def last_user_line(trace: str) -> Location | None:
+    """The last line of the user's code in a stack trace."""
+    return _last_user_line(_FRAME, trace)
+
+
 def _last_user_line(pattern: re.Pattern[str], text: str) -> Location | None:
     """The last line of the user's code that the pattern finds in a message."""
     location = None
@@ -211,7 +223,7 @@ def _find_operator(program: Any, operator: str) -> Location | None:
     name = operator.replace("::", ".").split(".")[-1].removeprefix("_")
     for node in program.graph.nodes:
         if node.op == "call_function" and name in str(node.target):
-            location = _last_user_line(_FRAME, node.meta.get("stack_trace") or "")
+            location = last_user_line(node.meta.get("stack_trace") or "")
             if location:
                 return location
     return None

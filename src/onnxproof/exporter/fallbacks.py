@@ -33,7 +33,7 @@ def export_with_fallbacks(job: Job, tell: Tell) -> tuple[ExportedModel, list[Att
     """The standard route; if it fails or fixes a dim that the module varies, the attempts that may help.
 
     1. Capture. If a dim is baked, take an attempt that keeps it open.
-    2. Translate what was captured.
+    2. Translate what was captured. If the rewriter removed a constant, take the file without it.
     3. If torch fails at either, take the first attempt whose file is verified.
     4. If none is, raise torch's failure in the user's terms.
     """
@@ -41,7 +41,10 @@ def export_with_fallbacks(job: Job, tell: Tell) -> tuple[ExportedModel, list[Att
         captured = capture_model(job)
         job = replace(job, captured=captured)
         model, tried = _reopen_dims(job, captured, tell)  # step 1
-        return model or _translate(job, captured), tried  # step 2
+        if model is None:
+            model = _translate(job, captured)  # step 2
+        model, more = _keep_constants(job, model, tell)
+        return model, [*tried, *more]
     except (TorchFailed, BakedDim) as why:
         failed: TorchFailed | BakedDim = why
     # outside of the except, so that the exceptions of attempts are not chained to this one
@@ -75,6 +78,20 @@ def _translate(job: Job, captured: CapturedModel) -> ExportedModel:
         with torch_failures(program):
             raise failures.NoTranslation(operator)
     return translate_model(job, captured)
+
+
+def _keep_constants(
+    job: Job,
+    model: ExportedModel,
+    tell: Tell,
+) -> tuple[ExportedModel, list[Attempt]]:
+    """If torch's rewriter removed constants that are not 0 or 1: the file without it, if that is verified; else the model as it is."""
+    if not model.removed:
+        return model, []
+    names = ", ".join(dict.fromkeys(str(item) for item in model.removed))
+    failure = failures.Failure(kind="constants", what=f"torch.onnx's rewriter removed {names}")
+    unchanged, tried = _try_attempts(job, failure, tell)
+    return unchanged or model, tried
 
 
 def _reopen_dims(
@@ -141,7 +158,7 @@ def _try_attempts(
     """The first attempt whose file is verified, after the record of those before it; else what became of each."""
     tried: list[Attempt] = []
     for fallback in attempts.applicable(job, failure):
-        tell(f"export failed; trying {fallback.name}")
+        tell(f"{failure.headline}; trying {fallback.name}")
         try:
             model = fallback.attempt(job, failure)
             verdict = _verify(job, model)

@@ -13,6 +13,7 @@ from onnxproof.exporter.capture import Capture, capture_program, torch_failures
 from onnxproof.exporter.dims import DimRequest, Dims, Limits, resolve_dims
 from onnxproof.exporter.example import Example, Place, Sizes, enlarge_ones
 from onnxproof.exporter.guards import CheckableGuard, collect_guards, holds
+from onnxproof.exporter.removed_constants import RemovedConstant, find_removed
 from onnxproof.exporter.symbolic_int import capture_with_open_int
 from onnxproof.reference.restore import RestoreModule
 from onnxproof.reference.subject import Subject
@@ -53,6 +54,8 @@ class ExportedModel:
     capture: Capture | None = None
     dims: Dims = field(default_factory=lambda: Dims(rows=(), names={}))
     guards: Sequence[CheckableGuard] = ()
+    removed: Sequence[RemovedConstant] = ()
+    """What torch.onnx's rewriter removed although it changes the answers."""
 
     @property
     def file(self) -> Path | None:
@@ -110,6 +113,7 @@ def translate_model(
     *,
     prepare: Callable[[Any], Any] | None = None,
     table: Mapping[Any, Any] | None = None,
+    optimize: bool = True,
 ) -> ExportedModel:
     """The second stage: translate the program to ONNX; `prepare` may return a rewritten program, the captured one stays unchanged."""
     program = captured.capture.program
@@ -122,6 +126,7 @@ def translate_model(
             input_names=job.input_names,
             output_names=names,
             table=table,
+            optimize=optimize,
         )
     dim_names = {str(symbol): name for symbol, name in captured.dims.written.items()}
     translate.rename_dims(onnx_program.model, dim_names)
@@ -130,6 +135,7 @@ def translate_model(
         capture=captured.capture,
         dims=captured.dims,
         guards=captured.guards,
+        removed=find_removed(onnx_program),
     )
 
 

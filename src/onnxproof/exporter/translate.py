@@ -21,6 +21,7 @@ def translate(
     input_names: Sequence[str] = (),
     output_names: Sequence[str] = (),
     table: Mapping[Any, Any] | None = None,
+    optimize: bool = True,
 ) -> Any:
     """torch's own translation; returns its ONNXProgram, which is not yet written anywhere."""
     options: dict[str, Any] = {}
@@ -32,7 +33,7 @@ def translate(
         options["output_names"] = list(output_names)
     if table:
         options["custom_translation_table"] = dict(table)
-    return torch.onnx.export(program, dynamo=True, verbose=False, **options)
+    return torch.onnx.export(program, dynamo=True, verbose=False, optimize=optimize, **options)
 
 
 def output_names(program: Any, inputs: Sequence[str]) -> list[str]:

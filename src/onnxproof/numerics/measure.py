@@ -328,7 +328,8 @@ def _decibels(scale: float, rms: float) -> float:
     """The ratio of signal to error in decibels."""
     if not rms or not scale:
         return math.inf
-    return 20 * math.log10(scale / rms)
+    # not of the quotient, which vanishes where an error of 1e300 meets a signal of 1e-30
+    return 20 * (math.log10(scale) - math.log10(rms))
 
 
 def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -14,7 +14,16 @@ from onnxproof.exporter.failures import Failure
 from onnxproof.exporter.job import ExportedModel, Job
 from onnxproof.registry import Registry
 
-ORDER = ("decompositions", "replacement", "experts", "strict", "branch", "scripted", "traced")
+ORDER = (
+    "decompositions",
+    "replacement",
+    "experts",
+    "strict",
+    "branch",
+    "scripted",
+    "traced",
+    "unoptimized",
+)
 
 
 class AttemptFile(Protocol):
