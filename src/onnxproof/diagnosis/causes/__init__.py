@@ -6,7 +6,7 @@ may give other codes, too, lists all of them in `CODES`. Outsiders add one by an
 """
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -110,7 +110,7 @@ def explain(workbench: "Workbench", verify: Verify | None = None) -> Report:
 
     Each is tried, and its remedy verified, in a process that it may end: then it was not tried, and the others are.
     """
-    causes: list[Cause] = []
+    causes: list[_Judged] = []
     skipped: list[str] = []
     untried: list[str] = []
     trials = {
@@ -127,11 +127,10 @@ def explain(workbench: "Workbench", verify: Verify | None = None) -> Report:
                 skipped.append(f"{outcome.name}: {outcome.value}")
             else:
                 causes.append(outcome.value)
-                if outcome.value.proven:
+                if outcome.value.cause.proven and not outcome.value.elsewhere:
                     break
-    causes.sort(key=_rank)
     return Report(
-        causes=tuple(causes),
+        causes=tuple(_settle(causes)),
         skipped=tuple(skipped),
         untried=tuple(untried),
     )
@@ -139,12 +138,35 @@ def explain(workbench: "Workbench", verify: Verify | None = None) -> Report:
 
 def _try_and_verify(
     workbench: "Workbench", code: str, hypothesis: Hypothesis, verify: Verify | None
-) -> Cause | str:
+) -> "_Judged | str":
     """The cause with its remedy verified, or why it does not apply."""
     tried = _try(workbench, code, hypothesis)
     if isinstance(tried, str):
         return tried
-    return _verify_remedy(cause_of(workbench, code, tried), tried, verify)
+    cause = _verify_remedy(cause_of(workbench, code, tried), tried, verify)
+    return _Judged(cause, tried.elsewhere)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """A cause, and whether what it changes was not located."""
+
+    cause: Cause
+    elsewhere: bool
+
+
+def _settle(judged: Sequence[_Judged]) -> list[Cause]:
+    """The causes, proven ones first. A proven change of what was located wins over one elsewhere; of several elsewhere, none is proven."""
+    here = [one for one in judged if one.cause.proven and not one.elsewhere]
+    rivals = {one.cause.code for one in judged if one.cause.proven and one.elsewhere}
+    causes = []
+    for one in judged:
+        cause = one.cause
+        if cause.proven and one.elsewhere and (here or len(rivals) > 1):
+            evidence = f"{cause.evidence}; another change explains as much"
+            cause = replace(cause, proven=False, evidence=evidence)
+        causes.append(cause)
+    return sorted(causes, key=_rank)
 
 
 def _try(workbench: "Workbench", code: str, hypothesis: Hypothesis) -> "Tried | str":
@@ -176,8 +198,7 @@ def _verify_remedy(cause: Cause, tried: "Tried", verify: Verify | None) -> Cause
         return cause
     verdict = verify(tried.model, tried.options)
     if verdict is None:
-        evidence = f"{cause.evidence}; no time was left to verify the mended file"
-        return replace(cause, proven=tried.in_reference, evidence=evidence)
+        return replace(cause, evidence=f"{cause.evidence}; no time was left to verify the fix")
     if verdict not in (Verdict.FAITHFUL, Verdict.DRIFT):
         return replace(cause, proven=tried.in_reference)
     if tried.fix is None:

@@ -30,7 +30,9 @@ from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "a value of the example was written into the file"
 PRICE = 12
-CODES = ("baked-value", "baked-branch", "baked-dimension", "weights")
+CODES = ("baked-value", "baked-branch", "baked-dimension", "weights", "masking", "attribute")
+_WRITTEN_DOWN = ("full", "scalar_tensor", "lift_fresh", "new_", "zeros", "ones", "fill", "_to_copy")
+"""How the names of operators begin that make a tensor of a number in the module's code."""
 _MOST_CALLS = 24
 """Calls of the module that are tried one by one. Not measured."""
 _MOST_SCALARS = 40
@@ -129,11 +131,22 @@ def _try_constant(
         tried = workbench.try_counterfactual(
             Counterfactual(error=computed.error, in_reference=False),
             f"{node_name(node)} holds {present:g}, where the module computes {number:g} ({entry.op}{_location(entry)}); with what it computes in that place the answers are right",
-            code="" if entry.inputs else "weights",
+            code=_code_of_constant(node, entry),
         )
         if tried is not None:
             return tried
     return None
+
+
+def _code_of_constant(node: onnx.NodeProto, entry: TracedValue) -> str:
+    """A number that inputs decide is baked; one that is written down in the module is a mask's fill or an attribute; one that parameters decide is a weight."""
+    if entry.inputs:
+        return "baked-value"
+    if not entry.op.startswith(_WRITTEN_DOWN):
+        return "weights"
+    if node.op_type == "Where":
+        return "masking"
+    return "attribute"
 
 
 def _may_be_baked(workbench: Workbench, entry: TracedValue, present: float) -> bool:

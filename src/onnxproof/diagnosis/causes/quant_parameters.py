@@ -34,11 +34,16 @@ def test(workbench: Workbench) -> Tried | str:
     if mended is None:
         return "no single scale, zero point or axis makes the difference"
     told = "; ".join(dict.fromkeys(_in_words(mended, place) for place in range(_MOST_TOLD)))
+    evidence = f"{told}: put right, {mended.before_db:.1f} dB become {mended.after_db:.1f} dB"
+    judgement = None
+    if mended.after_db >= workbench.policy.drift_db:
+        judgement = quantized_study.judge_levels(workbench, mended.model)
+        evidence = f"{evidence}; so {judgement}"
     return Tried(
-        proven=mended.after_db >= workbench.policy.drift_db,
+        judgement=judgement,
         after=10 ** (-mended.after_db / 20),
         model=mended.model,
-        evidence=f"{told}: put right, {mended.before_db:.1f} dB become {mended.after_db:.1f} dB",
+        evidence=evidence,
         fix=Fix(kind="graph", what=f"put the parameters right of {len(mended.repairs)} nodes"),
     )
 

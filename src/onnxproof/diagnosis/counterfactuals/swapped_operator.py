@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import onnx
 
@@ -30,7 +31,8 @@ def try_other_operators(
             fix=f"make {name} a {other}",
         )
         if tried is not None:
-            return tried
+            located = {other.output[0] for other in workbench.nodes}
+            return replace(tried, elsewhere=node.output[0] not in located)
     return "no other operator of the family mends a named node"
 
 

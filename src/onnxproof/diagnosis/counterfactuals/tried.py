@@ -29,6 +29,8 @@ class Tried:
     """The mended model, where the remedy is one."""
     options: tuple[str, ...] = ()
     """Optimizers to disable, where the remedy is that."""
+    elsewhere: bool = False
+    """True when what was changed is not what was located: another cause may explain as much."""
     code: str = ""
     """Another code than the file's name, where what was found belongs there."""
 
