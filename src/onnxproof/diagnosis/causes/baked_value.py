@@ -23,6 +23,7 @@ from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals import changed_reference
 from onnxproof.diagnosis.counterfactuals.changed_reference import describe_source
 from onnxproof.diagnosis.counterfactuals.example_numbers import ExampleNumber, example_numbers
+from onnxproof.diagnosis.counterfactuals.suspected_calls import inputs_through_views
 from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench, node_name
 from onnxproof.diagnosis.judge import Counterfactual
 from onnxproof.diagnosis.trial_cases import TrialCase
@@ -125,7 +126,7 @@ def _try_constant(
         if truth is None:
             continue
         number = float(np.asarray(truth).reshape(-1)[0])
-        if number == present or not _may_be_baked(workbench, entry, present):
+        if number == present or not _may_be_baked(workbench, node, entry, present):
             continue
         computed = _ComputedConstant(workbench, node, place, entry.place)
         tried = workbench.try_counterfactual(
@@ -142,17 +143,22 @@ def _code_of_constant(node: onnx.NodeProto, entry: TracedValue) -> str:
     """A number that inputs decide is baked; one that is written down in the module is a mask's fill or an attribute; one that parameters decide is a weight."""
     if entry.inputs:
         return "baked-value"
-    if not entry.op.startswith(_WRITTEN_DOWN):
+    if "float" in entry.dtype and not entry.op.startswith(_WRITTEN_DOWN):
         return "weights"
     if node.op_type == "Where":
         return "masking"
     return "attribute"
 
 
-def _may_be_baked(workbench: Workbench, entry: TracedValue, present: float) -> bool:
-    """Whether the file holds what the module computes for its example; a number that no input decides is a matter of weights."""
+def _may_be_baked(
+    workbench: Workbench, node: onnx.NodeProto, entry: TracedValue, present: float
+) -> bool:
+    """Whether the file holds what the module computes for its example; a number that no input decides must be one that the node's own call reads."""
     if not entry.inputs:
-        return True
+        own = workbench.counterpart(node)
+        return own is not None and entry.place in inputs_through_views(
+            workbench.located.traced_values, own
+        )
     example = _example_numbers(workbench).get(entry.place)
     return example is not None and math.isclose(example, present, rel_tol=_SAME_NUMBER)
 

@@ -26,6 +26,7 @@ from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "a bound was dropped or moved"
 PRICE = 18
+CODES = ("clipping", "missing-op")
 _MOST_BOUNDS = 16
 """Pairs of bounds that are tried. Not measured."""
 _CLAMPS = (
@@ -68,7 +69,8 @@ def _clip_nodes(workbench: Workbench) -> Tried | str:
 def _variants(entry: TracedValue) -> Iterator[Variant]:
     if entry.op not in _CLAMPS:
         return
-    yield Variant(what="left out", change=skip_call())
+    code = "missing-op" if entry.op.startswith("relu") and "6" not in entry.op else ""
+    yield Variant(what="left out", change=skip_call(), code=code)
     for name in ("min", "max", "min_val", "max_val"):
         if entry.arguments.get(name) is not None:
             yield Variant(

@@ -57,7 +57,7 @@ def suspected_calls(workbench: "Workbench", *, views: bool = False) -> list[Trac
         workbench.counterpart(node) for node in workbench.nodes[: limits.SUSPECTS_COMPARED]
     ]
     located = [entry for entry in counterparts if entry is not None]  # 1
-    producers = [entries[place] for entry in located for place in _inputs(entries, entry)]  # 2
+    producers = [entries[place] for entry in located for place in inputs_through_views(entries, entry)]  # 2
     same_lines = _calls_on_same_lines(workbench, located, in_file)
     nearest = _nearest(located, same_lines, _first_missing(entries, in_file))  # 3
     ordered = [*located, *producers, *nearest]
@@ -123,7 +123,7 @@ def _whole_operations(entries: list[TracedValue], ordered: list[TracedValue]) ->
     return list(chosen.values())
 
 
-def _inputs(entries: list[TracedValue], start: TracedValue) -> Iterator[int]:
+def inputs_through_views(entries: list[TracedValue], start: TracedValue) -> Iterator[int]:
     """What a call reads, seen through views: a step that the file leaves out is one of these."""
     waiting = list(start.inputs)
     while waiting:
