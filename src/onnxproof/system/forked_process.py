@@ -39,9 +39,9 @@ _LOOK_EVERY_S = 0.5
 """Seconds between two looks at whether it still lives, for one whose end can't be seen: a process that it started may hold its
 pipe open. Not measured."""
 _ENDING_S = 2.0
-"""Seconds that it has to end by itself. Idle ones took 1 to 5 milliseconds."""
+"""Seconds that it has to end by itself. Not measured."""
 _PAUSE_S = 0.001
-"""Seconds between two looks while it ends."""
+"""Seconds between two looks while it ends. Not measured."""
 _LOST_PIPE = 119
 """Its exit code when it can't answer any more."""
 Task = Callable[[], Any]
