@@ -19,7 +19,8 @@ _MOST_WALKED = 64
 """Wrong nodes through which the right values before a node are looked for. Not measured."""
 _SHAPE_READERS = frozenset({"Shape", "Size"})
 """They read no value: what follows from them excuses nothing."""
-_MOVING = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity"})
+_MOVING = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten"})
+"""An Identity is not among them: it may stand where an operation was removed."""
 _SELECTING = frozenset({"Slice", "Split", "Gather", "GatherND"})
 _SATURATING = frozenset(
     {"Softmax", "Sigmoid", "Tanh", "Erf", "Relu", "Clip", "Where", "Min", "Max"}

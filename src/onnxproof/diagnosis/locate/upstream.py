@@ -37,26 +37,9 @@ _MOST_EXCHANGED = 3
 """Outputs of one node of which all orders are tried: a projection to query, key and value has three."""
 _MOST_READ = 16
 _LAYOUT = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Identity", "Cast"})
-_SELECTING = frozenset(
-    {
-        "Gather",
-        "GatherND",
-        "GatherElements",
-        "Slice",
-        "Split",
-        "Concat",
-        "Where",
-        "Clip",
-        "Mod",
-        "Pad",
-        "Expand",
-        "Tile",
-        "Compress",
-        "Max",
-        "Min",
-        "SequenceAt",
-        *_LAYOUT,
-    }
+_SELECTING = _LAYOUT.union(
+    ("Gather", "GatherND", "GatherElements", "Slice", "Split", "Concat", "Where", "Clip", "Mod"),
+    ("Pad", "Expand", "Tile", "Compress", "Max", "Min", "SequenceAt"),
 )
 """Their output is a part of their input, and the wrong part is one of the module's values, too."""
 _EQUIVALENTS = {
@@ -95,9 +78,23 @@ def confirm_origin(experiment: Experiment, current: Round) -> Confirmation | Non
 
 
 def confirm_downstream(experiment: Experiment, current: Round) -> Confirmation | None:
-    """The first of the nodes behind the origins whose true output fixes the answers."""
+    """The first of the nodes behind the origins whose true output fixes the answers.
+
+    Those that read wrong integers only are asked like origins: lengths or positions that the module never computes, such as
+    those that a fused attention takes, are no fault.
+    """
     downstream = [node for node in current.comparison.downstream if node not in current.guilty]
-    return first_fix(experiment, current, downstream[:_MOST_DOWNSTREAM], _OPTIONS_DOWNSTREAM)
+    nearly = [node for node in downstream if _reads_wrong_integers_only(experiment, current, node)]
+    return first_fix(experiment, current, nearly[:_MOST_ORIGINS], _OPTIONS_OF_ORIGIN) or first_fix(
+        experiment, current, downstream[:_MOST_DOWNSTREAM], _OPTIONS_DOWNSTREAM
+    )
+
+
+def _reads_wrong_integers_only(experiment: Experiment, current: Round, node: int) -> bool:
+    """Whether everything else that a node reads is right."""
+    names = consumed_names(experiment.graph.nodes[node])
+    matches = [current.matches[name] for name in names if name in current.matches]
+    return all(m.sketch.exact or m.is_right(experiment.tolerance) for m in matches)
 
 
 def are_one_operation(
