@@ -70,5 +70,5 @@ def test_a_weight_scale_that_is_off_is_found_in_the_operator(times: float) -> No
     mended = ParameterSearch(study, {"weight": WEIGHT, "bias": BIAS}, 25.0).run()
     assert mended is not None and mended.after_db > 35
     names = {n.output[0]: n.name for n in mended.model.graph.node}
-    assert names[mended.repairs[0].output] == "conv"
+    assert names[mended.repairs[0].output] == "conv::3"
     assert mended.repairs[0].what == f"its scale is {times:.3g} times what it should be"

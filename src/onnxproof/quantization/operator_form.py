@@ -39,7 +39,7 @@ def has_integer_operators(model: onnx.ModelProto) -> bool:
 
 
 def as_pairs(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy in which these operators are pairs; each new node has the name of the operator it comes from."""
+    """A copy in which these operators are pairs; each new node has the name of the operator it comes from, and `::` with its part."""
     changed = copy_model(model)
     index = Index(model)
     nodes: list[onnx.NodeProto] = []
@@ -74,7 +74,7 @@ def _expand(
     for place in form.operands:
         result = f"{node.output[0]}_operand_{place}"
         read = helper.make_node(
-            "DequantizeLinear", node.input[place : place + 3], [result], name=name
+            "DequantizeLinear", node.input[place : place + 3], [result], name=f"{name}::{place}"
         )
         if index.array(node.input[place + 1]).size > 1:
             read.attribute.append(helper.make_attribute("axis", _filter_axis(node)))
@@ -86,11 +86,17 @@ def _expand(
     attributes = _attributes(node)
     written = node.input[form.output : form.output + 2]
     if not written or not written[0]:  # QGemm may give floats
-        made.append(helper.make_node(form.op_type, inputs, node.output, name=name, **attributes))
+        made.append(
+            helper.make_node(form.op_type, inputs, node.output, name=f"{name}::float", **attributes)
+        )
         return made
     value = f"{node.output[0]}_float"
-    made.append(helper.make_node(form.op_type, inputs, [value], name=name, **attributes))
-    made.append(helper.make_node("QuantizeLinear", [value, *written], node.output, name=name))
+    made.append(
+        helper.make_node(form.op_type, inputs, [value], name=f"{name}::float", **attributes)
+    )
+    made.append(
+        helper.make_node("QuantizeLinear", [value, *written], node.output, name=f"{name}::output")
+    )
     return made
 
 
@@ -116,7 +122,7 @@ def _read_bias(
         "DequantizeLinear",
         [node.input[form.bias], name],
         [f"{node.output[0]}_bias"],
-        name=node.name or node.output[0],
+        name=f"{node.name or node.output[0]}::bias",
     )
     if product.size > 1:
         read.attribute.append(helper.make_attribute("axis", 0))

@@ -147,8 +147,8 @@ def _suspects(model: onnx.ModelProto, mended: Mended) -> list[Suspect]:
         module, source = source_of(reader)
         suspects.append(
             Suspect(
-                node=node.name or node.output[0],
-                op_type=op_types.get(node.name, node.op_type),
+                node=(node.name or node.output[0]).split("::")[0],
+                op_type=op_types.get(node.name.split("::")[0], node.op_type),
                 ratio=gained,
                 module=module,
                 source=source,
