@@ -33,7 +33,7 @@ def main() -> int:
         rows = run(words.only, seed, words.samples, words.jobs, path)
     print(f"\nseed {seed}: {summary(rows)}")
     if words.markdown is not None:
-        words.markdown.write_text(table(rows, seed))
+        words.markdown.write_text(table(rows, seed, words.samples))
     return int(any(row.verdict in ("crash", "hang", "failed") for row in rows))
 
 

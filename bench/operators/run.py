@@ -71,11 +71,12 @@ def _work(
             if (full_name(info), _NONE) in done:
                 continue
             for item in _samples(info, seed, count):
-                row = item if isinstance(item, Row) else None
-                key = item.key if isinstance(item, Row) else (item.operator, item.number)
-                if key in done:
+                if item.key in done:
                     continue
-                _add(row or _apart(item, seed), path)
+                row = item
+                if isinstance(item, Sample):
+                    row = _apart(item, seed)
+                _add(row, path)
         code = 0
     finally:
         os._exit(code)

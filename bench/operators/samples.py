@@ -30,6 +30,11 @@ class Sample:
     inputs: tuple[torch.Tensor, ...]
     about: str
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """What it is a sample of, and which."""
+        return self.operator, self.number
+
 
 class Call(nn.Module):
     """Calls an operator with the tensors that it is given put back between the frozen arguments."""

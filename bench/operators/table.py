@@ -30,13 +30,13 @@ def summary(rows: Sequence[Row]) -> str:
     )
 
 
-def table(rows: Sequence[Row], seed: int) -> str:
+def table(rows: Sequence[Row], seed: int, count: int) -> str:
     """The page: every operator that is not faithful, then why the others were left out."""
     worst = worst_by_operator(rows).values()
     lines = [
         "# torch's operators, exported and verified",
         "",
-        f"Made by `python -m bench.operators --seed {seed}`: samples of torch's own tests (OpInfo), exported by",
+        f"Made by `python -m bench.operators --seed {seed} --samples {count}`: samples of torch's own tests (OpInfo), exported by",
         "`torch.onnx.export` with its default settings and verified with a budget of 10 s.",
         "",
         f"{summary(rows)}.",

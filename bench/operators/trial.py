@@ -10,7 +10,7 @@ from bench.corpus import export
 from bench.operators.samples import Sample
 
 BUDGET_S = 10.0
-"""Seconds of one verification, of which a small operator needs less than two (measured on 40 of them)."""
+"""Seconds of one verification. Export and verification of a sample took 1.6 s of processor time in the mean of 457, and 3.1 s at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -131,11 +131,7 @@ class Jitter(Mode):
         name = schema.name.split("::")[-1]
         arguments = named_arguments(func, args, kwargs)
         naive = naive_result(name, arguments)
-        scale = natural_scale(name, arguments)
-        if scale is None:
-            scale = plain_sum_scale(name, arguments)
-        if scale is None:
-            scale = complex_scale(name, arguments, wide)
+        scale = _error_scale(name, arguments, wide)
         if isinstance(result, Tensor):
             return self._blur(result, wide, name, naive, scale)
         if not isinstance(result, tuple | list):
@@ -271,6 +267,16 @@ _SUMS = frozenset(
     }
 )
 """Operations whose error comes from a sum: one element may be right by luck, so the tensor's typical error counts too."""
+
+
+def _error_scale(name: str, arguments: dict[str, Any], wide: Any) -> Tensor | None:
+    """What the error of an operation is relative to, where that is not its own result."""
+    scale = natural_scale(name, arguments)
+    if scale is None:
+        scale = plain_sum_scale(name, arguments)
+    if scale is None:
+        scale = complex_scale(name, arguments, wide)
+    return scale
 
 
 def _draws(func: Any) -> bool:
