@@ -141,7 +141,7 @@ def positions_shifted(graph: Graph, rng: Random) -> Mutation | None:
     return at([made, node], "positions counted from one")
 
 
-@kind("positions-frozen", "position", "baked-value")
+@kind("positions-frozen", "position", "baked-value", "attribute")
 def positions_frozen(graph: Graph, rng: Random) -> Mutation | None:
     """Every place has the first position."""
     places = _positions(graph)

@@ -57,7 +57,9 @@ def suspected_calls(workbench: "Workbench", *, views: bool = False) -> list[Trac
         workbench.counterpart(node) for node in workbench.nodes[: limits.SUSPECTS_COMPARED]
     ]
     located = [entry for entry in counterparts if entry is not None]  # 1
-    producers = [entries[place] for entry in located for place in inputs_through_views(entries, entry)]  # 2
+    producers = [
+        entries[place] for entry in located for place in inputs_through_views(entries, entry)
+    ]  # 2
     same_lines = _calls_on_same_lines(workbench, located, in_file)
     nearest = _nearest(located, same_lines, _first_missing(entries, in_file))  # 3
     ordered = [*located, *producers, *nearest]
