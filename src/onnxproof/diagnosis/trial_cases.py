@@ -110,6 +110,8 @@ class TrialCases:
     deadline: Deadline = field(default_factory=Deadline.never)
     least_noise: float = limits.LEAST_NOISE
     """The noise of a case is no less than this."""
+    ordinary_only: bool = False
+    """True where only ordinary values count: what is made up lies beyond the ranges of a quantized graph."""
     _failing: list[TrialCase] | None = None
     _passing: list[TrialCase] | None = None
     _made: int = 0
@@ -163,7 +165,9 @@ class TrialCases:
 
     def _further_cases(self) -> Iterator[Case]:
         """Variations of the witness, fresh draws and other sizes in turn."""
-        makers = [self._variations(), self._draws()]
+        makers = [self._draws()]
+        if not self.ordinary_only:
+            makers.insert(0, self._variations())
         while makers:
             for maker in list(makers):
                 case = next(maker, None)

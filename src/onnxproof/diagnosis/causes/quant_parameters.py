@@ -37,7 +37,9 @@ def test(workbench: Workbench) -> Tried | str:
     evidence = f"{told}: put right, {mended.before_db:.1f} dB become {mended.after_db:.1f} dB"
     judgement = None
     if mended.after_db >= workbench.policy.drift_db:
-        judgement = quantized_study.judge_levels(workbench, mended.model)
+        judgement = quantized_study.judge_levels(
+            workbench, quantized_study.run_graph(workbench, mended.model)
+        )
         evidence = f"{evidence}; so {judgement}"
     return Tried(
         judgement=judgement,

@@ -4,6 +4,7 @@ import itertools
 import weakref
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from onnx import numpy_helper
 
 from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
-from onnxproof.diagnosis.judge import Judgement, judge
-from onnxproof.diagnosis.trial_cases import TrialCase, TrialCases
+from onnxproof.diagnosis.judge import Counterfactual, Judgement, judge
+from onnxproof.diagnosis.trial_cases import Run, TrialCase, TrialCases
 from onnxproof.errors import OnnxproofError
 from onnxproof.inputs import data_stream
 from onnxproof.quantization.attribution import Study, gain
@@ -22,13 +23,15 @@ from onnxproof.quantization.float_graph import prepare
 from onnxproof.quantization.trials import QuantizationTrials
 from onnxproof.quantization.waterfall import compute_waterfall
 from onnxproof.results import Case, Fix, NoiseKind, Share
-from onnxproof.runtimes.session.execution import feed
+from onnxproof.runtimes import ort
+from onnxproof.runtimes.session.execution import Candidate, Clock, feed
 from onnxproof.system import temporary
 
 _studies: "weakref.WeakKeyDictionary[Workbench, tuple[Study, onnx.ModelProto | None]]" = (
     weakref.WeakKeyDictionary()
 )
 _ITEMS = 16
+Outputs = list[np.ndarray[Any, Any] | None] | None
 LEAST_DB = 3.0
 """A counterfactual that recovers less is no cause."""
 
@@ -118,7 +121,7 @@ def granted(
     evidence = f"{what}: {found.graph_db:.1f} dB become {after:.1f} dB"
     if not healed:
         return Tried(after=10 ** (-after / 20), evidence=evidence, fix=Fix(kind="graph", what=fix))
-    judgement = judge_levels(bench, model)
+    judgement = judge_levels(bench, run_graph(bench, model))
     return Tried(
         judgement=judgement,
         model=model,
@@ -127,24 +130,57 @@ def granted(
     )
 
 
-def judge_levels(bench: Workbench, model: onnx.ModelProto) -> Judgement:
-    """What the judge of causes says to a mended quantized graph: answers are right from the level of healthy quantized models on."""
-    noise = 10 ** (-bench.policy.drift_db / 20) / limits.FIXED_NOISE_RATIO
+def judge_levels(
+    bench: Workbench, mended: Run, candidate: Run | None = None, outputs: Outputs = None
+) -> Judgement:
+    """What the judge of causes says to a mended quantized graph: answers to ordinary inputs are right from the level of healthy quantized models on.
+
+    The candidate is run as the workbench runs it, unless another way is given, with its answers to the witness.
+    """
+    least_db = bench.policy.drift_db - LEAST_DB  # single cases scatter around the level of all
+    noise = 10 ** (-least_db / 20) / limits.FIXED_NOISE_RATIO
     scene = replace(bench.scene, noise=noise)
-    witness = TrialCase(scene=scene, outputs=bench.candidate_outputs, before=bench.before)
+    if candidate is None:
+        candidate = partial(_run_candidate, bench)
+        outputs = bench.candidate_outputs
     samples = [
         Case(name=f"sample {place}", group="data", about="the user's data", inputs=dict(inputs))
         for place, inputs in enumerate(_samples(bench))
     ]
     cases = TrialCases(
         witness=scene,
-        run=lambda inputs: bench.run(inputs=inputs),
+        run=candidate,
         failing=samples[: 2 * limits.MOST_CASES_OF_A_KIND],
         space=bench.cases.space,
         deadline=bench.deadline,
         least_noise=noise,
+        ordinary_only=True,
     )
-    return judge(bench.mended_file(model), witness, cases)
+
+    def error(case: TrialCase) -> float:
+        return case.scene.error(mended(case.inputs))
+
+    witness = TrialCase(scene=scene, outputs=outputs, before=scene.error(outputs))
+    return judge(Counterfactual(error=error, in_reference=False), witness, cases)
+
+
+def run_graph(bench: Workbench, model: onnx.ModelProto) -> Run:
+    """A graph of the study, run as it says itself: without optimisation."""
+    session = ort.open(model.SerializeToString(), "disabled")
+    scene = bench.scene
+    candidate = Candidate(scene.backend, scene.path, scene.signature, Clock(), session=session)
+
+    def run(inputs: Mapping[str, Any]) -> Outputs:
+        try:
+            return candidate.run(inputs)
+        except OnnxproofError:
+            return None
+
+    return run
+
+
+def _run_candidate(bench: Workbench, inputs: Mapping[str, Any]) -> Outputs:
+    return bench.run(inputs=inputs)
 
 
 def requantized(bench: Workbench, found: Study, *recipes: str) -> onnx.ModelProto | None:

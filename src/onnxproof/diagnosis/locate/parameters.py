@@ -138,13 +138,16 @@ def _suspects(model: onnx.ModelProto, mended: Mended) -> list[Suspect]:
     """The repaired nodes, each once: an integer operator stands for the pairs that it was taken apart into."""
     nodes = {node.output[0]: node for node in mended.model.graph.node}
     nodes |= {node.output[0]: node for node in model.graph.node}
+    producers = {name: node for node in mended.model.graph.node for name in node.output}
     op_types = {node.name: node.op_type for node in model.graph.node}
     gained = gain(mended.before_db, mended.after_db)
     suspects = []
     for repair in mended.repairs:
         node = nodes[repair.output]
-        reader = next((n for n in mended.model.graph.node if repair.output in n.input), node)
-        module, source = source_of(reader)
+        neighbour = next((n for n in mended.model.graph.node if repair.output in n.input), node)
+        if node.op_type == "QuantizeLinear":  # it rounds what stands before it
+            neighbour = producers.get(node.input[0], neighbour)
+        module, source = source_of(neighbour)
         suspects.append(
             Suspect(
                 node=(node.name or node.output[0]).split("::")[0],
