@@ -23,12 +23,20 @@ class FakeReference:
         has_truth: bool = True,
         rerun_noise: Callable[[float, int], float] = lambda amplitude, seed: 0.0,
         ties: Function | None = None,
+        example: Mapping[str, Array] | None = None,
     ) -> None:
         self._function = function
         self._has_truth = has_truth
         self._rerun_noise = rerun_noise
         self._ties = ties
+        self._example = example or {}
         self.reruns = 0
+
+    def example(self) -> dict[str, Array]:
+        return dict(self._example)
+
+    def parameter(self, name: str) -> Array | None:
+        return None
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         return self._function(inputs)

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 import torch
 from onnx import helper
-from support.workbenches import graph_model, workbench
+from support.workbenches import graph_model, without_tally, workbench
 
 from onnxproof.diagnosis.counterfactuals.workbench import ComparedCases, Workbench
 from onnxproof.reference.module import ModuleReference
@@ -76,12 +76,22 @@ def module_workbench(
         "module_session": reference.float64_session().session,
     }
     if others:
-        options["cases"] = ComparedCases(others=[case_of(inputs) for inputs in others])
-    bench = workbench(folder, wrong, truth[0], witness, nodes=list(names), found=found, **options)
-    bench.scene = replace(bench.scene, reference=reference, **(scene or {}))
+        cases = [case_of(inputs, name=f"other {n}") for n, inputs in enumerate(others)]
+        options["cases"] = ComparedCases(others=cases)
+    bench = workbench(
+        folder,
+        wrong,
+        truth[0],
+        witness,
+        reference=reference,
+        nodes=list(names),
+        found=found,
+        **options,
+    )
+    bench.scene = replace(bench.scene, **(scene or {}))
     return bench
 
 
 def without_line(evidence: str) -> str:
-    """Evidence without the places in the source: `clamp` (file:line: `text`) becomes `clamp`."""
-    return re.sub(r" (\(|at )[^\s()]+:\d+: `[^`]*`\)?", "", evidence)
+    """Evidence without the tally of the judge and the places in the source: `clamp` (file:line: `text`) becomes `clamp`."""
+    return re.sub(r" (\(|at )[^\s()]+:\d+: `[^`]*`\)?", "", without_tally(evidence))

@@ -1,22 +1,44 @@
 """Workbenches on hand-made graphs: a file that is wrong, and the truth that it should give."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
+from support.fake_reference import FakeReference
 
 from onnxproof.diagnosis.counterfactuals.workbench import ComparedCases, Workbench
 from onnxproof.diagnosis.locate import Located, Scene
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.options import Policy
+from onnxproof.reference.graph import GraphReference
 from onnxproof.results import Case, InputInfo, Location, OutputInfo, Signature, Stage
+from onnxproof.runtimes.session.execution import Clock
 
 Array = np.ndarray[Any, Any]
+_TALLY = re.compile(
+    r" on \d+ of \d+ failing cases? \([^()]*\)"
+    r"(; no case was found that passes| and (changes|breaks) \w+ of \d+ passing ones?)"
+    r"(; no time was left for further cases)?"
+)
+
+
+class KnownAnswer(FakeReference):
+    """A reference that knows the answer to one case, and refuses every other: no further cases can be made."""
+
+    tree = None
+
+    def __init__(self, inputs: Mapping[str, Array], truth: Array) -> None:
+        def look_up(asked: Mapping[str, Array]) -> list[Array]:
+            if any(not np.array_equal(asked[name], array) for name, array in inputs.items()):
+                raise ValueError("only one answer is known")
+            return [truth]
+
+        super().__init__(look_up, example=inputs)
 
 
 def graph_model(
@@ -44,18 +66,34 @@ def answer(model: onnx.ModelProto, inputs: Mapping[str, Array]) -> Array:
     return output
 
 
+def without_tally(evidence: str) -> str:
+    """Evidence without what the judge of causes adds: on how many cases it was tried, and what came of it."""
+    return _TALLY.sub("", evidence)
+
+
 def workbench(
     folder: Path,
     wrong: onnx.ModelProto,
-    truth: Array,
+    right: onnx.ModelProto | Array,
     inputs: Mapping[str, Array],
     *,
+    reference: Any = None,
     nodes: Sequence[str] = (),
     scene: Mapping[str, Any] | None = None,
     found: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Workbench:
-    """The workbench of a wrong file, whose faults are said to be in these nodes."""
+    """The workbench of a wrong file, whose faults are said to be in these nodes.
+
+    `right` is the file that it should be, or, where that is all that is known, the answer to the witness alone.
+    """
+    if isinstance(right, onnx.ModelProto):
+        onnx.save(right, folder / "right.onnx")
+        reference = GraphReference(folder / "right.onnx", dict(inputs), Clock())
+        (truth,) = reference.truth(inputs) or reference.run(inputs)
+    else:
+        truth = right
+        reference = reference or KnownAnswer(inputs, truth)
     path = folder / "wrong.onnx"
     onnx.save(wrong, path)
     ports = tuple(
@@ -71,7 +109,6 @@ def workbench(
     )
     output = wrong.graph.output[0].name
     info = OutputInfo(name=output, dtype=str(truth.dtype), shape=truth.shape, onnx_name=output)
-    reference: Any = SimpleNamespace(parameter=lambda name: None)
     made = Scene(
         reference=reference,
         path=path,
@@ -86,5 +123,6 @@ def workbench(
     )
     location = Location(stage=Stage.EXPORT, nodes=tuple(nodes))
     cases = options.pop("cases", ComparedCases())
+    policy = options.pop("policy", Policy())
     located = Located(location=location, **(found or {}))
-    return Workbench(made, located, cases=cases, policy=Policy(), **options)
+    return Workbench(made, located, cases=cases, policy=policy, **options)

@@ -98,7 +98,7 @@ def _times(ratio: float) -> str:
 def judge(counterfactual: Counterfactual, witness: "TrialCase", cases: "TrialCases") -> Judgement:
     """Run a counterfactual on the witness, then, if it holds there, on the other cases."""
     after = _error(counterfactual, witness)
-    if not witness.is_right(after):
+    if not witness.is_fixed(after):
         return _judgement(Standing.REFUTED, witness, after, counterfactual, _Tally(explained=0))
     tally = _Tally()
     for case in cases.others_that_fail():
@@ -147,14 +147,14 @@ class _Tally:
 
 
 def _outcome(counterfactual: Counterfactual, case: "TrialCase", cases: "TrialCases") -> bool | None:
-    """Whether the two agree on a case with the change; None where it can't be tried, or no time is left."""
-    if cases.deadline.passed:
+    """Whether the two agree on a case with the change; None where it can't be tried, answers of NaN alone say nothing, or no time is left."""
+    if cases.deadline.passed or (counterfactual.in_reference and case.has_no_numbers):
         return None
     error = counterfactual.error(case)
     if error is None:
         return None
     if not case.fails:
-        return case.is_right(error)
+        return error <= case.limit
     allowed = max(case.limit, case.before / limits.OTHER_CASES_IMPROVEMENT)
     return error <= allowed
 

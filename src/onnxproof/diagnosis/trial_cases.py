@@ -14,6 +14,7 @@ import numpy as np
 
 from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.locate import Scene
+from onnxproof.diagnosis.locate.scene import has_finite
 from onnxproof.inputs.space import Space, as_dtype, is_float
 from onnxproof.numerics.measure import is_float as has_floats
 from onnxproof.numerics.relative_error import relative_error
@@ -60,10 +61,13 @@ class TrialCase:
             if isinstance(dim, str)
         }
 
-    def is_right(self, error: float) -> bool:
-        """Whether an error is gone, not only smaller than before."""
-        if not self.fails:
-            return error <= self.limit
+    @property
+    def has_no_numbers(self) -> bool:
+        """Whether the candidate answers with NaN and infinity alone: any model that does so would agree with it."""
+        return self.outputs is not None and not any(has_finite(array) for array in self.outputs)
+
+    def is_fixed(self, error: float) -> bool:
+        """Whether the error is gone, not only smaller than before; never where there was none to explain."""
         return error <= self.limit and error < self.before / limits.FIXED_IMPROVEMENT
 
 
@@ -139,8 +143,10 @@ class TrialCases:
         self._failing = []
         self._passing = []
         for case in (*self.failing, *self.passing):
-            self._add(case)
-        for case in itertools.islice(self._further_cases(), limits.MOST_MADE_CASES):
+            if not self._is_known(case):
+                self._add(case)
+        fresh = (case for case in self._further_cases() if not self._is_known(case))
+        for case in itertools.islice(fresh, limits.MOST_MADE_CASES):
             if self._are_enough or self.deadline.passed:
                 return
             self._made += 1
@@ -148,8 +154,14 @@ class TrialCases:
 
     @property
     def _are_enough(self) -> bool:
-        fewest = min(len(self._failing or []), len(self._passing or []))
-        return fewest >= limits.OTHER_CASES
+        failing = [case for case in self._failing or [] if not case.has_no_numbers]
+        return min(len(failing), len(self._passing or [])) >= limits.OTHER_CASES
+
+    def _is_known(self, case: Case) -> bool:
+        """Whether the witness or an answered case has the same inputs: the same case twice is no further evidence."""
+        answered = [*(self._failing or []), *(self._passing or [])]
+        known = [self.witness.case.inputs, *(trial.inputs for trial in answered)]
+        return any(_same_inputs(case.inputs, inputs) for inputs in known)
 
     def _add(self, case: Case) -> None:
         """Answer a case by both models, and sort it in; an enough of one kind takes no more."""
@@ -182,17 +194,8 @@ class TrialCases:
             ordinary = self._ordinary(round_)
             for word, change in _CHANGES.items():
                 rng = np.random.default_rng([round_, len(word)])
-                yield self._varied(f"{word} {round_}", partial(change, rng=rng), ordinary)
-
-    def _varied(
-        self, words: str, change: Callable[[Array, Array], Array], ordinary: Inputs
-    ) -> Case:
-        case = self.witness.case
-        inputs = {
-            name: change(np.asarray(array), np.asarray(ordinary[name]))
-            for name, array in case.inputs.items()
-        }
-        return replace(case, name=f"{case.name}, {words}", inputs=inputs, ordinary=False)
+                changed = partial(change, rng=rng)
+                yield _varied(self.witness.case, f"{word} {round_}", changed, ordinary)
 
     def _ordinary(self, round_: int) -> Inputs:
         """Ordinary values in the shapes of the witness."""
@@ -214,9 +217,16 @@ class TrialCases:
         }
 
     def _draws(self) -> Iterator[Case]:
-        """The example, then ordinary values: at the witness's sizes, at the example's, and at others."""
+        """The example, as it is, in another order and moved a little; then ordinary values at the witness's sizes, at the example's, and at others.
+
+        What was frozen of the example is often the same for its elements in another order (a sum, a maximum, a size).
+        """
         example = self.witness.reference.example()
-        yield Case(name="example", group="ordinary", about="the example inputs", inputs=example)
+        given = Case(name="example", group="ordinary", about="the example inputs", inputs=example)
+        yield given
+        for word in ("permuted", "moved"):
+            change = partial(_CHANGES[word], rng=np.random.default_rng(0))
+            yield _varied(given, word, change, example)
         for round_ in range(limits.MOST_MADE_CASES):
             yield replace(
                 self.witness.case, name=f"drawn {round_}", inputs=self._ordinary(round_ + 100)
@@ -233,6 +243,26 @@ class TrialCases:
             sizes = self.space.sizes(**{dim.name: dim.example + 1 + round_})
             if self.space.fits(sizes):
                 yield f"with {dim.name}={sizes[dim.name]}", sizes
+
+
+def _varied(
+    case: Case, words: str, change: Callable[[Array, Array], Array], ordinary: Inputs
+) -> Case:
+    """A case with each of its inputs changed."""
+    inputs = {
+        name: change(np.asarray(array), np.asarray(ordinary[name]))
+        for name, array in case.inputs.items()
+    }
+    return replace(case, name=f"{case.name}, {words}", inputs=inputs, ordinary=False)
+
+
+def _same_inputs(some: Inputs, others: Inputs) -> bool:
+    """Whether two sets of inputs hold the same bytes."""
+    return set(some) == set(others) and all(
+        np.shape(array) == np.shape(others[name])
+        and np.asarray(array).tobytes() == np.asarray(others[name]).tobytes()
+        for name, array in some.items()
+    )
 
 
 def _mix(array: Array, ordinary: Array, rng: np.random.Generator) -> Array:
@@ -268,7 +298,8 @@ def _like(example: Array, array: Array, rng: np.random.Generator) -> Array:
     if not example.size:
         return array
     drawn = rng.choice(example.reshape(-1), array.shape)
-    if is_float(array.dtype) and example.size > 1:
-        spread = float(np.nan_to_num(np.std(example.astype(np.float64))))
-        drawn = drawn.astype(np.float64) + 0.1 * spread * rng.standard_normal(array.shape)
+    wide = example.astype(np.float64)
+    finite = wide[np.isfinite(wide)]
+    if is_float(array.dtype) and finite.size > 1:
+        drawn = drawn.astype(np.float64) + 0.1 * np.std(finite) * rng.standard_normal(array.shape)
     return as_dtype(drawn, array.dtype)

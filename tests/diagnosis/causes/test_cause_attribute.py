@@ -1,10 +1,15 @@
 """The cause `attribute`: other values of attributes and arguments."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from onnx import helper
+from support import workbenches
+from support.module_workbenches import file_of, node
+from support.workbenches import without_tally
 
 from onnxproof.diagnosis.causes import attribute
 from onnxproof.diagnosis.counterfactuals.attribute_values import (
@@ -13,28 +18,28 @@ from onnxproof.diagnosis.counterfactuals.attribute_values import (
     other_attributes,
 )
 
+X = {"x": np.array([[-2.0, 1.0, -0.5], [3.0, -4.0, 0.25]], np.float32)}
+
 
 @pytest.mark.parametrize(
-    ("after", "words"),
-    [(1e-9, "gives what the module gives"), (0.04, "comes nearer to what the module gives")],
+    ("factor", "words"),
+    [(1.0, "gives what the module gives"), (1.04, "comes nearer to what the module gives")],
 )
 def test_an_attribute_gives_what_the_module_gives_only_where_it_does(
-    after: float, words: str
+    factor: float, words: str, tmp_path: Path
 ) -> None:
-    node = helper.make_node("LeakyRelu", ["x"], ["y"], name="leaky", alpha=0.5)
-    bench: Any = SimpleNamespace(
-        with_node=lambda node, change: None,
-        distance=lambda model: after,
-        cured=lambda value: value < 1e-3,
-    )
+    wrong = file_of([node("LeakyRelu", "x", alpha=0.5)], X)
+    nodes = [node("LeakyRelu", "x", output="leaky", alpha=0.1), node("Mul", "leaky", "factor")]
+    right = file_of(nodes, X, {"factor": np.array(factor, np.float32)})
+    bench = workbenches.workbench(tmp_path, wrong, right, X, nodes=["y"])
     value = OtherValue(name="alpha", present=0.5, other=0.1)
-    tried, left = attribute._try_attribute(bench, node, value)
-    assert tried.evidence.endswith(f"is 0.5, and 0.1 {words}")
-    assert tried.proven == (after < 1e-3)
-    assert left == after
+    tried, left = attribute._try_attribute(bench, bench.nodes[0], value)
+    assert without_tally(tried.evidence).endswith(f"is 0.5, and 0.1 {words}")
+    assert tried.proven == (factor == 1.0)
+    assert left == pytest.approx(1 - 1 / factor, abs=1e-6)
 
 
-def workbench(node: Any, arguments: dict[str, Any] | None = None) -> Any:
+def bench_of(node: Any, arguments: dict[str, Any] | None = None) -> Any:
     entry = None if arguments is None else SimpleNamespace(arguments=arguments)
     return SimpleNamespace(
         model=SimpleNamespace(opset_import=[helper.make_opsetid("", 18)]),
@@ -45,8 +50,8 @@ def workbench(node: Any, arguments: dict[str, Any] | None = None) -> Any:
 
 
 def test_the_modules_own_number_is_tried_before_the_usual_ones() -> None:
-    node = helper.make_node("LeakyRelu", ["x"], ["y"])
-    values = list(other_attributes(workbench(node, {"negative_slope": 0.37}), node))
+    located = helper.make_node("LeakyRelu", ["x"], ["y"])
+    values = list(other_attributes(bench_of(located, {"negative_slope": 0.37}), located))
     assert {value.name for value in values} == {"alpha"}
     assert values[0].other == 0.37
     assert values[0].present == pytest.approx(0.01)  # the standard's default
@@ -54,8 +59,8 @@ def test_the_modules_own_number_is_tried_before_the_usual_ones() -> None:
 
 
 def test_pads_are_exchanged_and_made_equal() -> None:
-    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[0, 1, 2, 3])
-    values = other_attributes(workbench(node), node)
+    located = helper.make_node("Conv", ["x", "w"], ["y"], pads=[0, 1, 2, 3])
+    values = other_attributes(bench_of(located), located)
     pads = [value.other for value in values if value.name == "pads"]
     assert pads == [[2, 3, 0, 1], [3] * 4, [1] * 4, [0] * 4, [1] * 4]
 
@@ -73,6 +78,6 @@ def test_pads_are_exchanged_and_made_equal() -> None:
     ],
 )
 def test_other_values_of_an_argument(name: str, value: Any, others: list[Any]) -> None:
-    node = helper.make_node("LeakyRelu", ["x"], ["y"], alpha=0.3)
-    found = other_arguments(workbench(node), name, value)
+    located = helper.make_node("LeakyRelu", ["x"], ["y"], alpha=0.3)
+    found = other_arguments(bench_of(located), name, value)
     assert found == pytest.approx(others) if name == "eps" else found == others

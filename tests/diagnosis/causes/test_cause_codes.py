@@ -12,6 +12,7 @@ import pytest
 from onnxproof.cli.explain import _page
 from onnxproof.diagnosis import causes
 from onnxproof.diagnosis.counterfactuals.workbench import Tried
+from onnxproof.diagnosis.judge import Judgement, Standing
 from onnxproof.results import Cause, Fix, Verdict
 from onnxproof.system.deadline import Deadline
 
@@ -48,6 +49,10 @@ def hypothesis(*results: Tried | str, **changed: Any) -> Any:
     return SimpleNamespace(TITLE="a title", test=lambda bench: next(answers), **changed)
 
 
+def judged(standing: Standing = Standing.PROVEN, *, in_reference: bool = False) -> Judgement:
+    return Judgement(standing=standing, before=8.0, after=2.0, in_reference=in_reference)
+
+
 @pytest.mark.parametrize("code", sorted(HYPOTHESES))
 def test_a_cause_gives_only_codes_that_it_declares(code: str) -> None:
     module: ModuleType = HYPOTHESES[code]
@@ -74,7 +79,7 @@ def test_pages_are_read_without_importing_the_causes() -> None:
 
 
 def test_a_code_that_is_not_declared_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    tried = Tried(proven=True, evidence="seen", code="clipping")
+    tried = Tried(judgement=judged(), evidence="seen", code="clipping")
     monkeypatch.setattr(causes, "codes", lambda: {"one": hypothesis(tried, CODES=("one",))})
     report = causes.explain(workbench())
     assert report.causes == ()
@@ -103,44 +108,45 @@ def test_a_cause_whose_try_failed_was_not_ruled_out(monkeypatch: pytest.MonkeyPa
 
 def test_errors_are_measured_in_noise_or_not_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     hypotheses = {
-        "far": hypothesis(Tried(proven=False, evidence="", after=4.0)),
-        "near": hypothesis(Tried(proven=False, evidence="", after=1.0, before=2.0)),
-        "seen": hypothesis(Tried(proven=False, evidence="")),
-        "sure": hypothesis(Tried(proven=True, evidence="", after=2.0)),
+        "far": hypothesis(Tried(evidence="", after=4.0)),
+        "near": hypothesis(Tried(evidence="", after=1.0, before=2.0)),
+        "seen": hypothesis(Tried(evidence="")),
+        "sure": hypothesis(Tried(judgement=judged(), evidence="")),
     }
     monkeypatch.setattr(causes, "codes", lambda: hypotheses)
     found = [(c.code, c.before, c.after) for c in causes.explain(workbench()).causes]
     assert found == [
         ("sure", 16.0, 4.0),
-        ("seen", 16.0, None),
         ("near", 4.0, 2.0),
         ("far", 16.0, 8.0),
+        ("seen", 16.0, None),
     ]
 
 
 @pytest.mark.parametrize(
-    ("verdict", "by_reference", "proven", "fixed"),
+    ("verdict", "judgement", "proven", "fixed"),
     [
-        (Verdict.FAITHFUL, False, True, True),
-        (Verdict.DIVERGED, False, False, False),
-        (Verdict.DIVERGED, True, True, False),
-        (None, False, False, False),
+        (Verdict.FAITHFUL, judged(), True, True),
+        (Verdict.FAITHFUL, judged(Standing.LIKELY), False, False),
+        (Verdict.DIVERGED, judged(), False, False),
+        (Verdict.DIVERGED, judged(in_reference=True), True, False),
+        (Verdict.DIVERGED, judged(Standing.LIKELY, in_reference=True), False, False),
+        (None, judged(), False, False),
+        (None, judged(in_reference=True), True, False),
     ],
 )
 def test_a_remedy_is_verified_before_it_is_offered(
     verdict: Verdict | None,
-    by_reference: bool,
+    judgement: Judgement,
     proven: bool,
     fixed: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tried = Tried(
-        proven=True,
+        judgement=judgement,
         evidence="seen",
-        after=1.0,
         model=onnx.ModelProto(),
         fix=Fix(kind="graph", what="do it"),
-        by_reference=by_reference,
     )
     monkeypatch.setattr(causes, "codes", lambda: {"one": hypothesis(tried)})
     (cause,) = causes.explain(workbench(), lambda model, options: verdict).causes

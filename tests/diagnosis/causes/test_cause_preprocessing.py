@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from support.module_workbenches import file_of, module_workbench, node
+from support.workbenches import without_tally
 
 from onnxproof.diagnosis.causes import preprocessing
 from onnxproof.diagnosis.counterfactuals.workbench import ComparedCases, Tried, Workbench
@@ -73,7 +74,7 @@ def evidence_of(tried: Tried | str) -> str:
     assert isinstance(tried, Tried)
     assert tried.proven
     assert tried.model is not None
-    return tried.evidence
+    return without_tally(tried.evidence)
 
 
 def test_channels_in_the_reverse_order_are_named(tmp_path: Path) -> None:
@@ -176,7 +177,7 @@ def test_a_blur_is_no_other_scaling(tmp_path: Path) -> None:
     assert preprocessing.test(bench) == NOTHING
 
 
-def test_another_case_tells_an_accident_of_the_witness_from_its_preparation(
+def test_other_cases_tell_an_accident_of_the_witness_from_its_preparation(
     tmp_path: Path,
 ) -> None:
     alike = {"x": IMAGE["x"].copy()}
@@ -185,7 +186,7 @@ def test_another_case_tells_an_accident_of_the_witness_from_its_preparation(
     bench = bench_of(tmp_path, take, read="taken", inputs=alike, order=np.array([2, 0, 0]))
     assert preprocessing.test(bench) == NOTHING
     alone = Workbench(bench.scene, bench.located, cases=ComparedCases(), policy=bench.policy)
-    assert "in the order [2, 1, 0]" in evidence_of(preprocessing.test(alone))
+    assert preprocessing.test(alone) == NOTHING  # where the run has no other, one is made
 
 
 @pytest.mark.parametrize("stage", [Stage.RUNTIME, Stage.OPTIMIZER])

@@ -47,7 +47,7 @@ def test_a_product_that_wraps_in_32_bits_is_named(tmp_path: Path) -> None:
     assert outputs[0].tolist() == wrapped.tolist()
     tried = integer_width.test(bench)
     assert isinstance(tried, Tried)
-    assert (tried.proven, tried.by_reference) == (True, True)
+    assert (tried.proven, tried.in_reference) == (True, True)
     assert without_line(tried.evidence) == (
         "the module with `mul` done in int32 gives what the candidate gives"
     )

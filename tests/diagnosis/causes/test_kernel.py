@@ -1,5 +1,6 @@
 """The cause `kernel`: one operator of the runtime beside the standard."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,15 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 from onnx import TensorProto
-from support.module_workbenches import file_of, node
-from support.workbenches import workbench
+from support.fake_reference import FakeReference
+from support.module_workbenches import case_of, file_of, node
+from support.workbenches import without_tally, workbench
 
 from onnxproof.diagnosis.causes import kernel
-from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
+from onnxproof.diagnosis.counterfactuals.workbench import ComparedCases, Tried, Workbench
 from onnxproof.results import Location, Stage, Suspect
 
-LARGE = {"x": np.array([[2**53, 1, 1, 1, 1, 1, 1, 1]], np.int64)}
+LARGE = {"x": np.array([[2**53, 1, 1, 1, 1, 1, 1, 1, -(2**53)]], np.int64)}
 X = {"x": np.array([[1.0, 2.0]], np.float32)}
+FRACTIONS = {"x": np.array([[0.1, 0.7, 2.3]], np.float32)}
+
+
+def exact_sum(inputs: Mapping[str, Any]) -> list[Any]:
+    return [inputs["x"].sum(1, keepdims=True)]
 
 
 def bench_of(
@@ -25,11 +32,17 @@ def bench_of(
     *,
     stage: Stage = Stage.RUNTIME,
     suspect: str | None = "y",
+    right: Any = None,
+    cases: ComparedCases | None = None,
     **options: Any,
 ) -> Workbench:
     """The workbench of a file that is located in one node of the runtime."""
-    file = file_of(nodes, inputs, {"axes": np.array([1])}, **options)
-    bench = workbench(folder, file, np.zeros((1, 1)), inputs, nodes=["y"])
+    constants = {"axes": np.array([1]), "large": np.array(1e5, np.float32)}
+    file = file_of(nodes, inputs, constants, **options)
+    function = right or (lambda inputs: [np.zeros((1, 1))])
+    reference = FakeReference(function, has_truth=False, example=inputs)
+    bench = workbench(folder, file, function(inputs)[0], inputs, nodes=["y"], reference=reference)
+    bench.cases = cases or bench.cases
     suspects: tuple[Suspect, ...] = ()
     if suspect is not None:
         suspects = (Suspect(node=suspect, op_type=nodes[-1].op_type, ratio=9.0),)
@@ -45,12 +58,39 @@ def bench_of(
 
 def test_a_sum_of_integers_that_the_runtime_makes_in_double_is_named(tmp_path: Path) -> None:
     nodes = [node("ReduceSum", "x", "axes")]
-    bench = bench_of(tmp_path, nodes, LARGE, dtype=TensorProto.INT64)
+    others = [case_of({"x": LARGE["x"] * k}, name=f"times {k}") for k in (3, 5)]
+    small = [case_of({"x": np.full((1, 9), k)}, name=f"small {k}") for k in (3, 5)]
+    cases = ComparedCases(others=others, agreeing=small)
+    bench = bench_of(tmp_path, nodes, LARGE, right=exact_sum, cases=cases, dtype=TensorProto.INT64)
     tried = kernel.test(bench)
     assert isinstance(tried, Tried)
     assert (tried.proven, tried.code) == (True, "")
+    assert without_tally(tried.evidence) == (
+        "y (ReduceSum), run by itself, gives other values than the standard for the same inputs; "
+        "with the standard's values in its place the answers are right"
+    )
+
+
+def test_a_kernel_whose_right_values_leave_the_answers_wrong_is_not_proven(tmp_path: Path) -> None:
+    nodes = [node("ReduceSum", "x", "axes")]
+    tried = kernel.test(bench_of(tmp_path, nodes, LARGE, dtype=TensorProto.INT64))
+    assert isinstance(tried, Tried)
+    assert not tried.proven
     assert tried.evidence == (
         "y (ReduceSum), run by itself, gives other values than the standard for the same inputs"
+    )
+
+
+def test_digits_that_were_lost_before_a_right_node_are_a_matter_of_precision(
+    tmp_path: Path,
+) -> None:
+    nodes = [node("Add", "x", "large", output="sum"), node("Sub", "sum", "large")]
+    tried = kernel.test(bench_of(tmp_path, nodes, FRACTIONS, right=lambda inputs: [inputs["x"]]))
+    assert isinstance(tried, Tried)
+    assert (tried.proven, tried.code) == (True, "precision")
+    assert without_tally(tried.evidence) == (
+        "y (Sub) does what the standard says with what it is given; "
+        "with every operator of the file in float64 the answers are right"
     )
 
 

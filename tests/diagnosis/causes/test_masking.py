@@ -60,13 +60,25 @@ def test_a_mask_that_is_ignored_or_inverted_is_named(
     tried = masking.test(bench_of(tmp_path, Attend(), nodes, INPUTS))
     assert isinstance(tried, Tried)
     assert tried.proven
-    assert tried.evidence == f"the module with `mask` {what} gives what the candidate gives"
+    assert without_line(tried.evidence) == (
+        f"the module with `mask` {what} gives what the candidate gives"
+    )
 
 
-def test_only_rows_that_hide_everything_differ(tmp_path: Path) -> None:
+def test_a_guard_of_rows_that_hide_everything_is_named_where_it_was_lost(tmp_path: Path) -> None:
+    bench = bench_of(tmp_path, Guarded(), read_mask(), EMPTY, located={"y": "mul"})
+    tried = masking.test(bench)
+    assert isinstance(tried, Tried)
+    assert (tried.proven, tried.in_reference) == (True, True)
+    assert without_line(tried.evidence) == (
+        "the module with `mul` without its mask gives what the candidate gives"
+    )
+
+
+def test_that_only_rows_that_hide_everything_differ_is_an_observation(tmp_path: Path) -> None:
     tried = masking.test(bench_of(tmp_path, Guarded(), read_mask(), EMPTY))
     assert isinstance(tried, Tried)
-    assert tried.proven
+    assert not tried.proven
     assert tried.evidence == (
         "only rows of `mask` that hide everything differ: "
         "with one place open in each, the two agree"
@@ -81,7 +93,7 @@ def test_a_mask_that_is_put_on_after_the_softmax_is_named(tmp_path: Path) -> Non
     located = {"weights": "_softmax"}
     tried = masking.test(bench_of(tmp_path, Attend(), nodes, INPUTS, located=located))
     assert isinstance(tried, Tried)
-    assert (tried.proven, tried.by_reference) == (True, True)
+    assert (tried.proven, tried.in_reference) == (True, True)
     assert without_line(tried.evidence) == (
         "the module with `masked_fill` put after the softmax gives what the candidate gives"
     )

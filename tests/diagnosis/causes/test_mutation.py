@@ -40,7 +40,7 @@ def test_a_write_that_was_lost_is_named(tmp_path: Path) -> None:
     nodes = [node("Mul", "x", "two", output="twice"), node("Add", "twice", "one")]
     tried = mutation.test(bench_of(tmp_path, Writes(), nodes, {"y": "add"}))
     assert isinstance(tried, Tried)
-    assert (tried.proven, tried.by_reference, tried.code) == (True, True, "")
+    assert (tried.proven, tried.in_reference, tried.code) == (True, True, "")
     assert without_line(tried.evidence) == (
         "the module with `fill_` left out, and what else it writes in place, "
         "gives what the candidate gives"
@@ -67,6 +67,7 @@ def test_all_writes_are_left_out_together_and_those_of_one_line_alone(
     file = file_of(nodes, X, constants)
     tried = mutation.test(module_workbench(tmp_path, TwoLines(), file, X, located={"y": "add"}))
     assert isinstance(tried, Tried)
+    assert tried.proven
     line = "y[0] = 9.0" if lost == "all" else "y[1] = 7.0"
     assert f"`{line}`) left out, and what else it writes in place" in tried.evidence
 

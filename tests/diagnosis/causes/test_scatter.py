@@ -53,7 +53,7 @@ def test_a_sum_of_which_the_last_write_is_kept_is_named_and_put_right(tmp_path: 
     nodes = [node("ScatterElements", "zeros", "index", "x", axis=1)]
     tried = tried_on(tmp_path, Sums(), nodes, "scatter_add")
     assert isinstance(tried, Tried)
-    assert (tried.proven, tried.by_reference, tried.code) == (True, True, "")
+    assert (tried.proven, tried.in_reference, tried.code) == (True, True, "")
     assert without_line(tried.evidence) == (
         "the module with `scatter_add` with the last write kept gives what the candidate gives; "
         "with reduction `add` at y the answers are right"

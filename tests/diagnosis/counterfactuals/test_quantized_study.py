@@ -56,9 +56,11 @@ def bench_of(
     folder: Path, *, scale: float = 0.002, gap: Gap | None = GAP, **options: Any
 ) -> Workbench:
     """With a scale of 0.002 a value beyond 0.26 is cut off."""
-    bench = workbench(folder, quantized_file(scale), X @ W, {"x": X}, **options)
-    reference: Any = FakeReference(product)
-    bench.scene = replace(bench.scene, reference=reference, gap=gap)
+    reference = FakeReference(product, example={"x": X})
+    bench = workbench(
+        folder, quantized_file(scale), X @ W, {"x": X}, reference=reference, **options
+    )
+    bench.scene = replace(bench.scene, gap=gap)
     return bench
 
 
@@ -138,22 +140,21 @@ def test_a_module_that_can_not_be_exported_is_studied_without_float_weights(
 def test_a_change_that_heals_the_loss_is_the_cause_and_half_a_change_is_likely(
     tmp_path: Path,
 ) -> None:
-    study = study_of(bench_of(tmp_path))
+    bench = bench_of(tmp_path, policy=Policy(drift_db=30.0))
+    study = study_of(bench)
     assert study.graph_db < 10
 
     def granted(scale: float | None) -> Tried | str:
         model = None if scale is None else quantized_file(scale)
-        return quantized_study.granted(
-            study, model, policy=Policy(drift_db=30.0), what="narrow", fix="widen"
-        )
+        return quantized_study.granted(bench, study, model, what="narrow", fix="widen")
 
     healed = granted(0.025)  # all values up to 3.2, rounded by 0.007 rms
     assert isinstance(healed, Tried)
     assert healed.proven
     assert healed.model is not None
     assert healed.evidence.startswith(f"narrow: {study.graph_db:.1f} dB become ")
-    assert healed.after is not None
-    assert healed.after < 10 ** (-30 / 20)
+    assert healed.error_left is not None
+    assert healed.error_left < 10 ** (-30 / 20)
     half = granted(0.008)  # up to 1.0
     assert isinstance(half, Tried)
     assert not half.proven
@@ -163,10 +164,9 @@ def test_a_change_that_heals_the_loss_is_the_cause_and_half_a_change_is_likely(
 
 
 def test_a_graph_that_is_as_good_as_others_has_no_loss_to_explain(tmp_path: Path) -> None:
-    study = study_of(bench_of(tmp_path, scale=0.025))
-    words = quantized_study.granted(
-        study, quantized_file(0.02), policy=Policy(drift_db=30.0), what="", fix=""
-    )
+    bench = bench_of(tmp_path, scale=0.025, policy=Policy(drift_db=30.0))
+    study = study_of(bench)
+    words = quantized_study.granted(bench, study, quantized_file(0.02), what="", fix="")
     assert words == (
         f"with {study.graph_db:.1f} dB the graph is as good as healthy quantized models are"
     )

@@ -1,13 +1,16 @@
 """Values in another order, and values that are off by a factor."""
 
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
+from support.module_workbenches import file_of, module_workbench, node
+from support.workbenches import without_tally
 
 from onnxproof.diagnosis.causes import axis_order
 from onnxproof.diagnosis.counterfactuals.lost_factor import common_ratio, find_lost_factor
@@ -65,29 +68,52 @@ def test_the_common_ratio_ignores_what_is_small() -> None:
     assert common_ratio(np.zeros(0), np.zeros(0)) is None
 
 
+class Scaled(torch.nn.Module):
+    """The mean of each row, times a number or a weight."""
+
+    def __init__(self, factor: float, *, is_weight: bool) -> None:
+        super().__init__()
+        self.factor: Any = factor
+        if is_weight:
+            self.factor = torch.nn.Parameter(torch.tensor(factor))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.mean(1, keepdim=True) * self.factor
+
+
+class OtherDivisor(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum(1, keepdim=True) / (x.shape[1] - 1)
+
+
 @pytest.mark.parametrize(
-    ("factor", "proven", "words"),
+    ("module", "call", "words"),
     [
-        (4 / 3, True, "it divides by 4 where the module divides by 3 (or the reverse)"),
-        (0.37, True, "the module has a factor 0.37"),
-        (0.7123, False, "a factor was lost"),
+        (OtherDivisor(), "div", "it divides by 4 where the module divides by 3 (or the reverse)"),
+        (Scaled(0.37, is_weight=False), "mul", "the module has a factor 0.37"),
+        (Scaled(0.7123, is_weight=True), "mul", "a factor was lost"),
     ],
 )
 def test_a_factor_is_explained_by_a_size_or_by_a_number(
-    factor: float, proven: bool, words: str
+    module: torch.nn.Module, call: str, words: str, tmp_path: Path
 ) -> None:
-    value = RNG.normal(size=(2, 4))
-    entry = SimpleNamespace(
-        place=0, arguments={"scale": 0.37}, sketch=SimpleNamespace(shape=(2, 4))
-    )
-    bench: Any = SimpleNamespace(
-        suspect=helper.make_node("ReduceMean", ["x"], ["y"], name="mean"),
-        counterpart=lambda node: entry,
-        value=lambda name: value,
-        located=SimpleNamespace(traced_values=[entry], fetch=lambda place: value * factor),
-        scene=SimpleNamespace(case=SimpleNamespace(inputs={"x": np.zeros((2, 4))})),
-    )
+    rows = {"x": RNG.normal(size=(2, 4)).astype(np.float32)}
+    file = file_of([node("ReduceMean", "x", "axes")], rows, {"axes": np.array([1])})
+    bench = module_workbench(tmp_path, module, file, rows, located={"y": call})
     tried = find_lost_factor(bench)
     assert tried is not None
-    assert tried.evidence.endswith(words)
-    assert (tried.proven, tried.after) == (proven, None)
+    assert tried.proven
+    ratio = bench.scene.truth[0][0, 0] / rows["x"].mean(1)[0]
+    observed, _, rest = tried.evidence.partition(": ")
+    assert observed.startswith("y (ReduceMean) gives the module's values times ")
+    assert float(observed.split()[-1]) == pytest.approx(1 / ratio, rel=1e-5)
+    assert rest.startswith(f"{words}; times ")
+    assert without_tally(tried.evidence).endswith(", the answers are right")
+
+
+def test_values_that_are_off_by_no_single_factor_have_lost_none(tmp_path: Path) -> None:
+    rows = {"x": RNG.normal(size=(2, 4)).astype(np.float32)}
+    file = file_of([node("ReduceMax", "x", "axes")], rows, {"axes": np.array([1])})
+    module = Scaled(0.37, is_weight=False)
+    bench = module_workbench(tmp_path, module, file, rows, located={"y": "mul"})
+    assert find_lost_factor(bench) is None

@@ -10,20 +10,22 @@ import numpy as np
 import pytest
 import torch
 from support.module_workbenches import file_of, module_workbench, node, without_line
-from support.workbenches import workbench
+from support.workbenches import without_tally, workbench
 
 from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, skip_call
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
+from onnxproof.diagnosis.judge import Judgement, Standing
 from onnxproof.reference.traced_value import TracedValue
 from onnxproof.results import Fix
 from onnxproof.system.deadline import Deadline
 
 NARROW = {"x": np.array([[-1.0, 0.5, 1.5]], np.float32)}
+UNBOUNDED = 1e6
 WIDE = {"x": np.array([[-4.0, 3.0, 9.0]], np.float32)}
 
 
 class Bounded(torch.nn.Module):
-    """Bounded at one; the file is bounded at two."""
+    """Bounded at one; the file is bounded at two, or nowhere near."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return torch.clamp(x, max=1.0) * 3
@@ -34,49 +36,67 @@ def left_out(entry: TracedValue) -> Iterator[Variant]:
         yield Variant(what="left out", change=skip_call(), code="clipping")
 
 
-def bounded_bench(folder: Path, **options: Any) -> Workbench:
+def bounded_bench(folder: Path, bound: float = 2, **options: Any) -> Workbench:
     nodes = [node("Min", "x", "bound", output="clip"), node("Mul", "clip", "three")]
-    constants = {"bound": np.array(2, np.float32), "three": np.array(3, np.float32)}
+    constants = {"bound": np.array(bound, np.float32), "three": np.array(3, np.float32)}
     file = file_of(nodes, NARROW, constants)
     return module_workbench(folder, Bounded(), file, NARROW, located={"clip": "clamp"}, **options)
 
 
 def test_a_fault_in_the_module_that_gives_the_candidates_answers_is_proven(tmp_path: Path) -> None:
-    tried = bounded_bench(tmp_path).try_in_reference(left_out)
+    tried = bounded_bench(tmp_path, UNBOUNDED).try_in_reference(left_out)
     assert isinstance(tried, Tried)
-    assert (tried.proven, tried.by_reference, tried.code) == (True, True, "clipping")
+    assert (tried.proven, tried.in_reference, tried.code) == (True, True, "clipping")
     assert without_line(tried.evidence) == (
         "the module with `clamp` left out gives what the candidate gives"
     )
-    assert tried.after is not None
-    assert tried.after < 1e-6
+    assert tried.error_left is not None
+    assert tried.error_left < 1e-6
 
 
-def test_another_case_that_differs_tells_against_it(tmp_path: Path) -> None:
-    tried = bounded_bench(tmp_path, others=[WIDE]).try_in_reference(left_out)
+def test_other_cases_that_differ_tell_against_it(tmp_path: Path) -> None:
+    wide = [{"x": WIDE["x"] * factor} for factor in (1, 2, 3)]
+    tried = bounded_bench(tmp_path, others=wide).try_in_reference(left_out)
     assert tried == "no such change of the module gives what the candidate gives"
 
 
-def test_only_the_first_two_other_cases_are_asked(tmp_path: Path) -> None:
-    agreeing = {"x": np.array([[1.75, 1.5, 0.0]], np.float32)}
-    tried = bounded_bench(tmp_path, others=[agreeing, agreeing, WIDE]).try_in_reference(left_out)
+def test_one_other_case_that_it_does_not_explain_keeps_it_from_being_proven(
+    tmp_path: Path,
+) -> None:
+    explained = [{"x": np.array([[1.75, 1.5, low]], np.float32)} for low in (-1, 0, 1)]
+    bench = bounded_bench(tmp_path, others=[*explained, WIDE])
+    tried = bench.try_in_reference(left_out)
     assert isinstance(tried, Tried)
-    tried = bounded_bench(tmp_path, others=[agreeing, WIDE]).try_in_reference(left_out)
-    assert isinstance(tried, str)
+    assert not tried.proven
+    assert tried.judgement is not None
+    assert (tried.judgement.explained, tried.judgement.failing) == (4, 5)
 
 
 def test_a_remedy_is_a_likeness_alone_and_the_fix_beside_a_fault_in_the_module(
     tmp_path: Path,
 ) -> None:
-    mended = Tried(proven=True, after=1e-9, evidence="mended", fix=Fix(kind="graph", what="do it"))
-    tried = bounded_bench(tmp_path).try_in_reference(left_out, remedy=lambda: mended)
+    judgement = Judgement(standing=Standing.PROVEN, before=1.0, after=1e-9)
+    mended = Tried(judgement=judgement, evidence="mended", fix=Fix(kind="graph", what="do it"))
+    bench = bounded_bench(tmp_path, UNBOUNDED)
+    tried = bench.try_in_reference(left_out, remedy=lambda: mended)
     assert isinstance(tried, Tried)
-    assert tried.by_reference
-    assert tried.after == 1e-9
-    assert tried.evidence.endswith("gives what the candidate gives; mended")
+    assert (tried.proven, tried.in_reference) == (True, True)
+    assert without_tally(tried.evidence).endswith("gives what the candidate gives; mended")
     assert tried.fix == mended.fix
-    alone = bounded_bench(tmp_path).try_in_reference(lambda entry: (), remedy=lambda: mended)
+    alone = bench.try_in_reference(lambda entry: (), remedy=lambda: mended)
     assert alone is mended
+
+
+def test_a_remedy_that_is_proven_stands_before_a_fault_that_is_only_likely(tmp_path: Path) -> None:
+    judgement = Judgement(standing=Standing.PROVEN, before=1.0, after=1e-9)
+    mended = Tried(judgement=judgement, evidence="mended")
+    explained = [{"x": np.array([[1.75, 1.5, low]], np.float32)} for low in (-1, 0, 1)]
+    bench = bounded_bench(tmp_path, others=[*explained, WIDE])
+    assert bench.try_in_reference(left_out, remedy=lambda: mended) is mended
+    likely = replace(mended, judgement=replace(judgement, standing=Standing.LIKELY))
+    tried = bench.try_in_reference(left_out, remedy=lambda: likely)
+    assert isinstance(tried, Tried)
+    assert (tried.proven, tried.in_reference) == (False, True)
 
 
 def test_without_the_module_nothing_is_put_into_it(tmp_path: Path) -> None:

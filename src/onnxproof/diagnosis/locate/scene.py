@@ -69,7 +69,7 @@ class Scene:
         if answers is None or len(answers) != len(expected):
             return float("inf")
         pairs = self._counting_pairs(answers, expected)
-        if not any(_has_finite(answer) for answer, _ in pairs):
+        if not any(has_finite(answer) for answer, _ in pairs):
             return float("inf")
         errors = [relative_error(answer, other) for answer, other in pairs]
         errors += [relative_error(other, answer) for answer, other in pairs if answer is not None]
@@ -93,7 +93,7 @@ class Scene:
         return [(answer, other) for answer, other, counted in triples if counted]
 
 
-def _has_finite(answer: Array | None) -> bool:
+def has_finite(answer: Array | None) -> bool:
     """Whether an answer has any finite element."""
     if answer is None:
         return False
