@@ -23,6 +23,8 @@ from onnxproof.system.deadline import Deadline
 
 Array = np.ndarray[Any, Any]
 Inputs = Mapping[str, Array]
+_FEWEST_ROWS = 4
+"""Rows of a batch from which others can be drawn. Not measured."""
 Run = Callable[[Inputs], list[Array | None] | None]
 
 
@@ -35,6 +37,8 @@ class TrialCase:
     """The candidate's; None where it refuses the case."""
     before: float
     """The relative error of the candidate."""
+    improvement: float = limits.FIXED_IMPROVEMENT
+    """How many times smaller than before an error must be to be gone."""
 
     @property
     def inputs(self) -> Inputs:
@@ -68,7 +72,7 @@ class TrialCase:
 
     def is_fixed(self, error: float) -> bool:
         """Whether the error is gone, not only smaller than before; never where there was none to explain."""
-        return error <= self.limit and error < self.before / limits.FIXED_IMPROVEMENT
+        return error <= self.limit and error < self.before / self.improvement
 
 
 def same_scene(scene: Scene, case: Case, least_noise: float = limits.LEAST_NOISE) -> Scene | None:
@@ -114,6 +118,8 @@ class TrialCases:
     deadline: Deadline = field(default_factory=Deadline.never)
     least_noise: float = limits.LEAST_NOISE
     """The noise of a case is no less than this."""
+    improvement: float = limits.FIXED_IMPROVEMENT
+    """As for each case."""
     ordinary_only: bool = False
     """True where only ordinary values count: what is made up lies beyond the ranges of a quantized graph."""
     _failing: list[TrialCase] | None = None
@@ -170,7 +176,10 @@ class TrialCases:
         if scene is None:
             return
         outputs = self.run(case.inputs)
-        answered = TrialCase(scene=scene, outputs=outputs, before=scene.error(outputs))
+        before = scene.error(outputs)
+        answered = TrialCase(
+            scene=scene, outputs=outputs, before=before, improvement=self.improvement
+        )
         chosen = self._failing if answered.fails else self._passing
         if len(chosen) < limits.MOST_CASES_OF_A_KIND:
             chosen.append(answered)
@@ -178,7 +187,9 @@ class TrialCases:
     def _further_cases(self) -> Iterator[Case]:
         """Variations of the witness, fresh draws and other sizes in turn."""
         makers = [self._draws()]
-        if not self.ordinary_only:
+        if self.ordinary_only:
+            makers.insert(0, self._rows_of_witness())
+        else:
             makers.insert(0, self._variations())
         while makers:
             for maker in list(makers):
@@ -196,6 +207,21 @@ class TrialCases:
                 rng = np.random.default_rng([round_, len(word)])
                 changed = partial(change, rng=rng)
                 yield _varied(self.witness.case, f"{word} {round_}", changed, ordinary)
+
+    def _rows_of_witness(self) -> Iterator[Case]:
+        """Rows of the witness drawn with repetition: other cases of the same kind of values."""
+        case = self.witness.case
+        rows = {np.shape(array)[0] for array in case.inputs.values() if np.ndim(array)}
+        if len(rows) != 1 or min(rows) < _FEWEST_ROWS:
+            return
+        (count,) = rows
+        for round_ in range(limits.MOST_MADE_CASES):
+            chosen = np.random.default_rng([round_, 18]).integers(0, count, count)
+            inputs = {
+                name: np.asarray(array)[chosen] if np.ndim(array) else np.asarray(array)
+                for name, array in case.inputs.items()
+            }
+            yield replace(case, name=f"{case.name}, rows {round_}", inputs=inputs)
 
     def _ordinary(self, round_: int) -> Inputs:
         """Ordinary values in the shapes of the witness."""

@@ -76,7 +76,7 @@ def test_the_coarse_rounding_is_named_with_the_module_of_what_it_rounds(tmp_path
     assert location.nodes[0] == "q_tanh"
     assert location.module == "head"
     assert location.evidence == location.suspects[0].why
-    assert location.evidence.startswith("without its rounding of `t` the answers gain ")
+    assert "times what the values there ask for; put right, the answers gain " in location.evidence
 
 
 def test_the_other_rounding_is_named_where_that_one_is_coarse(tmp_path: Path) -> None:

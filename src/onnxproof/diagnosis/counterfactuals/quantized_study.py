@@ -139,6 +139,7 @@ def judge_levels(
     """
     least_db = bench.policy.drift_db - LEAST_DB  # single cases scatter around the level of all
     noise = 10 ** (-least_db / 20) / limits.FIXED_NOISE_RATIO
+    improvement = 10 ** (LEAST_DB / 20)
     scene = replace(bench.scene, noise=noise)
     if candidate is None:
         candidate = partial(_run_candidate, bench)
@@ -154,13 +155,15 @@ def judge_levels(
         space=bench.cases.space,
         deadline=bench.deadline,
         least_noise=noise,
+        improvement=improvement,
         ordinary_only=True,
     )
 
     def error(case: TrialCase) -> float:
         return case.scene.error(mended(case.inputs))
 
-    witness = TrialCase(scene=scene, outputs=outputs, before=scene.error(outputs))
+    before = scene.error(outputs)
+    witness = TrialCase(scene=scene, outputs=outputs, before=before, improvement=improvement)
     return judge(Counterfactual(error=error, in_reference=False), witness, cases)
 
 
