@@ -69,5 +69,7 @@ def evidence_on(
         budget=Budget(budget_s if seconds is None else seconds, clock, explained=True),
         noted=None,
         differing=(),
+        agreeing=(),
+        space=None,
         hung=hung,
     )
