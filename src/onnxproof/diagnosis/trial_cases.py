@@ -71,7 +71,9 @@ class TrialCase:
         return self.outputs is not None and not any(has_finite(array) for array in self.outputs)
 
     def is_fixed(self, error: float) -> bool:
-        """Whether the error is gone, not only smaller than before; never where there was none to explain."""
+        """Whether the error is gone, not only smaller than before; never where rounding explains it."""
+        if not self.before > self.scene.noise:
+            return False
         return error <= self.limit and error < self.before / self.improvement
 
 

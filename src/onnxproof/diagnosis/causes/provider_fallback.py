@@ -15,10 +15,13 @@ fixed ones), or serve on the CPU alone. Verify on what will serve.
 Example: a CUDA library of another version is found, and everything runs on the CPU, ten times slower, and without half precision.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
+from typing import Any
 
-from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
+import onnx
+
+from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench
 from onnxproof.diagnosis.judge import Counterfactual
 from onnxproof.diagnosis.trial_cases import TrialCase
 from onnxproof.errors import OnnxproofError
@@ -40,13 +43,38 @@ def test(workbench: Workbench) -> Tried | str:
     if not elsewhere and not placed:
         return "no other provider was asked for"
     cpu = f"ort:{_optimization_level(backend)}"
-    tried = workbench.try_counterfactual(
+    on_backend = _OnBackend(
+        workbench.scene,
+        workbench.located,
+        cases=workbench.cases,
+        policy=workbench.policy,
+        deadline=workbench.deadline,
+    )
+    tried = on_backend.try_counterfactual(
         Counterfactual(error=partial(_backend_error, workbench, cpu), in_reference=False),
         f"{'; '.join(elsewhere or placed)}; the same file on the CPU alone is right",
-        before=_backend_error(workbench, backend, workbench.witness),
+        before=on_backend.before,
         code=_CODE if elsewhere else "kernel",
     )
     return tried or f"the CPU alone differs, too; {(elsewhere or placed)[0]}"
+
+
+class _OnBackend(Workbench):
+    """A workbench whose candidate runs on the backend that showed the fault: on the CPU there may be none to explain."""
+
+    def run(
+        self,
+        model: onnx.ModelProto | None = None,
+        *,
+        inputs: Any = None,
+        disabled: tuple[str, ...] = (),
+    ) -> list[Array | None] | None:
+        """The outputs of the file as it is; a changed graph is not run there."""
+        if model is not None or disabled:
+            return super().run(model, inputs=inputs, disabled=disabled)
+        if inputs is None:
+            inputs = self.scene.case.inputs
+        return _backend_outputs(self, self.scene.backend, inputs)
 
 
 def _reports(workbench: Workbench, code: str) -> list[str]:
@@ -68,14 +96,21 @@ def _optimization_level(backend: str) -> str:
 
 def _backend_error(workbench: Workbench, backend: str, case: TrialCase) -> float:
     """How far a backend is from the truth of a case."""
+    return case.scene.error(_backend_outputs(workbench, backend, case.inputs))
+
+
+def _backend_outputs(
+    workbench: Workbench, backend: str, inputs: Mapping[str, Array]
+) -> list[Array | None] | None:
+    """What a backend answers; None where it refuses."""
     scene = workbench.scene
     try:
         candidate = Candidate(backend, scene.path, scene.signature, Clock())
-        outputs = candidate.run(case.inputs)
+        outputs = candidate.run(inputs)
         candidate.close()
     except OnnxproofError:
-        return float("inf")
-    return case.scene.error(outputs)
+        return None
+    return outputs
 
 
 def refusal_causes(findings: Iterable[Finding]) -> Iterator[Cause]:
