@@ -188,11 +188,11 @@ class TrialCases:
 
     def _further_cases(self) -> Iterator[Case]:
         """Variations of the witness, fresh draws and other sizes in turn."""
-        makers = [self._draws()]
-        if self.ordinary_only:
-            makers.insert(0, self._rows_of_witness())
-        else:
-            makers.insert(0, self._variations())
+        makers = [self._variations(), self._draws()]
+        if self.ordinary_only and self._rows >= _FEWEST_ROWS:
+            makers = [self._rows_of_witness()]
+        elif self.ordinary_only:
+            makers = [self._draws()]
         while makers:
             for maker in list(makers):
                 case = next(maker, None)
@@ -210,13 +210,17 @@ class TrialCases:
                 changed = partial(change, rng=rng)
                 yield _varied(self.witness.case, f"{word} {round_}", changed, ordinary)
 
+    @property
+    def _rows(self) -> int:
+        """The rows of the witness; 0 where its inputs have different numbers of them."""
+        arrays = self.witness.case.inputs.values()
+        rows = {np.shape(array)[0] for array in arrays if np.ndim(array)}
+        return rows.pop() if len(rows) == 1 else 0
+
     def _rows_of_witness(self) -> Iterator[Case]:
         """Rows of the witness drawn with repetition: other cases of the same kind of values."""
         case = self.witness.case
-        rows = {np.shape(array)[0] for array in case.inputs.values() if np.ndim(array)}
-        if len(rows) != 1 or min(rows) < _FEWEST_ROWS:
-            return
-        (count,) = rows
+        count = self._rows
         for round_ in range(limits.MOST_MADE_CASES):
             chosen = np.random.default_rng([round_, 18]).integers(0, count, count)
             inputs = {

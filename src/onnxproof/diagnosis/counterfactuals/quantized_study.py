@@ -137,8 +137,7 @@ def judge_levels(
 
     The candidate is run as the workbench runs it, unless another way is given, with its answers to the witness.
     """
-    least_db = bench.policy.drift_db - LEAST_DB  # single cases scatter around the level of all
-    noise = 10 ** (-least_db / 20) / limits.FIXED_NOISE_RATIO
+    noise = 10 ** (-bench.policy.drift_db / 20) / limits.FIXED_NOISE_RATIO
     improvement = 10 ** (LEAST_DB / 20)
     scene = replace(bench.scene, noise=noise)
     if candidate is None:
