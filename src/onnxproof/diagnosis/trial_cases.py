@@ -122,8 +122,8 @@ class TrialCases:
     """The noise of a case is no less than this."""
     improvement: float = limits.FIXED_IMPROVEMENT
     """As for each case."""
-    ordinary_only: bool = False
-    """True where only ordinary values count: what is made up lies beyond the ranges of a quantized graph."""
+    data: Inputs | None = None
+    """Where only values like these count, as what is made up lies beyond the ranges of a quantized graph: further cases are rows of them, or plain draws."""
     _failing: list[TrialCase] | None = None
     _passing: list[TrialCase] | None = None
     _made: int = 0
@@ -189,9 +189,9 @@ class TrialCases:
     def _further_cases(self) -> Iterator[Case]:
         """Variations of the witness, fresh draws and other sizes in turn."""
         makers = [self._variations(), self._draws()]
-        if self.ordinary_only and self._rows >= _FEWEST_ROWS:
-            makers = [self._rows_of_witness()]
-        elif self.ordinary_only:
+        if self.data is not None and _rows(self.data) >= _FEWEST_ROWS:
+            makers = [self._rows_of(self.data)]
+        elif self.data is not None:
             makers = [self._draws()]
         while makers:
             for maker in list(makers):
@@ -210,24 +210,16 @@ class TrialCases:
                 changed = partial(change, rng=rng)
                 yield _varied(self.witness.case, f"{word} {round_}", changed, ordinary)
 
-    @property
-    def _rows(self) -> int:
-        """The rows of the witness; 0 where its inputs have different numbers of them."""
-        arrays = self.witness.case.inputs.values()
-        rows = {np.shape(array)[0] for array in arrays if np.ndim(array)}
-        return rows.pop() if len(rows) == 1 else 0
-
-    def _rows_of_witness(self) -> Iterator[Case]:
-        """Rows of the witness drawn with repetition: other cases of the same kind of values."""
-        case = self.witness.case
-        count = self._rows
+    def _rows_of(self, data: Inputs) -> Iterator[Case]:
+        """Rows of the data drawn with repetition: other cases of the same kind of values."""
+        count = _rows(data)
         for round_ in range(limits.MOST_MADE_CASES):
             chosen = np.random.default_rng([round_, 18]).integers(0, count, count)
             inputs = {
                 name: np.asarray(array)[chosen] if np.ndim(array) else np.asarray(array)
-                for name, array in case.inputs.items()
+                for name, array in data.items()
             }
-            yield replace(case, name=f"{case.name}, rows {round_}", inputs=inputs)
+            yield replace(self.witness.case, name=f"rows {round_}", inputs=inputs)
 
     def _ordinary(self, round_: int) -> Inputs:
         """Ordinary values in the shapes of the witness."""
@@ -295,6 +287,12 @@ def _same_inputs(some: Inputs, others: Inputs) -> bool:
         and np.asarray(array).tobytes() == np.asarray(others[name]).tobytes()
         for name, array in some.items()
     )
+
+
+def _rows(inputs: Inputs) -> int:
+    """The rows of a batch; 0 where its inputs have different numbers of them."""
+    rows = {np.shape(array)[0] for array in inputs.values() if np.ndim(array)}
+    return rows.pop() if len(rows) == 1 else 0
 
 
 def _mix(array: Array, ordinary: Array, rng: np.random.Generator) -> Array:

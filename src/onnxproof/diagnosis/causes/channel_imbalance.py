@@ -55,7 +55,7 @@ def _try_scales(workbench: Workbench, study: Study) -> Tried | str:
         what=f"{what} and of the weights that read it",
         fix=_FIX,
     )
-    if isinstance(both, Tried) and both.proven:
+    if isinstance(both, Tried) and both.judgement is not None:
         return both
     return tried
 

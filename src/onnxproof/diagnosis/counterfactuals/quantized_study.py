@@ -155,7 +155,7 @@ def judge_levels(
         deadline=bench.deadline,
         least_noise=noise,
         improvement=improvement,
-        ordinary_only=True,
+        data=samples[0].inputs,
     )
 
     def error(case: TrialCase) -> float:
