@@ -196,6 +196,17 @@ def test_other_sizes_are_drawn_where_the_input_space_is_known(tmp_path: Path) ->
     assert answered.sizes == {"rows": 3}
 
 
+def test_where_a_single_case_passes_others_are_made_of_it(tmp_path: Path) -> None:
+    """The module doubles, the file takes the positive part: the two agree on zeros alone."""
+    zeros = {"x": np.zeros((3, 4), np.float32)}
+    cases = cases_of(tmp_path, X, lambda inputs: [inputs["x"] * 2], passing=[case_of(zeros)])
+    (port,) = cases.witness.signature.inputs
+    signature = replace(cases.witness.signature, inputs=(replace(port, dims=("rows", 4)),))
+    cases.witness = replace(cases.witness, signature=signature)
+    passing = {case.scene.case.name: case.inputs["x"].shape for case in cases.that_pass()}
+    assert passing == {"other": (3, 4), "other, twice along rows": (6, 4)}
+
+
 def test_after_the_deadline_no_case_is_answered(tmp_path: Path) -> None:
     cases = cases_of(tmp_path, X, deadline=Deadline.after(0.0), failing=[case_of(BELOW)])
     assert all_of(cases) == []

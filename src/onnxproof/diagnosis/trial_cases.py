@@ -159,6 +159,10 @@ class TrialCases:
                 return
             self._made += 1
             self._add(case)
+        for case in self._like_the_passing_one():
+            if not self._is_known(case):
+                self._made += 1
+                self._add(case)
 
     @property
     def _are_enough(self) -> bool:
@@ -200,6 +204,29 @@ class TrialCases:
                     makers.remove(maker)
                 else:
                     yield case
+
+    def _like_the_passing_one(self) -> Iterator[Case]:
+        """Where a single case passes (all zeros, often): the same in another order, moved a little, and with its rows twice."""
+        if len(self._passing or []) != 1:
+            return
+        (passing,) = self._passing or []
+        case = passing.scene.case
+        for word in ("permuted", "moved"):
+            change = partial(_CHANGES[word], rng=np.random.default_rng(0))
+            yield _varied(case, word, change, case.inputs)
+        leading = [info.dims[0] for info in self.witness.signature.inputs if info.dims]
+        for dim in dict.fromkeys(dim for dim in leading if isinstance(dim, str)):
+            yield self._doubled(case, dim)
+
+    def _doubled(self, case: Case, dim: str) -> Case:
+        """A case with everything twice along one dim."""
+        inputs = {name: np.asarray(array) for name, array in case.inputs.items()}
+        for info in self.witness.signature.inputs:
+            for axis, name in enumerate(info.dims):
+                if name == dim:
+                    inputs[info.name] = np.concatenate([inputs[info.name]] * 2, axis)
+        sizes = {**case.sizes, dim: 2 * case.sizes.get(dim, 0)}
+        return replace(case, name=f"{case.name}, twice along {dim}", inputs=inputs, sizes=sizes)
 
     def _variations(self) -> Iterator[Case]:
         """The witness: mixed with ordinary values, in another order, moved a little, and at other scales."""

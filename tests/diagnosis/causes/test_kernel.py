@@ -14,7 +14,7 @@ from support.workbenches import without_tally, workbench
 
 from onnxproof.diagnosis.causes import kernel
 from onnxproof.diagnosis.counterfactuals.workbench import ComparedCases, Tried, Workbench
-from onnxproof.results import Location, Stage, Suspect
+from onnxproof.results import Domain, Location, Stage, Suspect
 
 LARGE = {"x": np.array([[2**53, 1, 1, 1, 1, 1, 1, 1, -(2**53)]], np.int64)}
 X = {"x": np.array([[1.0, 2.0]], np.float32)}
@@ -69,6 +69,21 @@ def test_a_sum_of_integers_that_the_runtime_makes_in_double_is_named(tmp_path: P
         "y (ReduceSum), run by itself, gives other values than the standard for the same inputs; "
         "with the standard's values in its place the answers are right"
     )
+
+
+def test_a_kernel_that_treats_nan_otherwise_is_a_matter_of_nan(tmp_path: Path) -> None:
+    odd = {"x": np.array([[[1.0, np.nan, 3.0, 0.5]]], np.float32)}
+    pool = node("MaxPool", "x", kernel_shape=[2], strides=[2])
+
+    def largest(inputs: Mapping[str, Any]) -> list[Any]:
+        return [inputs["x"].reshape(1, 1, 2, 2).max(3)]
+
+    bench = bench_of(tmp_path, [pool], odd, right=largest)
+    witness = replace(bench.scene.case, domain=Domain.NAN)
+    bench.scene = replace(bench.scene, case=witness)
+    tried = kernel.test(bench)
+    assert isinstance(tried, Tried)
+    assert (tried.proven, tried.code) == (True, "nan-handling")
 
 
 def test_a_kernel_whose_right_values_leave_the_answers_wrong_is_not_proven(tmp_path: Path) -> None:

@@ -21,12 +21,12 @@ from onnxproof.diagnosis.counterfactuals import standard_evaluation
 from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.numerics.relative_error import relative_error
-from onnxproof.results import Stage
+from onnxproof.results import Domain, Stage
 from onnxproof.runtimes import reference
 
 TITLE = "a kernel of the runtime is off"
 PRICE = 6
-CODES = ("kernel", "precision")
+CODES = ("kernel", "precision", "nan-handling")
 
 
 def test(workbench: Workbench) -> Tried | str:
@@ -50,10 +50,18 @@ def test(workbench: Workbench) -> Tried | str:
     by_standard = workbench.try_counterfactual(
         standard_evaluation.of_nodes(workbench, [workbench.suspect]),
         f"{observed}; with the standard's values in its place the answers are right",
+        code=_code(workbench),
     )
     if by_standard is not None:
         return by_standard
-    return Tried(evidence=observed)
+    return Tried(evidence=observed, code=_code(workbench))
+
+
+def _code(workbench: Workbench) -> str:
+    """NaN and infinity are treated otherwise where only they show it."""
+    if workbench.scene.case.domain in (Domain.NAN, Domain.INF):
+        return "nan-handling"
+    return ""
 
 
 def _explain_lost_digits(workbench: Workbench, name: str) -> Tried:
