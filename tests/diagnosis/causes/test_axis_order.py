@@ -40,9 +40,8 @@ def test_a_transpose_that_the_file_leaves_out_is_named(tmp_path: Path) -> None:
     nodes = [node("Tanh", "x", output="t"), node("Mul", "t", "x")]
     tried = axis_order.test(turned_bench(tmp_path, nodes, {"t": "tanh"}))
     assert isinstance(tried, Tried)
-    assert (tried.proven, tried.in_reference) == (True, True)
+    assert (tried.proven, tried.in_reference) == (True, False)
     assert without_line(tried.evidence) == (
-        "the module with `transpose` left out gives what the candidate gives; "
         "t has the module's values with its axes in another order ([0, 2, 1] puts them back); "
         "put back in order, the answers are right"
     )
@@ -73,7 +72,6 @@ def test_exchanged_operands_of_a_difference_are_named_and_put_right(tmp_path: Pa
     assert isinstance(tried, Tried)
     assert (tried.proven, tried.code) == (True, "axis-order")
     assert without_line(tried.evidence) == (
-        "the module with `sub` with its operands exchanged gives what the candidate gives; "
         "with the operands of d (Sub) exchanged the answers are right"
     )
 
@@ -98,7 +96,7 @@ def test_a_join_in_the_reverse_order_is_found_in_the_module(tmp_path: Path) -> N
         module_workbench(tmp_path, Joined(), file, inputs, located={"y": "cat"})
     )
     assert isinstance(tried, Tried)
-    assert tried.in_reference
+    assert tried.proven
     assert "the module with `cat` in the reverse order gives" in without_line(tried.evidence)
 
 

@@ -59,7 +59,7 @@ def test_a_number_that_was_read_of_the_example_is_named(tmp_path: Path) -> None:
 def test_a_constant_for_which_the_module_computes_a_number_is_named(tmp_path: Path) -> None:
     tried = baked_value.test(peak_bench(tmp_path, PeakTensor(), 4.0))
     assert isinstance(tried, Tried)
-    assert (tried.proven, tried.in_reference, tried.code) == (True, False, "")
+    assert (tried.proven, tried.in_reference, tried.code) == (True, False, "baked-value")
     assert without_line(tried.evidence).startswith("y holds 4, where the module computes 8 (max")
 
 

@@ -131,7 +131,7 @@ def test_errors_are_measured_in_noise_or_not_at_all(monkeypatch: pytest.MonkeyPa
         (Verdict.DIVERGED, judged(), False, False),
         (Verdict.DIVERGED, judged(in_reference=True), True, False),
         (Verdict.DIVERGED, judged(Standing.LIKELY, in_reference=True), False, False),
-        (None, judged(), False, False),
+        (None, judged(), True, False),
         (None, judged(in_reference=True), True, False),
     ],
 )
@@ -152,7 +152,7 @@ def test_a_remedy_is_verified_before_it_is_offered(
     (cause,) = causes.explain(workbench(), lambda model, options: verdict).causes
     assert cause.proven is proven
     assert cause.fix == (Fix(kind="graph", what="do it", verdict=verdict) if fixed else None)
-    assert cause.evidence.endswith("verify the mended file") is (verdict is None)
+    assert cause.evidence.endswith("verify the fix") is (verdict is None)
 
 
 def test_a_cause_without_measurement_says_so() -> None:

@@ -53,11 +53,8 @@ def test_a_sum_of_which_the_last_write_is_kept_is_named_and_put_right(tmp_path: 
     nodes = [node("ScatterElements", "zeros", "index", "x", axis=1)]
     tried = tried_on(tmp_path, Sums(), nodes, "scatter_add")
     assert isinstance(tried, Tried)
-    assert (tried.proven, tried.in_reference, tried.code) == (True, True, "")
-    assert without_line(tried.evidence) == (
-        "the module with `scatter_add` with the last write kept gives what the candidate gives; "
-        "with reduction `add` at y the answers are right"
-    )
+    assert (tried.proven, tried.in_reference, tried.code) == (True, False, "")
+    assert without_line(tried.evidence) == ("with reduction `add` at y the answers are right")
     assert tried.fix is not None
     assert tried.fix.what == "set `reduction` of y to `add`"
 
@@ -96,7 +93,4 @@ def test_writes_that_are_added_in_the_module_and_kept_in_the_file_are_named(
     ]
     tried = tried_on(tmp_path, Put(), nodes, "index_put")
     assert isinstance(tried, Tried)
-    assert without_line(tried.evidence) == (
-        "the module with `index_put` with accumulate=False gives what the candidate gives; "
-        "with reduction `add` at y the answers are right"
-    )
+    assert without_line(tried.evidence) == ("with reduction `add` at y the answers are right")

@@ -72,16 +72,16 @@ def test_one_other_case_that_it_does_not_explain_keeps_it_from_being_proven(
     assert (tried.judgement.explained, tried.judgement.failing) == (4, 5)
 
 
-def test_a_remedy_is_a_likeness_alone_and_the_fix_beside_a_fault_in_the_module(
+def test_a_remedy_that_is_only_likely_is_the_fix_beside_a_fault_in_the_module(
     tmp_path: Path,
 ) -> None:
-    judgement = Judgement(standing=Standing.PROVEN, before=1.0, after=1e-9)
+    judgement = Judgement(standing=Standing.LIKELY, before=1.0, after=1e-9)
     mended = Tried(judgement=judgement, evidence="mended", fix=Fix(kind="graph", what="do it"))
     bench = bounded_bench(tmp_path, UNBOUNDED)
     tried = bench.try_in_reference(left_out, remedy=lambda: mended)
     assert isinstance(tried, Tried)
     assert (tried.proven, tried.in_reference) == (True, True)
-    assert without_tally(tried.evidence).endswith("gives what the candidate gives; mended")
+    assert without_tally(tried.evidence).endswith("left out gives what the candidate gives")
     assert tried.fix == mended.fix
     alone = bench.try_in_reference(lambda entry: (), remedy=lambda: mended)
     assert alone is mended

@@ -303,6 +303,8 @@ def _try_operand(
 def _code_of_operand(node: onnx.NodeProto, present: float, number: float) -> str:
     if node.op_type in ("SequenceAt", "Gather", "Slice") and number < 0 <= present:
         return "baked-dimension"  # the example's last place for the last place
+    if node.op_type == "Where":
+        return "masking"  # what hides a place
     return _OPERATOR_CODES.get(node.op_type, "attribute")
 
 

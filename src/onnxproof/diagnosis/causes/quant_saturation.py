@@ -12,16 +12,12 @@ How to fix it: keep such biases in float; `--target avx2` keeps weights to seven
 Example: a quantized model that is right on the laptop and wrong on the server.
 """
 
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import onnx
 
 from onnxproof.diagnosis.counterfactuals import quantized_study
-from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench
-from onnxproof.diagnosis.judge import Judgement
+from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.errors import OnnxproofError
 from onnxproof.quantization.attribution import Study, gain
 from onnxproof.quantization.saturation import (
@@ -32,7 +28,6 @@ from onnxproof.quantization.saturation import (
 from onnxproof.quantization.scoring import compare
 from onnxproof.results import Fix
 from onnxproof.runtimes import open_session
-from onnxproof.runtimes.session.execution import Candidate, Clock
 from onnxproof.system import temporary
 
 TITLE = "sums don't fit their integers"
@@ -70,7 +65,7 @@ def _try_seven_bits(workbench: Workbench, study: Study) -> Tried | str:
     worst = max(shares, key=lambda name: shares[name])
     judgement = None
     if after >= workbench.policy.drift_db:
-        judgement = _judge_on_backend(workbench, study.model, model)
+        judgement = quantized_study.judge_on_backend(workbench, study.model, model)
     return Tried(
         judgement=judgement,
         after=10 ** (-after / 20),
@@ -78,29 +73,6 @@ def _try_seven_bits(workbench: Workbench, study: Study) -> Tried | str:
         fix=Fix(kind="graph", what="seven-bit weights: --target avx2"),
         evidence=f"with seven-bit weights {before:.1f} dB become {after:.1f} dB on {backend}; in {worst} {shares[worst]:.1%} of the outputs hold a pair beyond int16",
     )
-
-
-def _judge_on_backend(
-    workbench: Workbench, candidate: onnx.ModelProto, mended: onnx.ModelProto
-) -> Judgement:
-    """What the judge of causes says to the mended graph, both on the backend that showed the fault."""
-    scene = workbench.scene
-    with temporary.Folder() as folder:
-        runs = []
-        for name, model in (("candidate", candidate), ("mended", mended)):
-            path = Path(folder) / f"{name}.onnx"
-            onnx.save(model, path)
-            served = Candidate(scene.backend, path, scene.signature, Clock())
-            runs.append(partial(_run, served))
-        outputs = runs[0](scene.case.inputs)
-        return quantized_study.judge_levels(workbench, runs[1], runs[0], outputs)
-
-
-def _run(candidate: Candidate, inputs: Mapping[str, Any]) -> list[Array | None] | None:
-    try:
-        return candidate.run(inputs)
-    except OnnxproofError:
-        return None
 
 
 def _level_on_backend(backend: str, study: Study, model: onnx.ModelProto) -> float:

@@ -129,15 +129,22 @@ def _changes_on(
         return changes
     moved: dict[int, Change] = {}
     for number, change in changes.items():
-        alike_here = [place for place, call in enumerate(here) if call == here[number]]
-        alike_there = [place for place, call in enumerate(there) if call == here[number]]
-        if set(alike_here) <= set(changes):
-            moved.update(dict.fromkeys(alike_there, change))
-        elif len(alike_here) == len(alike_there):
-            moved[alike_there[alike_here.index(number)]] = change
-        else:
+        places = _same_calls(here, there, number, set(changes))
+        if not places:
             return None
-    return moved or None
+        moved.update(dict.fromkeys(places, change))
+    return moved
+
+
+def _same_calls(here: list[_Call], there: list[_Call], number: int, changed: set[int]) -> list[int]:
+    """Where a changed call is among the calls of another case: all of its line if all are changed, else the one of the same rank; none where that can't be said."""
+    alike_here = [place for place, call in enumerate(here) if call == here[number]]
+    alike_there = [place for place, call in enumerate(there) if call == here[number]]
+    if changed.issuperset(alike_here):
+        return alike_there
+    if len(alike_here) == len(alike_there):
+        return [alike_there[alike_here.index(number)]]
+    return []
 
 
 def recorded_calls(workbench: "Workbench", case: "TrialCase") -> list[_Call] | None:

@@ -166,19 +166,34 @@ def judge_levels(
     return judge(Counterfactual(error=error, in_reference=False), witness, cases)
 
 
+def judge_on_backend(
+    bench: Workbench, candidate: onnx.ModelProto, mended: onnx.ModelProto
+) -> Judgement:
+    """The same with both graphs on the backend that showed the fault."""
+    scene = bench.scene
+    with temporary.Folder() as folder:
+        runs = []
+        for name, model in (("candidate", candidate), ("mended", mended)):
+            path = Path(folder) / f"{name}.onnx"
+            onnx.save(model, path)
+            served = Candidate(scene.backend, path, scene.signature, Clock())
+            runs.append(partial(_run, served))
+        return judge_levels(bench, runs[1], runs[0], runs[0](scene.case.inputs))
+
+
 def run_graph(bench: Workbench, model: onnx.ModelProto) -> Run:
     """A graph of the study, run as it says itself: without optimisation."""
     session = ort.open(model.SerializeToString(), "disabled")
     scene = bench.scene
     candidate = Candidate(scene.backend, scene.path, scene.signature, Clock(), session=session)
+    return partial(_run, candidate)
 
-    def run(inputs: Mapping[str, Any]) -> Outputs:
-        try:
-            return candidate.run(inputs)
-        except OnnxproofError:
-            return None
 
-    return run
+def _run(candidate: Candidate, inputs: Mapping[str, Any]) -> Outputs:
+    try:
+        return candidate.run(inputs)
+    except OnnxproofError:
+        return None
 
 
 def _run_candidate(bench: Workbench, inputs: Mapping[str, Any]) -> Outputs:

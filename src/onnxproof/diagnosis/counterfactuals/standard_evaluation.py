@@ -38,7 +38,7 @@ def of_nodes(workbench: Workbench, nodes: Sequence[onnx.NodeProto]) -> Counterfa
         try:
             values = _standard_values(workbench, nodes, feeds)
             outputs = _run_with(workbench, nodes, feeds, values)
-        except (OnnxproofError, ValueError):
+        except (OnnxproofError, ValueError, KeyError):
             return None
         return case.scene.error(outputs)
 
@@ -49,27 +49,28 @@ def _standard_values(
     workbench: Workbench, nodes: Sequence[onnx.NodeProto], feeds: dict[str, Array]
 ) -> dict[str, Array]:
     """What the standard computes for the nodes' outputs from the values that the runtime gives them."""
-    names = [name for node in nodes for name in node.input if name]
+    names = list(dict.fromkeys(name for node in nodes for name in node.input if name))
     values = workbench.values(names, feeds=feeds)
-    model = workbench.copy_model()
-    del model.graph.input[:]
-    del model.graph.output[:]
-    del model.graph.initializer[:]
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    model.graph.input.extend(
-        onnx.helper.make_tensor_value_info(
-            name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
-        )
-        for name, array in values.items()
-        if name in names
-    )
+    inputs = {name: values[name] for name in names}
     outputs = [name for node in nodes for name in node.output if name]
-    model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in outputs)
-    inputs = {name: values[name] for name in dict.fromkeys(names)}
+    candidate = workbench.model
+    graph = onnx.helper.make_graph(
+        list(nodes),
+        "nodes",
+        [_port(name, array) for name, array in inputs.items()],
+        [onnx.helper.make_empty_tensor_value_info(name) for name in outputs],
+    )
+    model = onnx.helper.make_model(
+        graph, opset_imports=list(candidate.opset_import), ir_version=candidate.ir_version
+    )
     computed = reference.open(model.SerializeToString()).run(inputs)
     pairs = zip(outputs, computed, strict=True)
     return {name: array for name, array in pairs if array is not None}
+
+
+def _port(name: str, array: Array) -> onnx.ValueInfoProto:
+    element = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return onnx.helper.make_tensor_value_info(name, element, array.shape)
 
 
 def _run_with(
@@ -82,9 +83,7 @@ def _run_with(
     model = workbench.copy_model()
     for node in nodes:
         model.graph.node.remove(node_with_output(model.graph, node.output[0]))
-    for name, array in values.items():
-        element = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-        model.graph.input.append(onnx.helper.make_tensor_value_info(name, element, array.shape))
+    model.graph.input.extend(_port(name, array) for name, array in values.items())
     given = set(values)
     wanted = [output.name for output in model.graph.output]
     inner = [name for name in wanted if name not in given]
