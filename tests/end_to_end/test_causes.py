@@ -91,6 +91,7 @@ def test_every_cause_has_planted_faults() -> None:
     elsewhere = {
         "nondeterminism": "test_layouts",
         "preprocessing": "test_preprocessing",
+        "quant-parameters": "test_quantized_parameters",
         "provider-fallback": "test_provider_fallback",
         "state": "test_state_cause",
         "overflow": "told as `precision` or `nan-handling`",
