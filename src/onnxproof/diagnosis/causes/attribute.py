@@ -120,6 +120,9 @@ _REDUCTIONS = (
     "ReduceSumSquare",
     "ReduceLogSumExp",
 )
+_NUMBERS = ("scalar_tensor", "full", "full_like", "lift_fresh")
+"""Operators that make a tensor of a number."""
+_OF_TWO = ("Add", "Sub", "Mul", "Div", "Max", "Min")
 _INDEX_READERS = ("Reshape", "Gather", "Slice", "Unsqueeze", "Squeeze", "Expand")
 """Operators whose integer operands are places and sizes, not numbers of a formula."""
 
@@ -178,7 +181,7 @@ def _other_arguments(workbench: Workbench, entry: TracedValue) -> Iterator[Varia
             yield Variant(
                 what=what,
                 change=with_arguments(**{name: other}),
-                code=_code_of_argument(entry, name, other),
+                code=_code_of_argument(workbench, entry, name, other),
             )
 
 
@@ -186,8 +189,11 @@ def _drops_bias(entry: TracedValue, name: str, other: Any) -> bool:
     return name == "beta" and other == 0 and entry.op in ("addmm", "baddbmm")
 
 
-def _code_of_argument(entry: TracedValue, name: str, other: Any) -> str:
-    """The code of a call with another argument: a call that then does nothing is missing."""
+def _code_of_argument(workbench: Workbench, entry: TracedValue, name: str, other: Any) -> str:
+    """The code of a call with another argument: a call that then does nothing is missing, a number that a located Where reads hides places."""
+    suspect = workbench.suspect
+    if entry.op in _NUMBERS and suspect is not None and suspect.op_type == "Where":
+        return "masking"
     if (entry.op.rstrip("_"), name, other) in _NEUTRAL:
         return _missing_call_code(entry)
     if _drops_bias(entry, name, other):
@@ -207,8 +213,8 @@ def _mend_nodes(workbench: Workbench) -> Tried | str:
 
     1. Another value of one attribute, the module's own first.
     2. A number of the module in the place of a scalar operand.
-    3. Another reduction.
-    4. A factor that explains the values.
+    3. Another reduction, or another operator of two operands.
+    4. A factor that explains the values; a node that is one too many.
     5. Of step 1, the value that came nearest, where it explains most of the error.
     """
     nearest: Tried | None = None
@@ -222,7 +228,10 @@ def _mend_nodes(workbench: Workbench) -> Tried | str:
                 nearest = tried
                 least = after
     tried_elsewhere = (
-        _try_operands(workbench) or _try_reductions(workbench) or find_lost_factor(workbench)
+        _try_operands(workbench)
+        or _try_operators(workbench)
+        or find_lost_factor(workbench)
+        or _try_without_node(workbench)
     )
     if tried_elsewhere is not None:
         return tried_elsewhere  # 2, 3, 4
@@ -254,14 +263,35 @@ def _try_attribute(
     return Tried(evidence=nearer, after=after, code=code, fix=Fix(kind="graph", what=fix)), after
 
 
-def _try_reductions(workbench: Workbench) -> Tried | None:
-    """A sum for a mean, a least for a largest: the located node with each other reduction."""
-    if not any(node.op_type in _REDUCTIONS for node in workbench.nodes[: limits.SUSPECTS_REPLACED]):
-        return None
-    tried = try_other_operators(workbench, [_REDUCTIONS], keep_attributes=True)
+def _try_operators(workbench: Workbench) -> Tried | None:
+    """A sum for a mean, a product for a sum: the located nodes with each other reduction, or operator of two operands."""
+    families = (_REDUCTIONS, _OF_TWO)
+    tried = try_other_operators(workbench, families, keep_attributes=True, only_located=True)
     if isinstance(tried, str):
         return None
     return tried
+
+
+def _try_without_node(workbench: Workbench) -> Tried | None:
+    """An operation too many: a located node whose first operand goes through as it is."""
+    for node in workbench.nodes[: limits.SUSPECTS_COMPARED]:
+        name = node_name(node)
+        tried = workbench.try_model(
+            workbench.with_node(node, _pass_through),
+            evidence=f"without {name} ({node.op_type}) the answers are right",
+            fix=f"take {name} out",
+        )
+        if tried is not None:
+            return tried
+    return None
+
+
+def _pass_through(node: onnx.NodeProto) -> None:
+    node.op_type = "Identity"
+    node.domain = ""
+    del node.attribute[:]
+    del node.input[1:]
+    del node.output[1:]
 
 
 def _try_operands(workbench: Workbench) -> Tried | None:

@@ -35,6 +35,7 @@ from onnxproof.diagnosis.counterfactuals.changed_reference import (
 )
 from onnxproof.diagnosis.counterfactuals.misplaced_weights import (
     make_tensor,
+    try_directions,
     try_exchanged_weights,
     try_gate_orders,
 )
@@ -89,7 +90,7 @@ def test(workbench: Workbench) -> Tried | str:
 
     1. Every initializer that bears a parameter's name.
     2. The constants of the located nodes, one node after the other.
-    3. Weights that two nodes of one kind have exchanged; gates in another order.
+    3. Weights that two nodes of one kind have exchanged; gates or directions in another order.
     4. The file's constants in the module's own call.
     """
     session = module_session(workbench)
@@ -101,6 +102,7 @@ def test(workbench: Workbench) -> Tried | str:
         or _replace_in_nodes(workbench, parameters)
         or try_exchanged_weights(workbench)
         or try_gate_orders(workbench)
+        or try_directions(workbench)
         or workbench.try_in_reference(partial(_variants, workbench))
     )
 

@@ -266,8 +266,19 @@ def call_instead(function: Callable[..., Any]) -> Change:
 
 
 def skip_call(place: int = 0) -> Change:
-    """The call left out: one of its arguments goes through as it is (as a tensor of its own, which a view must be)."""
-    return lambda func, args, kwargs: args[place].detach()
+    """The call left out: one of its arguments goes through as it is (as a tensor of its own, which a view must be).
+
+    Of a call with several results, such as a norm, the argument is the first, and the others stay.
+    """
+
+    def change(func: Any, args: Arguments, kwargs: Keywords) -> Any:
+        passed = args[place].detach()
+        if len(func._schema.returns) < 2:
+            return passed
+        _, *others = func(*args, **kwargs)
+        return (passed, *others)
+
+    return change
 
 
 def describe_call(entry: TracedValue) -> str:

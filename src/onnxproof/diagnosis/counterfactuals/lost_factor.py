@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import onnx
 
+from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.module_numbers import module_numbers
 from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench, node_name
 
@@ -19,16 +20,24 @@ _SAME_DIVISOR = 2e-6
 
 
 def find_lost_factor(workbench: Workbench) -> Tried | None:
-    """Explain the first suspect's values by one factor.
+    """Explain the values of a suspect by one factor.
 
     1. The ratio of the module's values to the node's is one number, and not 1: small elements that differ show no factor.
     2. It is n / (n - 1), or the reverse, for a size n of an input or of a traced value; or a number of the module, or
        the quotient of two; else a factor was lost, and nobody knows which.
     3. The file with the node's values times that factor goes before the judge.
     """
-    node = workbench.suspect
-    if node is None:
-        return None
+    likely: Tried | None = None
+    for node in workbench.nodes[: limits.SUSPECTS_EDITED]:
+        tried = _explain_node(workbench, node)
+        if tried is not None and tried.judgement is not None:
+            return tried
+        likely = likely or tried
+    return likely
+
+
+def _explain_node(workbench: Workbench, node: onnx.NodeProto) -> Tried | None:
+    """The steps for one node."""
     ratio = _ratio_to_module(workbench, node)
     if ratio is None or abs(ratio - 1) < _SAME_FACTOR:  # 1
         return None

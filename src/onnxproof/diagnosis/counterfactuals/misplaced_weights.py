@@ -91,6 +91,36 @@ def try_gate_orders(workbench: Workbench) -> Tried | None:
     return None
 
 
+def try_directions(workbench: Workbench) -> Tried | None:
+    """A recurrent layer of two directions whose weights belong to the other one: all of them, then each."""
+    for node in workbench.nodes[: limits.SUSPECTS_EDITED]:
+        if node.op_type not in (*_GATES, "RNN"):
+            continue
+        name = node_name(node)
+        for places in ((1, 2, 3), (1,), (2,), (3,)):
+            change = partial(_exchange_directions, output=node.output[0], places=places)
+            tried = workbench.try_model(
+                workbench.with_graph(change),
+                code="weight-layout",
+                evidence=f"with the two directions of operands {list(places)} of {name} ({node.op_type}) exchanged the answers are right",
+                fix=f"exchange the directions in operands {list(places)} of {name}",
+            )
+            if tried is not None:
+                return tried
+    return None
+
+
+def _exchange_directions(graph: onnx.GraphProto, *, output: str, places: tuple[int, ...]) -> None:
+    """W, R and B hold one direction after the other along their first axis."""
+    node = node_with_output(graph, output)
+    weights = {tensor.name: tensor for tensor in graph.initializer}
+    for place in places:
+        if place < len(node.input) and node.input[place] in weights:
+            value = onnx.numpy_helper.to_array(weights[node.input[place]])
+            node.input[place] = f"{output}_directions_{place}"
+            graph.initializer.append(make_tensor(value[::-1], node.input[place]))
+
+
 def _permute_gates(
     graph: onnx.GraphProto, *, output: str, order: tuple[int, ...], places: tuple[int, ...]
 ) -> None:

@@ -14,10 +14,14 @@ _MOST_OPERANDS = 4
 
 
 def try_other_operators(
-    workbench: Workbench, families: Sequence[Sequence[str]], *, keep_attributes: bool = False
+    workbench: Workbench,
+    families: Sequence[Sequence[str]],
+    *,
+    keep_attributes: bool = False,
+    only_located: bool = False,
 ) -> Tried | str:
     """Each other operator of its family in the place of the located nodes; then of a few other nodes of it, since a step that does nothing looks right."""
-    for node, other in _other_operators(workbench, families):
+    for node, other in _other_operators(workbench, families, only_located):
 
         def change(changed: onnx.NodeProto, other: str = other) -> None:
             changed.op_type = other
@@ -37,10 +41,13 @@ def try_other_operators(
 
 
 def _other_operators(
-    workbench: Workbench, families: Sequence[Sequence[str]]
+    workbench: Workbench, families: Sequence[Sequence[str]], only_located: bool
 ) -> Iterator[tuple[onnx.NodeProto, str]]:
     """A node, and an operator that may stand in its place."""
-    for node in _nodes_of_families(workbench, families):
+    nodes = workbench.nodes[: limits.SUSPECTS_REPLACED]
+    if not only_located:
+        nodes = _nodes_of_families(workbench, families)
+    for node in nodes:
         for family in families:
             if node.op_type not in family:
                 continue
