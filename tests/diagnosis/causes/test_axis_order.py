@@ -97,8 +97,9 @@ def test_a_join_in_the_reverse_order_is_found_in_the_module(tmp_path: Path) -> N
     )
     assert isinstance(tried, Tried)
     assert tried.proven
-    assert "with the operands of y (Concat) exchanged the answers are right" == without_line(
-        tried.evidence
+    assert (
+        without_line(tried.evidence)
+        == "with the operands of y (Concat) exchanged the answers are right"
     )
 
 
