@@ -113,3 +113,23 @@ def test_a_write_of_another_number_was_not_lost(tmp_path: Path) -> None:
 def test_another_operation_in_its_place_is_not_missing(tmp_path: Path) -> None:
     nodes = [node("Log", "x", output="log"), node("Add", "log", "one")]
     assert mutation.test(bench_of(tmp_path, Roots(), nodes, {"log": "sqrt"})) == NOTHING
+
+
+class Normed(torch.nn.Module):
+    """A norm has three results, of which the first goes on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(torch.sqrt(x)) * 2
+
+
+def test_a_norm_that_is_missing_is_named(tmp_path: Path) -> None:
+    nodes = [node("Sqrt", "x", output="root"), node("Mul", "root", "two")]
+    tried = mutation.test(bench_of(tmp_path, Normed(), nodes, {"y": "mul"}))
+    assert isinstance(tried, Tried)
+    assert (tried.proven, tried.in_reference, tried.code) == (True, True, "missing-op")
+    assert "norm" in tried.evidence
+    assert "left out gives what the candidate gives" in tried.evidence
