@@ -36,6 +36,7 @@ from onnxproof.diagnosis.counterfactuals.lost_factor import find_lost_factor
 from onnxproof.diagnosis.counterfactuals.module_numbers import module_numbers
 from onnxproof.diagnosis.counterfactuals.suspected_calls import VIEWS
 from onnxproof.diagnosis.counterfactuals.swapped_operator import try_other_operators
+from onnxproof.diagnosis.counterfactuals.table_index import computes_table_index
 from onnxproof.diagnosis.counterfactuals.workbench import (
     Array,
     Tried,
@@ -56,6 +57,7 @@ CODES = (
     "masking",
     "missing-op",
     "mutation",
+    "position",
     "rounding",
     "scatter",
     "tie-order",
@@ -321,7 +323,7 @@ def _try_operand(
         constant = np.full(value.shape, number, value.dtype)
         tried = workbench.try_model(
             workbench.with_constant(node, place, constant),
-            code=_code_of_operand(node, present, number),
+            code=_code_of_operand(workbench, node, value, number),
             evidence=f"operand {place} of {name} ({node.op_type}) is {present:.9g}; with the module's {number:.9g} the answers are right",
             fix=f"set the constant operand {place} of {name} to {number:g}",
         )
@@ -330,7 +332,12 @@ def _try_operand(
     return None
 
 
-def _code_of_operand(node: onnx.NodeProto, present: float, number: float) -> str:
+def _code_of_operand(
+    workbench: Workbench, node: onnx.NodeProto, value: Array, number: float
+) -> str:
+    present = float(value.reshape(-1)[0])
+    if value.dtype.kind in "iu" and computes_table_index(workbench, node):
+        return "position"
     if node.op_type in ("SequenceAt", "Gather", "Slice") and number < 0 <= present:
         return "baked-dimension"  # the example's last place for the last place
     if node.op_type == "Where":

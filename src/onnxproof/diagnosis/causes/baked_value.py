@@ -24,6 +24,7 @@ from onnxproof.diagnosis.counterfactuals import changed_reference
 from onnxproof.diagnosis.counterfactuals.changed_reference import describe_source
 from onnxproof.diagnosis.counterfactuals.example_numbers import ExampleNumber, example_numbers
 from onnxproof.diagnosis.counterfactuals.suspected_calls import inputs_through_views
+from onnxproof.diagnosis.counterfactuals.table_index import computes_table_index
 from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench, node_name
 from onnxproof.diagnosis.judge import Counterfactual
 from onnxproof.diagnosis.trial_cases import TrialCase
@@ -31,7 +32,15 @@ from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "a value of the example was written into the file"
 PRICE = 12
-CODES = ("baked-value", "baked-branch", "baked-dimension", "weights", "masking", "attribute")
+CODES = (
+    "baked-value",
+    "baked-branch",
+    "baked-dimension",
+    "weights",
+    "masking",
+    "attribute",
+    "position",
+)
 _WRITTEN_DOWN = ("full", "scalar_tensor", "lift_fresh", "new_", "zeros", "ones", "fill", "_to_copy")
 """How the names of operators begin that make a tensor of a number in the module's code."""
 _MOST_CALLS = 24
@@ -132,14 +141,14 @@ def _try_constant(
         tried = workbench.try_counterfactual(
             Counterfactual(error=computed.error, in_reference=False),
             f"{node_name(node)} holds {present:g}, where the module computes {number:g} ({entry.op}{_location(entry)}); with what it computes in that place the answers are right",
-            code=_code_of_constant(node, entry),
+            code=_code_of_constant(workbench, node, entry),
         )
         if tried is not None:
             return tried
     return None
 
 
-def _code_of_constant(node: onnx.NodeProto, entry: TracedValue) -> str:
+def _code_of_constant(workbench: Workbench, node: onnx.NodeProto, entry: TracedValue) -> str:
     """A number that inputs decide is baked; one that is written down in the module is a mask's fill or an attribute; one that parameters decide is a weight."""
     if entry.inputs:
         return "baked-value"
@@ -147,6 +156,8 @@ def _code_of_constant(node: onnx.NodeProto, entry: TracedValue) -> str:
         return "weights"
     if node.op_type == "Where":
         return "masking"
+    if computes_table_index(workbench, node):
+        return "position"
     return "attribute"
 
 
