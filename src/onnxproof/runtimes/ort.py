@@ -49,7 +49,9 @@ _BUILDS = {
 
 IN_PROCESS = True
 opened_devices: set[str] = set()
-"""Providers other than the CPU that this process has opened: a fork could not use them."""
+"""Providers with a device of their own that this process has opened: a fork could not use them."""
+_ON_CPU = ("AzureExecutionProvider", "XnnpackExecutionProvider", "DnnlExecutionProvider")
+"""Providers that open none."""
 
 
 def describe() -> Description:
@@ -127,7 +129,7 @@ def open(
             findings.append(_provider_missing(wanted.provider, forgiven=forgiven))
         else:
             providers = _recorded_providers(options, wanted, forgiven=forgiven)
-            opened_devices.add(wanted.provider)
+            opened_devices.update({wanted.provider}.difference(_ON_CPU))
     open_native = partial(
         native,
         model,
