@@ -21,6 +21,7 @@ from onnxproof.diagnosis import causes, limits
 from onnxproof.diagnosis.counterfactuals.workbench import Tried
 from onnxproof.results import Verdict
 from onnxproof.results.proof import Proof
+from onnxproof.runtimes import ort
 from onnxproof.system import guard
 
 pytestmark = pytest.mark.skipif(
@@ -112,6 +113,7 @@ def verify_with(
     }
     hypotheses |= {code: real[code] for code in TRIED}
     monkeypatch.setattr(causes, "codes", lambda: hypotheses)
+    monkeypatch.setattr(ort, "opened_devices", set())  # other tests may have opened one
     module, path, example = wrong
     return onnxproof.verify(module, path, (example,), budget_s=30, only=("example",))
 
