@@ -224,6 +224,7 @@ SEARCHED = replace(
     tried=("a: no",),
     untried=("b: no time was left to try it", "c: no time was left to try it"),
 )
+SATURATED = proof(rounded(case="data-0", group="data", unsaturated_db=60.0), verdict=Verdict.DRIFT)
 CLIPPED = proof(rounded(case="data-0", group="data", clipped=0.2), verdict=Verdict.DRIFT)
 BIASED = proof(small(ratio=5.0, bias=4.0), verdict=Verdict.DRIFT)
 LOST = proof(small(lost=2), verdict=Verdict.DIVERGED)
@@ -325,6 +326,7 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
     ("proof", "the runtime adds ", INT8.sentence, SOUND.sentence),
     ("proof", " times what the graph's own quantization costs", INT8.sentence, SOUND.sentence),
     ("proof", " of the inputs clipped", CLIPPED.sentence, INT8.sentence),
+    ("proof", " dB lost to 16-bit ranges that clip", SATURATED.sentence, INT8.sentence),
     ("proof", "is a sound quantization of", INT8.sentence, DOUBTED.sentence),
     ("proof", "is a sound quantization of", INT8.sentence, TANKED.sentence),
     ("proof", "loses more than quantization should of", CLIPPED.sentence, DOUBTED.sentence),
