@@ -291,8 +291,8 @@ def test_spoiled_weights_of_the_first_layers_are_not_taken_for_it(
 @pytest.mark.parametrize(
     ("own", "filed", "words"),
     [
-        ("bilinear", "nearest", "when it resizes bilinear"),
-        ("nearest", "bicubic", "when it resizes nearest"),
+        ("bilinear", "nearest", "(Resize) resizes bilinear"),
+        ("nearest", "bicubic", "(Resize) resizes nearest"),
     ],
 )
 def test_another_way_of_resizing_inside_of_the_file_is_a_matter_of_attributes(
