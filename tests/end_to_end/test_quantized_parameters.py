@@ -51,7 +51,9 @@ def test_node_and_cause_are_named(kind: str, tmp_path: Path) -> None:
     names = {n.name or n.output[0] for n in model.graph.node if n.output[0] in planted.guilty}
     assert proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
     assert proof.location is not None and proof.location.nodes[0] in names
-    assert proof.causes[0].code == "quant-parameters" and proof.causes[0].proven
+    # the integer kernel serves right answers in spite of a wrong axis: no case fails, and nothing is proven
+    assert proof.causes[0].code == "quant-parameters"
+    assert proof.causes[0].proven is (kind != "weight-axis")
     assert planted.guilty[0] in proof.causes[0].evidence
     assert proof.causes[0].fix is not None and proof.causes[0].fix.verdict is Verdict.FAITHFUL
 
