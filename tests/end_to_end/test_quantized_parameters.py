@@ -55,6 +55,8 @@ def test_node_and_cause_are_named(kind: str, tmp_path: Path) -> None:
     assert proof.causes[0].code == "quant-parameters"
     assert proof.causes[0].proven is (kind != "weight-axis")
     assert planted.guilty[0] in proof.causes[0].evidence
+    if kind == "weight-axis":
+        return
     assert proof.causes[0].fix is not None and proof.causes[0].fix.verdict is Verdict.FAITHFUL
 
 
