@@ -22,7 +22,7 @@ from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbenc
 from onnxproof.errors import OnnxproofError
 from onnxproof.numerics.relative_error import relative_error
 from onnxproof.results import Domain, Stage
-from onnxproof.runtimes import reference
+from onnxproof.runtimes.session.execution import feed
 
 TITLE = "a kernel of the runtime is off"
 PRICE = 6
@@ -79,37 +79,15 @@ def _explain_lost_digits(workbench: Workbench, name: str) -> Tried:
 
 def kernel_error(workbench: Workbench, node: onnx.NodeProto) -> float | None:
     """How far the runtime's output of one node is from the standard's for the same inputs; None where one of them is unknown."""
-    values = workbench.values([*node.input, *node.output])
-    feeds = {name: values[name] for name in node.input if name in values}
-    outputs = [name for name in node.output if name in values]
-    if not outputs or len(feeds) != len([name for name in node.input if name]):
-        return None
-    model = _model_of(workbench, node, feeds, outputs)
+    scene = workbench.scene
+    values = workbench.values(list(node.output))
     try:
-        expected = reference.open(model.SerializeToString()).run(feeds)
-    except OnnxproofError:
+        feeds = feed(scene.case.inputs, scene.signature)
+        expected = standard_evaluation.standard_values(workbench, [node], feeds)
+    except (OnnxproofError, KeyError):
         return None
-    return max(
-        _distance(values[name], array) for name, array in zip(outputs, expected, strict=True)
-    )
-
-
-def _model_of(
-    workbench: Workbench, node: onnx.NodeProto, feeds: dict[str, Array], outputs: list[str]
-) -> onnx.ModelProto:
-    """A model of one node."""
-    inputs = [
-        onnx.helper.make_tensor_value_info(
-            name, onnx.helper.np_dtype_to_tensor_dtype(array.dtype), array.shape
-        )
-        for name, array in feeds.items()
-    ]
-    ports = [onnx.helper.make_empty_tensor_value_info(name) for name in outputs]
-    graph = onnx.helper.make_graph([node], "alone", inputs, ports)
-    candidate = workbench.model
-    return onnx.helper.make_model(
-        graph, opset_imports=list(candidate.opset_import), ir_version=candidate.ir_version
-    )
+    known = [name for name in node.output if name in values and name in expected]
+    return max((_distance(values[name], expected[name]) for name in known), default=None)
 
 
 def _distance(value: Array, expected: Array | None) -> float:

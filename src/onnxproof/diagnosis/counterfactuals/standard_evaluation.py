@@ -36,7 +36,7 @@ def of_nodes(workbench: Workbench, nodes: Sequence[onnx.NodeProto]) -> Counterfa
     def error(case: TrialCase) -> float | None:
         feeds = feed(case.inputs, workbench.scene.signature)
         try:
-            values = _standard_values(workbench, nodes, feeds)
+            values = standard_values(workbench, nodes, feeds)
             outputs = _run_with(workbench, nodes, feeds, values)
         except (OnnxproofError, ValueError, KeyError):
             return None
@@ -45,7 +45,7 @@ def of_nodes(workbench: Workbench, nodes: Sequence[onnx.NodeProto]) -> Counterfa
     return Counterfactual(error=error, in_reference=False)
 
 
-def _standard_values(
+def standard_values(
     workbench: Workbench, nodes: Sequence[onnx.NodeProto], feeds: dict[str, Array]
 ) -> dict[str, Array]:
     """What the standard computes for the nodes' outputs from the values that the runtime gives them."""

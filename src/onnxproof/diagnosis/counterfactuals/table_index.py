@@ -24,11 +24,7 @@ _MOST_STEPS = 12
 def computes_table_index(workbench: Workbench, node: onnx.NodeProto) -> bool:
     """Whether what a node computes becomes the index of a Gather from a table of float weights."""
     graph = workbench.model.graph
-    tables = {
-        tensor.name
-        for tensor in graph.initializer
-        if len(tensor.dims) > 1 and tensor.data_type != onnx.TensorProto.INT64
-    }
+    tables = _tables(graph)
     reached = set(node.output)
     for _ in range(_MOST_STEPS):
         readers = [reader for reader in graph.node if reached.intersection(reader.input)]
@@ -39,6 +35,15 @@ def computes_table_index(workbench: Workbench, node: onnx.NodeProto) -> bool:
             return False
         reached |= more
     return False
+
+
+def _tables(graph: onnx.GraphProto) -> set[str]:
+    """The weights of several rows."""
+    return {
+        tensor.name
+        for tensor in graph.initializer
+        if len(tensor.dims) > 1 and tensor.data_type != onnx.TensorProto.INT64
+    }
 
 
 def _is_lookup(node: onnx.NodeProto, tables: set[str], reached: set[str]) -> bool:
