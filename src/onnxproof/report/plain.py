@@ -75,8 +75,8 @@ def ratio(value: float) -> str:
 
 
 def noise_change(cause: Cause) -> str:
-    """How a cause moved the error, as far as that was measured."""
-    if not cause.before:
+    """How a cause moved the error, as far as that was measured, and unless its evidence says it with the cases it was tried on."""
+    if not cause.before or "noise before, " in cause.evidence:
         return ""
     if cause.after is None:
         return f" ({ratio(cause.before)} times the noise)"
