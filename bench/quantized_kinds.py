@@ -14,7 +14,7 @@ from onnxproof.quantization.qdq_edit import with_floats, without_rounding
 
 Array = np.ndarray[Any, Any]
 Random = np.random.Generator
-PARAMETERS = ("quant-parameters",)
+PARAMETERS = ("attribute", "weights", "quant-scheme")
 
 
 class NotApplicable(Exception):

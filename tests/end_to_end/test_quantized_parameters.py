@@ -40,9 +40,16 @@ def prove(module: Any, path: Path, x: Any, **options: Any) -> Proof:
     )
 
 
-@pytest.mark.parametrize("kind", ["weight-axis", "bias-in-other-units", "activation-zero-point"])
-def test_node_and_cause_are_named(kind: str, tmp_path: Path) -> None:
-    fault = Fault(cause="quant-parameters", module=mlp, shape=(16,))
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("weight-axis", "attribute"),
+        ("bias-in-other-units", "weights"),
+        ("activation-zero-point", "quant-scheme"),
+    ],
+)
+def test_node_and_cause_are_named(kind: str, code: str, tmp_path: Path) -> None:
+    fault = Fault(cause=code, module=mlp, shape=(16,))
     module, path, x = made(fault, tmp_path)
     model = onnx.load(path)
     planted: Planted = KINDS[kind](model, np.random.default_rng(5))
@@ -52,7 +59,7 @@ def test_node_and_cause_are_named(kind: str, tmp_path: Path) -> None:
     assert proof.verdict in (Verdict.DRIFT, Verdict.DIVERGED)
     assert proof.location is not None and proof.location.nodes[0] in names
     # the integer kernel serves right answers in spite of a wrong axis: no case fails, and nothing is proven
-    assert proof.causes[0].code == "quant-parameters"
+    assert proof.causes[0].code == code
     assert proof.causes[0].proven is (kind != "weight-axis")
     assert planted.guilty[0] in proof.causes[0].evidence
     if kind == "weight-axis":

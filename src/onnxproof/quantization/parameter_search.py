@@ -19,6 +19,7 @@ from onnxproof.quantization.float_graph import Index
 from onnxproof.quantization.qdq import INTEGER_LIMITS, Pair, constants, find_pairs
 from onnxproof.quantization.qdq_edit import requantize_biases, scale_and_zero_point
 from onnxproof.quantization.weight_parameters import (
+    Parameter,
     Repair,
     apply_repairs,
     find_bias_repairs,
@@ -209,7 +210,13 @@ def _difference(wrong: Pair, right: Pair) -> str:
 
 
 def _repair(output: str, right: Pair, what: str) -> Repair:
-    return Repair(output=output, what=what, scale=right.scale, zero=right.zero)
+    return Repair(
+        output=output,
+        parameter=Parameter.OF_A_RANGE,
+        what=what,
+        scale=right.scale,
+        zero=right.zero,
+    )
 
 
 def _ranges_off(study: Study) -> list[Pair]:

@@ -6,6 +6,7 @@ another axis, zero point or scale makes it fit, that parameter is wrong. Weights
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -33,12 +34,21 @@ _FEWEST = 4
 """Elements of a channel for which a correlation says something. Not measured."""
 
 
+class Parameter(StrEnum):
+    """What kind of parameter is wrong."""
+
+    AXIS = "axis"
+    OF_A_CONSTANT = "scale or zero point of a weight or a bias"
+    OF_A_RANGE = "scale or zero point of a value that is computed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
     """A parameter of one node that is wrong, and what it should be."""
 
     output: str
     """What the node gives."""
+    parameter: Parameter
     what: str
     """The parameter in words, with what it should be."""
     scale: Array
@@ -168,8 +178,10 @@ def _weight_repair(weight: Weight, plain: Array, scales: Mapping[str, Array]) ->
     for changed, what in (*trials, *_other_scale(weight, plain, scales)):
         left = _misfit(changed, plain)
         if left <= _FITS and left * _IMPROVES < misfit:
+            moved = changed.axis != weight.axis
             return Repair(
                 output=weight.result,
+                parameter=Parameter.AXIS if moved else Parameter.OF_A_CONSTANT,
                 what=what,
                 scale=changed.scale,
                 zero=changed.zero,
@@ -264,9 +276,10 @@ def _bias_repair(
     """The integers stay where the product makes them the module's bias; else they are written anew in its units."""
     times = float(np.median(bias.scale / product))
     what = f"its scale is {times:.3g} times that of its layer's input times that of the weights"
+    repair = Repair(output=bias.result, parameter=Parameter.OF_A_CONSTANT, what=what, scale=product)
     plain = _original(bias, by_shape.get(bias.integers.shape, []))
     kept = replace(bias, scale=product)
     if plain is not None and _misfit(kept, plain) * _IMPROVES < _misfit(bias, plain):
-        return Repair(output=bias.result, what=what, scale=product)
+        return repair
     integers = np.clip(np.rint(bias.floats / kept.step), -(2**31), 2**31 - 1).astype(np.int32)
-    return Repair(output=bias.result, what=what, scale=product, integers=integers)
+    return replace(repair, integers=integers)

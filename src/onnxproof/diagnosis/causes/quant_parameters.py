@@ -9,6 +9,8 @@ Why it happens: a converter that moves weights (transposes, fuses, splits) and l
 How to see it: a dequantized weight must be the module's weight but for the rounding of a step, and a range must hold what the float model computes there. The one
 parameter put right, the answers are right; for ranges, the others fit.
 
+What it is called: `attribute` for an axis, `weights` for a weight or a bias, `quant-scheme` for a value that is computed.
+
 How to fix it: the fix writes that parameter. At its source: quantize anew after the last change of the graph.
 
 Example: `DequantizeLinear(axis=0)` on a square weight whose scales belong to axis 1.
@@ -18,10 +20,18 @@ from onnxproof.diagnosis.counterfactuals import quantized_study
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.diagnosis.locate import parameters
 from onnxproof.quantization.parameter_search import Mended
+from onnxproof.quantization.weight_parameters import Parameter
 from onnxproof.results import Fix
 
 TITLE = "a scale, a zero point or an axis is wrong"
 PRICE = -30
+CODES = ("attribute", "weights", "quant-scheme")
+_CODE_OF = {
+    Parameter.AXIS: "attribute",
+    Parameter.OF_A_CONSTANT: "weights",
+    Parameter.OF_A_RANGE: "quant-scheme",
+}
+"""What a wrong parameter is called: its axis is an attribute, and a weight with another scale is another weight."""
 _MOST_TOLD = 3
 
 
@@ -42,6 +52,7 @@ def test(workbench: Workbench) -> Tried | str:
         )
         evidence = f"{evidence}; so {judgement}"
     return Tried(
+        code=_CODE_OF[mended.repairs[0].parameter],
         judgement=judgement,
         after=10 ** (-mended.after_db / 20),
         model=mended.model,
