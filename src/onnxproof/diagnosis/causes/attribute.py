@@ -124,6 +124,8 @@ _REDUCTIONS = (
 )
 _NUMBERS = ("scalar_tensor", "full", "full_like", "lift_fresh")
 """Operators that make a tensor of a number."""
+_POOLS = ("MaxPool", "AveragePool")
+_GLOBAL_POOLS = ("GlobalMaxPool", "GlobalAveragePool")
 _OF_TWO = ("Add", "Sub", "Mul", "Div", "Max", "Min")
 _INDEX_READERS = ("Reshape", "Gather", "Slice", "Unsqueeze", "Squeeze", "Expand")
 """Operators whose integer operands are places and sizes, not numbers of a formula."""
@@ -215,7 +217,7 @@ def _mend_nodes(workbench: Workbench) -> Tried | str:
 
     1. Another value of one attribute, the module's own first.
     2. A number of the module in the place of a scalar operand.
-    3. Another reduction, or another operator of two operands.
+    3. Another reduction or pool, or another operator of two operands.
     4. A factor that explains the values; a node that is one too many.
     5. Of step 1, the value that came nearest, where it explains most of the error.
     """
@@ -266,8 +268,8 @@ def _try_attribute(
 
 
 def _try_operators(workbench: Workbench) -> Tried | None:
-    """A sum for a mean, a product for a sum: the located nodes with each other reduction, or operator of two operands."""
-    families = (_REDUCTIONS, _OF_TWO)
+    """A sum for a mean, a product for a sum: the located nodes with each other reduction, pool, or operator of two operands."""
+    families = (_REDUCTIONS, _OF_TWO, _POOLS, _GLOBAL_POOLS)
     tried = try_other_operators(workbench, families, keep_attributes=True, only_located=True)
     if isinstance(tried, str):
         return None

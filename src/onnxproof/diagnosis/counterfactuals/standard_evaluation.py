@@ -51,7 +51,13 @@ def standard_values(
     """What the standard computes for the nodes' outputs from the values that the runtime gives them."""
     names = list(dict.fromkeys(name for node in nodes for name in node.input if name))
     values = workbench.values(names, feeds=feeds)
-    inputs = {name: values[name] for name in names}
+    return standard_values_of(workbench, nodes, {name: values[name] for name in names})
+
+
+def standard_values_of(
+    workbench: Workbench, nodes: Sequence[onnx.NodeProto], inputs: dict[str, Array]
+) -> dict[str, Array]:
+    """What the standard computes for the nodes' outputs from these values."""
     outputs = [name for node in nodes for name in node.output if name]
     candidate = workbench.model
     graph = onnx.helper.make_graph(

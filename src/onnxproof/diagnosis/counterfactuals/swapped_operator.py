@@ -25,8 +25,9 @@ def try_other_operators(
 
         def change(changed: onnx.NodeProto, other: str = other) -> None:
             changed.op_type = other
-            if not keep_attributes:
-                del changed.attribute[:]
+            kept = [] if not keep_attributes else _attributes_of(changed, other)
+            del changed.attribute[:]
+            changed.attribute.extend(kept)
 
         name = node_name(node)
         tried = workbench.try_model(
@@ -54,6 +55,12 @@ def _other_operators(
             for other in family:
                 if other != node.op_type:
                     yield node, other
+
+
+def _attributes_of(node: onnx.NodeProto, other: str) -> list[onnx.AttributeProto]:
+    """The attributes of a node that the other operator has, too."""
+    known = onnx.defs.get_schema(other).attributes
+    return [attribute for attribute in node.attribute if attribute.name in known]
 
 
 def _nodes_of_families(
