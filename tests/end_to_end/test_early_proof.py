@@ -57,7 +57,7 @@ def test_a_cause_that_ends_its_process_takes_nothing_with_it(
         "a.onnx",
         "bad.onnx",
         "--budget",
-        "20",
+        "60",
         *quiet,
         "--json",
         "p.json",

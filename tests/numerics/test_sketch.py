@@ -84,3 +84,13 @@ def test_beside_a_mask_the_distance_of_nearly_equal_values_stays_small() -> None
     assert distance(sketch(values), sketch(rounded)) < 1e-6
     rounded[1] += 1.0
     assert distance(sketch(values), sketch(rounded)) > 1e-3
+
+
+def test_masks_of_nothing_but_zero_and_infinity_are_told_apart() -> None:
+    hidden = np.zeros((4, 6), np.float32)
+    hidden[1:, 4:] = -np.inf
+    lowest = np.where(np.isinf(hidden), np.finfo(np.float32).min, hidden)
+    moved = np.roll(hidden, 1, axis=1)
+    assert distance(sketch(hidden), sketch(lowest)) == 0
+    for other in (moved, np.zeros_like(hidden), np.full_like(hidden, -np.inf), -hidden):
+        assert distance(sketch(hidden), sketch(other)) > 1

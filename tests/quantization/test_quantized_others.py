@@ -74,7 +74,7 @@ def proven(module: nn.Module, path: Path, x: Any, **options: Any) -> onnxproof.P
         dynamic_shapes=({0: "batch"},),
         data={"x": x},
         policy=FINITE,
-        budget_s=8,
+        budget_s=30,
         **{"only": ("example", "data-data"), **options},
     )
 
@@ -170,7 +170,7 @@ def test_a_pt2e_export_is_compared_with_the_quantized_and_with_the_float_module(
         path,
         (x,),
         policy=FINITE,
-        budget_s=8,
+        budget_s=30,
         only=("example", "ordinary-1"),
         explain=False,
     )
@@ -241,11 +241,11 @@ def test_eager_static_and_qat_modules_are_subjects(training: bool, tmp_path: Pat
                 quantized, (x,), str(path), dynamo=False, opset_version=17, input_names=["x"]
             )
     itself = onnxproof.verify(
-        quantized, path, (x,), policy=FINITE, budget_s=8, only=("example",), explain=False
+        quantized, path, (x,), policy=FINITE, budget_s=30, only=("example",), explain=False
     )
     assert itself.verdict in (Verdict.FAITHFUL, Verdict.DRIFT), itself.sentence()
     against_float = onnxproof.verify(
-        module, path, (x,), policy=FINITE, budget_s=8, only=("example",), explain=False
+        module, path, (x,), policy=FINITE, budget_s=30, only=("example",), explain=False
     )
     assert against_float.quality() is not None and against_float.quality() > 25, (
         against_float.sentence()

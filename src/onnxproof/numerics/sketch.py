@@ -58,7 +58,7 @@ class _Moments:
     """What one pass over the elements gives."""
 
     rms: float
-    """Of what is not huge."""
+    """Of what is not huge; 1 where nothing else is there, or it is 0: a mask has no scale of its own."""
     extent: float
     """From the least to the largest of what is not huge."""
     nan_share: float
@@ -199,6 +199,8 @@ def _measure_moments(flat: Array) -> _Moments:
         power += float(np.dot(piece, piece))
         count += piece.size
     rms = (power / max(count, 1)) ** 0.5
+    if rms == 0 and clip != np.inf:
+        rms = 1.0
     extent = 0.0
     if count:
         extent = max(0.0, float(high - low))

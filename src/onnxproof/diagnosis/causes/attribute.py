@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import torch
 
 from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.attribute_values import (
@@ -29,11 +28,12 @@ from onnxproof.diagnosis.counterfactuals.attribute_values import (
 )
 from onnxproof.diagnosis.counterfactuals.changed_reference import (
     Variant,
-    call_instead,
     with_arguments,
 )
 from onnxproof.diagnosis.counterfactuals.lost_factor import find_lost_factor
 from onnxproof.diagnosis.counterfactuals.module_numbers import module_numbers
+from onnxproof.diagnosis.counterfactuals.other_functions import other_functions
+from onnxproof.diagnosis.counterfactuals.shifted_slices import try_shifted_slices
 from onnxproof.diagnosis.counterfactuals.suspected_calls import VIEWS
 from onnxproof.diagnosis.counterfactuals.swapped_operator import try_other_operators
 from onnxproof.diagnosis.counterfactuals.table_index import computes_table_index
@@ -72,6 +72,8 @@ _OPERATOR_CODES = {
     "ArgMax": "tie-order",
     "ArgMin": "tie-order",
 }
+_SUPERFLUOUS_CODES = {"Not": "masking", "And": "masking", "Or": "masking"}
+"""What one operation too many is, where it is not an attribute: of truth values it is a mask."""
 _ATTRIBUTE_CODES = {"training_mode": "train-mode", "clip": "clipping"}
 _CALL_CODES = {
     "clamp": "clipping",
@@ -94,23 +96,6 @@ _NEUTRAL = (
 )
 """Arguments with which a call does nothing: then it is the call that is missing."""
 _CONVOLUTION_ATTRIBUTES = {"stride": "strides", "dilation": "dilations"}
-_ACTIVATIONS = (
-    "relu",
-    "relu6",
-    "gelu",
-    "silu",
-    "hardswish",
-    "sigmoid",
-    "hardsigmoid",
-    "tanh",
-    "mish",
-    "elu",
-    "celu",
-    "selu",
-    "softplus",
-    "leaky_relu",
-    "hardtanh",
-)
 _REDUCTIONS = (
     "ReduceMean",
     "ReduceSum",
@@ -143,8 +128,7 @@ def _variants(workbench: Workbench, entry: TracedValue) -> Iterator[Variant]:
     if entry.op == "convolution":
         for node in workbench.nodes[: limits.SUSPECTS_COMPARED]:
             yield _convolution_of(node)
-    if entry.op in _ACTIVATIONS:
-        yield from _other_activations(entry)
+    yield from other_functions(entry)
     yield from _other_arguments(workbench, entry)
 
 
@@ -160,16 +144,6 @@ def _convolution_of(node: onnx.NodeProto) -> Variant:
         arguments["padding"] = list(pads[: len(pads) // 2])
     listed = ", ".join(f"{name}={value}" for name, value in arguments.items())
     return Variant(what=f"with {listed}", change=with_arguments(**arguments))
-
-
-def _other_activations(entry: TracedValue) -> Iterator[Variant]:
-    for name in _ACTIVATIONS:
-        if name != entry.op:
-            function = getattr(torch.nn.functional, name)
-            yield Variant(
-                what=f"as `{name}`",
-                change=call_instead(lambda x, *rest, function=function: function(x)),
-            )
 
 
 def _other_arguments(workbench: Workbench, entry: TracedValue) -> Iterator[Variant]:
@@ -218,7 +192,7 @@ def _mend_nodes(workbench: Workbench) -> Tried | str:
     1. Another value of one attribute, the module's own first.
     2. A number of the module in the place of a scalar operand.
     3. Another reduction or pool, or another operator of two operands.
-    4. A factor that explains the values; a node that is one too many.
+    4. A slice moved by one; a factor that explains the values; a node that is one too many.
     5. Of step 1, the value that came nearest, where it explains most of the error.
     """
     nearest: Tried | None = None
@@ -234,6 +208,7 @@ def _mend_nodes(workbench: Workbench) -> Tried | str:
     tried_elsewhere = (
         _try_operands(workbench)
         or _try_operators(workbench)
+        or try_shifted_slices(workbench)
         or find_lost_factor(workbench)
         or _try_without_node(workbench)
     )
@@ -284,6 +259,7 @@ def _try_without_node(workbench: Workbench) -> Tried | None:
             workbench.with_node(node, _pass_through),
             evidence=f"without {name} ({node.op_type}) the answers are right",
             fix=f"take {name} out",
+            code=_SUPERFLUOUS_CODES.get(node.op_type, "attribute"),
         )
         if tried is not None:
             return tried

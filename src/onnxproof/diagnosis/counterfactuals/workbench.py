@@ -196,11 +196,17 @@ class Workbench:
 
     def with_constant(self, node: onnx.NodeProto, place: int, value: Array) -> onnx.ModelProto:
         """A copy in which one node reads another constant; other readers keep the old one."""
-        name = f"{node.output[0]}_mended_{place}"
+        return self.with_constants(node, {place: value})
+
+    def with_constants(self, node: onnx.NodeProto, values: Mapping[int, Array]) -> onnx.ModelProto:
+        """The same with several of them, by the place of each."""
 
         def change(graph: onnx.GraphProto) -> None:
-            graph.initializer.append(numpy_helper.from_array(np.array(value), name))
-            node_with_output(graph, node.output[0]).input[place] = name
+            changed = node_with_output(graph, node.output[0])
+            for place, value in values.items():
+                name = f"{node.output[0]}_mended_{place}"
+                graph.initializer.append(numpy_helper.from_array(np.array(value), name))
+                changed.input[place] = name
 
         return self.with_graph(change)
 

@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 
 from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.locate.common_producer import confirm_common_producer
 from onnxproof.diagnosis.locate.comparison import Comparison
 from onnxproof.diagnosis.locate.experiment import Confirmation, Experiment, Round, observe
+from onnxproof.diagnosis.locate.neutral_value import confirm_neutral_value
 from onnxproof.diagnosis.locate.upstream import (
     Upstream,
     are_one_operation,
@@ -67,7 +69,35 @@ class FaultSearch:
             if not self._replace(fault, current.comparison):  # step 3
                 break
         assert self.first is not None
+        self._blame_what_decides(self.first)
         return self.first.comparison
+
+    def _blame_what_decides(self, first: Round) -> None:
+        """One node comes first whose value alone decides: what fixes all where several were replaced, or what a first one reads and should not."""
+        common: Confirmation | None = None
+        if self.guilty[1:]:
+            common = self._fixes_alone(first) or confirm_common_producer(
+                self.experiment, first, self.guilty
+            )
+        elif self.guilty and not self.fixed:
+            common = confirm_neutral_value(self.experiment, first, self.guilty[0])
+        if common is not None:
+            others = [node for node in self.guilty if node != common.node]
+            self.guilty[:] = [common.node, *others]
+            self.error = min(self.error, common.error)
+
+    def _fixes_alone(self, first: Round) -> Confirmation | None:
+        """A node that was found after the first, stands before it, and whose true value makes it right, too."""
+        for node in self.guilty[1:]:
+            option = self.truths.get(node)
+            if option is None or node > self.guilty[0]:
+                continue
+            output = self.experiment.graph.nodes[node].output[0]
+            name = first.comparison.wrong_values.get(node, output)
+            error = self.experiment.error_with(option, name, {})
+            if limits.fixes(error, first.error):
+                return Confirmation(node=node, true_value=option, error=error)
+        return None
 
     def _compare(self, sketches: Mapping[str, Sketch]) -> Round:
         """Evaluate with the replacements so far, and compare with the traced values."""
