@@ -7,7 +7,7 @@ The steps, in this order:
 3. Learn the input space: which dims vary together, which inputs are masks.
 4. Examine the runtimes themselves (the same answer twice, other threads).
 5. Run the planned cases, until the budget ends or the verdict is known.
-6. Search from the nearest cases; ask the graph in float64 where a case is doubtful.
+6. Search from the nearest cases; ask the graph in float64 where a case is doubtful, and in half precision where it is meant for such a device.
 7. Compare the backends with each other.
 8. Mark what proves nothing, and judge.
 """
@@ -24,12 +24,13 @@ from onnxproof.inputs.search import cases_by_name
 from onnxproof.inputs.space import Space
 from onnxproof.inputs.user_data import UserData, open_data
 from onnxproof.onnxmodel import onnx_file
+from onnxproof.options import TARGETS
 from onnxproof.reference.protocol import Reference, open_reference
 from onnxproof.results import Case, Coverage, CrossCheck, Finding
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes import Session, current, parse, use_serving
 from onnxproof.runtimes.session.execution import Clock
-from onnxproof.verification import consensus, preparation, search
+from onnxproof.verification import consensus, preparation, search, target_precision
 from onnxproof.verification.assemble import Measured, assemble_proof, mark_void
 from onnxproof.verification.budget import Budget, not_reached
 from onnxproof.verification.case_reference import LOUD_RERUNS, RERUNS, ReferenceRefused
@@ -50,6 +51,10 @@ _PROBED = 48
 """Cases on which the graph's decision points are probed."""
 _STEERED = 40
 """Tries to steer towards a way that none of the probed cases took."""
+_ASKED_OF_TARGET = 5
+"""Cases on which the graph is run as a half device computes."""
+_SHARE_FOR_TARGET = 0.1
+"""Of the budget, for each of those runs. Not measured."""
 _DATA_EXAMINED = 16
 """Cases of the user's data that are held against the model's own statistics."""
 _REASON = 200
@@ -195,6 +200,8 @@ class _Verification:
             self._search(trial, pacing, compare)
         if fidelity is None and self._has_own_precision and not self._observed.faulty:
             self._ask_graph(trial)
+        if not self._observed.faulty:
+            self._ask_target()
 
     def _open_trial(self, space: Space, fidelity: Fidelity | None) -> Trial:
         options = TrialOptions(
@@ -325,6 +332,34 @@ class _Verification:
             clock=self._clock,
             announce=lambda step: self._announce("", step),
         )
+
+    def _ask_target(self) -> None:
+        """What a device of the file's own half precision, or of the one that the user named, would lose."""
+        request = self._request
+        precision = TARGETS.get(request.target, self._file.half)
+        if (
+            precision is None
+            or request.disabled_optimizers
+            or (request.only and not request.target)
+        ):
+            return
+        self._announce("", f"asking the graph in {precision}")
+        self._findings += target_precision.examine(
+            request.path,
+            precision,
+            target_precision.choose_cases(
+                self._reference.example(), self._observed.agreeing, _ASKED_OF_TARGET
+            ),
+            limit_s=max(request.budget_s * _SHARE_FOR_TARGET, 1.0),
+            affords=lambda: self._budget.affords(1),
+            weight=self._weight_of_target(),
+        )
+
+    def _weight_of_target(self) -> dict[str, bool]:
+        """A device that the user named decides; of a module in the same half precision the file says what the module says."""
+        if self._request.target:
+            return {"counts": True}
+        return {"doubts": not self._has_own_precision}
 
     # Step 7
 
