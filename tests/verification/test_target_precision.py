@@ -13,16 +13,19 @@ from torch import nn
 
 import onnxproof
 from onnxproof.errors import UsageError
+from onnxproof.reference import subject
 from onnxproof.results import Case, Finding, Verdict
 from onnxproof.runtimes import reference
 from onnxproof.verification import target_precision
+from onnxproof.verification.evidence import Request
 from onnxproof.verification.target_precision import relative_error
 
 
-def _examine(path: Path, x: Any, precision: str = "float16") -> list[Finding]:
+def _examine(path: Path, x: Any) -> list[Finding]:
     case = Case(name="example", group="ordinary", about="", inputs={"x": x})
+    request = Request(subject=subject.load(str(path)), path=path, target="fp16")
     return target_precision.examine(
-        path, precision, [case], limit_s=10, affords=lambda: True, weight={"counts": True}
+        request, "float16", [case], affords=lambda: True, own_precision=True
     )
 
 

@@ -5,8 +5,6 @@
 onnx's evaluator is the base; what it lacks or gets wrong is in `runtimes/evaluator`. It is slow: a truth, not a runtime.
 """
 
-import copy
-import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import numpy as np
 import onnx
 
 from onnxproof.errors import Crashed, ModelError, OnnxproofError, Refused, UsageError
-from onnxproof.onnxmodel import expansion, onnx_file
+from onnxproof.onnxmodel import onnx_file, ordering
 from onnxproof.runtimes import Description, current
 from onnxproof.runtimes.evaluator import promotion
 from onnxproof.runtimes.evaluator.device import Device, DeviceEvaluator, evaluator_for
@@ -255,42 +253,8 @@ def _load(source: Path | bytes) -> onnx.ModelProto:
     for named in (*onnx_file.walk(model), *imports):
         if named.domain == "ai.onnx":
             named.domain = ""
-    _sort_nodes(model.graph)
+    ordering.sort_nodes(model.graph)
     return model
-
-
-def _sort_nodes(graph: onnx.GraphProto) -> None:
-    """Producers before consumers: ONNX Runtime's converter to half writes its casts behind all other nodes, and runtimes sort by themselves."""
-    maker = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
-    needs = [{maker[name] for name in _outer_names(node) if name in maker} for node in graph.node]
-    if all(place > max(makers, default=-1) for place, makers in enumerate(needs)):
-        return
-    consumers: list[list[int]] = [[] for _ in needs]
-    for place, makers in enumerate(needs):
-        for made in makers:
-            consumers[made].append(place)
-    ready = [place for place, makers in enumerate(needs) if not makers]
-    ordered = []
-    while ready:
-        place = heapq.heappop(ready)
-        ordered.append(copy.deepcopy(graph.node[place]))
-        for consumer in consumers[place]:
-            needs[consumer].discard(place)
-            if not needs[consumer]:
-                heapq.heappush(ready, consumer)
-    if len(ordered) == len(needs):  # else there is a cycle, which the evaluator refuses
-        del graph.node[:]
-        graph.node.extend(ordered)
-
-
-def _outer_names(node: onnx.NodeProto) -> set[str]:
-    """What a node reads, its subgraphs included; what those write themselves is not of the graph around."""
-    inner = list(expansion.walk([node]))
-    written = {name for other in inner if other is not node for name in other.output}
-    read = {name for other in inner for name in other.input}
-    for attribute in node.attribute:
-        read.update(value.name for value in attribute.g.output)
-    return read - written - {""}
 
 
 def _external_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

@@ -24,7 +24,6 @@ from onnxproof.inputs.search import cases_by_name
 from onnxproof.inputs.space import Space
 from onnxproof.inputs.user_data import UserData, open_data
 from onnxproof.onnxmodel import onnx_file
-from onnxproof.options import TARGETS
 from onnxproof.reference.protocol import Reference, open_reference
 from onnxproof.results import Case, Coverage, CrossCheck, Finding
 from onnxproof.results.proof import Proof
@@ -51,10 +50,6 @@ _PROBED = 48
 """Cases on which the graph's decision points are probed."""
 _STEERED = 40
 """Tries to steer towards a way that none of the probed cases took."""
-_ASKED_OF_TARGET = 5
-"""Cases on which the graph is run as a half device computes."""
-_SHARE_FOR_TARGET = 0.1
-"""Of the budget, for each of those runs. Not measured."""
 _DATA_EXAMINED = 16
 """Cases of the user's data that are held against the model's own statistics."""
 _REASON = 200
@@ -200,8 +195,15 @@ class _Verification:
             self._search(trial, pacing, compare)
         if fidelity is None and self._has_own_precision and not self._observed.faulty:
             self._ask_graph(trial)
-        if not self._observed.faulty:
-            self._ask_target()
+        self._findings += target_precision.ask(
+            request,
+            self._reference,
+            self._observed,
+            half=self._file.half,
+            own_precision=self._has_own_precision,
+            budget=self._budget,
+            announce=self._announce,
+        )
 
     def _open_trial(self, space: Space, fidelity: Fidelity | None) -> Trial:
         options = TrialOptions(
@@ -332,34 +334,6 @@ class _Verification:
             clock=self._clock,
             announce=lambda step: self._announce("", step),
         )
-
-    def _ask_target(self) -> None:
-        """What a device of the file's own half precision, or of the one that the user named, would lose."""
-        request = self._request
-        precision = TARGETS.get(request.target, self._file.half)
-        if (
-            precision is None
-            or request.disabled_optimizers
-            or (request.only and not request.target)
-        ):
-            return
-        self._announce("", f"asking the graph in {precision}")
-        self._findings += target_precision.examine(
-            request.path,
-            precision,
-            target_precision.choose_cases(
-                self._reference.example(), self._observed.agreeing, _ASKED_OF_TARGET
-            ),
-            limit_s=max(request.budget_s * _SHARE_FOR_TARGET, 1.0),
-            affords=lambda: self._budget.affords(1),
-            weight=self._weight_of_target(),
-        )
-
-    def _weight_of_target(self) -> dict[str, bool]:
-        """A device that the user named decides; of a module in the same half precision the file says what the module says."""
-        if self._request.target:
-            return {"counts": True}
-        return {"doubts": not self._has_own_precision}
 
     # Step 7
 

@@ -7,7 +7,6 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,13 @@ import onnx
 from onnxproof.errors import OnnxproofError
 from onnxproof.numerics.measure import is_float
 from onnxproof.onnxmodel.graph import source_of
+from onnxproof.options import TARGETS
+from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, Finding
 from onnxproof.runtimes import reference
+from onnxproof.verification.budget import Budget
+from onnxproof.verification.evidence import Request
+from onnxproof.verification.observations import Observations
 
 Array = np.ndarray[Any, Any]
 _LOST = 0.1
@@ -25,6 +29,10 @@ _LOST = 0.1
 _GROWS = 4.0
 """Times the error of its inputs that a node must have to be named. Not measured."""
 _ROUNDING = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "tf32": 2.0**-11}
+_MOST_CASES = 5
+"""Cases on which the graph is run as the device computes. Not measured."""
+_SHARE = 0.1
+"""Of the budget, for each of those runs. Not measured."""
 _KEPT_BYTES = 1 << 30
 """Bytes of inner values that are kept for naming a node. Not measured."""
 
@@ -62,20 +70,50 @@ class _Observed:
         return outputs
 
 
+def ask(
+    request: Request,
+    known: Reference,
+    observed: Observations,
+    *,
+    half: str | None,
+    own_precision: bool,
+    budget: Budget,
+    announce: Callable[[str, str], None],
+) -> list[Finding]:
+    """What a device of the file's own half precision, or of the one that the user named, would lose; nothing where the file is faulty already."""
+    precision = TARGETS.get(request.target, half)
+    chosen = request.only or request.disabled_optimizers
+    if precision is None or observed.faulty or (chosen and not request.target):
+        return []
+    announce("", f"asking the graph in {precision}")
+    return examine(
+        request,
+        precision,
+        choose_cases(known.example(), observed.agreeing),
+        affords=lambda: budget.affords(1),
+        own_precision=own_precision,
+    )
+
+
 def examine(
-    path: Path,
+    request: Request,
     precision: str,
     cases: Iterable[Case],
     *,
-    limit_s: float,
     affords: Callable[[], bool],
-    weight: Mapping[str, bool],
+    own_precision: bool,
 ) -> list[Finding]:
-    """What the device loses; `weight` says how a loss on an ordinary case counts in the verdict, elsewhere it is told only."""
+    """What the device loses. On an ordinary case it decides the verdict where the user named the device; elsewhere it is told only.
+
+    A file that was converted to half (`own_precision` is False) is at best DRIFT; a module in half loses there what its file loses.
+    """
+    weight = {"doubts": not own_precision}
+    if request.target:
+        weight = {"counts": True}
     try:
-        truth = reference.open(path, "float64")
-        device = reference.open(path, precision)
-        truth.limit_s = device.limit_s = limit_s
+        truth = reference.open(request.path, "float64")
+        device = reference.open(request.path, precision)
+        truth.limit_s = device.limit_s = max(request.budget_s * _SHARE, 1.0)
         for case in cases:
             if not affords():
                 what = f"the graph was not asked what it says in {precision}: no time was left"
@@ -228,8 +266,8 @@ def _line(node: onnx.NodeProto) -> str:
     return f" at {source.file}:{source.line}"
 
 
-def choose_cases(example: Mapping[str, Array], agreeing: Sequence[Case], most: int) -> list[Case]:
+def choose_cases(example: Mapping[str, Array], agreeing: Sequence[Case]) -> list[Case]:
     """The example, other ordinary cases, and then those that reach further."""
     first = Case(name="example", group="ordinary", about="the example inputs", inputs=example)
     others = [case for case in agreeing if case.domain is None and case.name != "example"]
-    return [first, *sorted(others, key=lambda case: not is_ordinary(case))][:most]
+    return [first, *sorted(others, key=lambda case: not is_ordinary(case))][:_MOST_CASES]

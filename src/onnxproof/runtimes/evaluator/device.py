@@ -5,7 +5,7 @@ most devices, or in the format itself. A file with values in the format runs in 
 any other file is run as if all of its floats were in the format, except for what is computed from shapes alone.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,24 +117,25 @@ class DeviceEvaluator(Evaluator):
 
     def run_node(self, node: Any, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
         """Inputs are widened, the node computes in float32, and its outputs are rounded."""
-        if any(True for _ in inner_evaluators(node)) or hasattr(node, "impl_"):
+        if hasattr(node, "impl_") or list(inner_evaluators(node)):
             return super().run_node(node, inputs, options)
         if self.device.dtype is None:
             return self._run_in_tf32(node, inputs, options)
-        kept = self._first_float(inputs)
-        wide = [self._widen(value) for value in inputs]
-        compute: Callable[..., Any] | None = None
-        if self.device.sums_in_half and self._rounds(node, kept):
-            compute = SUMMED_IN_HALF.get(node.op_type)
-        if compute is not None:
-            outputs = compute(node, self.device.dtype, *wide)
-        else:
-            outputs = super().run_node(node, wide, options)
+        rounds = self._rounds(node, self._first_float(inputs))
+        outputs = self._compute(node, [self._widen(value) for value in inputs], options, rounds)
         if node.op_type == "Constant" and not self.own_types:
             return tuple(self._rounded_constant(value) for value in outputs)
-        if not self._rounds(node, kept):
-            return outputs
-        return tuple(self._rounded(value) for value in outputs)
+        if rounds:
+            return tuple(self._rounded(value) for value in outputs)
+        return outputs
+
+    def _compute(
+        self, node: Any, wide: Sequence[Any], options: dict[str, Any], rounds: bool
+    ) -> Any:
+        compute = SUMMED_IN_HALF.get(node.op_type)
+        if compute is not None and self.device.sums_in_half and rounds:
+            return compute(node, self.device.dtype, *wide)
+        return super().run_node(node, wide, options)
 
     def _run_in_tf32(self, node: Any, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
         if node.op_type in _PRODUCTS:
