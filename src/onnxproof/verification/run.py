@@ -195,14 +195,9 @@ class _Verification:
             self._search(trial, pacing, compare)
         if fidelity is None and self._has_own_precision and not self._observed.faulty:
             self._ask_graph(trial)
+        half, budget = self._file.half, self._budget
         self._findings += target_precision.ask(
-            request,
-            self._reference,
-            self._observed,
-            half=self._file.half,
-            own_precision=self._has_own_precision,
-            budget=self._budget,
-            announce=self._announce,
+            request, self._reference, self._observed, budget, half, self._has_own_precision
         )
 
     def _open_trial(self, space: Space, fidelity: Fidelity | None) -> Trial:

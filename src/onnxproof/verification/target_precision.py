@@ -74,18 +74,15 @@ def ask(
     request: Request,
     known: Reference,
     observed: Observations,
-    *,
+    budget: Budget,
     half: str | None,
     own_precision: bool,
-    budget: Budget,
-    announce: Callable[[str, str], None],
 ) -> list[Finding]:
     """What a device of the file's own half precision, or of the one that the user named, would lose; nothing where the file is faulty already."""
     precision = TARGETS.get(request.target, half)
     chosen = request.only or request.disabled_optimizers
     if precision is None or observed.faulty or (chosen and not request.target):
         return []
-    announce("", f"asking the graph in {precision}")
     return examine(
         request,
         precision,
