@@ -304,6 +304,7 @@ def _request(
         seed=options.seed,
         only=options.only,
         explained=options.explain,
+        target=options.target,
         progress=progress,
     )
 

@@ -7,8 +7,11 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypedDict
 
-from onnxproof.errors import PolicyError
+from onnxproof.errors import PolicyError, UsageError
 from onnxproof.results.verdicts import Domain
+
+TARGETS = {"fp16": "float16", "bf16": "bfloat16", "tf32": "tf32"}
+"""What the user calls a device that will run a file, and the precision that it computes in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +132,17 @@ class VerifyOptions:
     serving: Serving | None = None
     profile: bool = False
     """Measure the noise along the graph of a faithful file, too."""
+    target: str = ""
+    """`fp16`, `bf16` or `tf32`: the precision of the device that will run the file; what it would lose there decides the verdict."""
+
+    def __post_init__(self) -> None:
+        """Refuse a target that no evaluator computes like."""
+        if self.target not in ("", *TARGETS):
+            raise UsageError(
+                "unknown-target",
+                f"`{self.target}` is not a precision of a device",
+                help=f"use {', '.join(TARGETS)}",
+            )
 
     @classmethod
     def of(cls, keywords: Mapping[str, Any]) -> "VerifyOptions":
@@ -152,6 +166,7 @@ class VerifyKeywords(TypedDict, total=False):
     only: Sequence[str]
     serving: Serving | None
     profile: bool
+    target: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,6 +112,14 @@ NoiseLimit = Annotated[
         help="How many times the rounding noise still counts as faithful. [default: 12]",
     ),
 ]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="fp16|bf16|tf32",
+        help="The precision of the device that will run the file: what it would lose there decides the verdict.",
+    ),
+]
 Only = Annotated[
     list[str] | None,
     typer.Option("--case", metavar="NAME", help="Run this case only; may be repeated."),

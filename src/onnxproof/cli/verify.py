@@ -37,6 +37,7 @@ def command(
         ),
     ] = None,
     pipeline: option.Pipeline = None,
+    target: option.Target = None,
     no_explain: option.NoExplain = False,
     trust_remote_code: option.TrustRemoteCode = False,
 ) -> int:
@@ -69,6 +70,7 @@ def command(
             progress=report,
             profile=option.needs_profile(lock, where.html),
             pipeline=pipeline,
+            target=target or "",
             **arguments,
         )
         return lock.apply(proof)

@@ -1,5 +1,7 @@
 """The standard's own evaluator: `reference` in the file's precision, `reference:float64` for what the graph says in float64.
 
+`reference:float16`, `reference:bfloat16` and `reference:tf32` compute as a device of that precision does (`evaluator/device.py`).
+
 onnx's evaluator is the base; what it lacks or gets wrong is in `runtimes/evaluator`. It is slow: a truth, not a runtime.
 """
 
@@ -11,9 +13,10 @@ import numpy as np
 import onnx
 
 from onnxproof.errors import Crashed, ModelError, OnnxproofError, Refused, UsageError
-from onnxproof.onnxmodel import onnx_file
+from onnxproof.onnxmodel import onnx_file, ordering
 from onnxproof.runtimes import Description, current
 from onnxproof.runtimes.evaluator import promotion
+from onnxproof.runtimes.evaluator.device import Device, DeviceEvaluator, evaluator_for
 from onnxproof.runtimes.evaluator.evaluator import (
     Evaluator,
     Observer,
@@ -41,7 +44,7 @@ def describe() -> Description:
         version=onnx.__version__,
         device="cpu",
         install="pip install 'onnxproof[reference]'",
-        limits="slow; reference:float64 runs the graph in float64; little of com.microsoft",
+        limits="slow; reference:float64 in float64, reference:float16 as a half device computes",
     )
 
 
@@ -52,11 +55,12 @@ def open(
     outputs: Sequence[str] | None = None,
 ) -> "ReferenceSession":
     """Open a file (or a serialized model) in its own precision or in float64; `outputs` may name inner values too."""
-    if option not in ("", "float64"):
+    device = Device.of(option)
+    if option not in ("", "float64") and device is None:
         raise UsageError(
             "unknown-option",
             f"`reference:{option}` is not a precision of the reference evaluator",
-            help="use `reference` or `reference:float64`",
+            help="use `reference` or `reference:` with float64, float16, bfloat16 or tf32",
         )
     loaded = _load(model)
     wide = option == "float64"
@@ -65,7 +69,7 @@ def open(
             promotion.promote_in_place(loaded, weights=False)
         if outputs is not None:
             add_outputs(loaded, outputs)
-        return ReferenceSession(loaded, wide=wide, outputs=outputs)
+        return ReferenceSession(loaded, wide=wide, device=device, outputs=outputs)
 
 
 class ReferenceSession:
@@ -76,16 +80,18 @@ class ReferenceSession:
         model: onnx.ModelProto,
         *,
         wide: bool,
+        device: Device | None = None,
         outputs: Sequence[str] | None = None,
     ) -> None:
         self._wide = wide
+        self._device = device
         self.limit_s = current().time_s
         """Seconds after which a run is given up and refused with the code `too-slow`."""
         self._hung = False
         self._ports = {value.name: value for value in model.graph.input}
         self._optional = {tensor.name for tensor in model.graph.initializer}
         try:
-            self._evaluator = WideEvaluator(model) if wide else Evaluator(model)
+            self._evaluator = _open_evaluator(model, wide=wide, device=device)
         except OnnxproofError:
             raise
         except Exception as why:
@@ -169,12 +175,28 @@ class ReferenceSession:
         _check_dtype(port.name, tensor, array)
         if tensor.HasField("shape"):
             _check_shape(port.name, tensor, array)
+        if isinstance(self._evaluator, DeviceEvaluator) and not self._evaluator.own_types:
+            return self._in_format(array)
         return array
+
+    def _in_format(self, array: Array) -> Array:
+        """An input of a graph that is run as if it were in the device's format."""
+        if self._device is None or self._device.dtype is None or array.dtype != np.float32:
+            return array
+        return self._device.round(array).astype(np.float32)
 
     def _widen(self, array: Array) -> Array:
         if self._wide and is_float(array.dtype):
             return array.astype(np.float64, copy=False)
         return array
+
+
+def _open_evaluator(model: onnx.ModelProto, *, wide: bool, device: Device | None) -> Evaluator:
+    if device is not None:
+        return evaluator_for(device, model)
+    if wide:
+        return WideEvaluator(model)
+    return Evaluator(model)
 
 
 def _check_dtype(name: str, tensor: onnx.TypeProto.Tensor, array: Array) -> None:
@@ -231,6 +253,7 @@ def _load(source: Path | bytes) -> onnx.ModelProto:
     for named in (*onnx_file.walk(model), *imports):
         if named.domain == "ai.onnx":
             named.domain = ""
+    ordering.sort_nodes(model.graph)
     return model
 
 

@@ -31,6 +31,8 @@ class Request:
     """Whether a share of the budget is kept for a diagnosis."""
     disabled_optimizers: tuple[str, ...] = ()
     """Optimizers of ONNX Runtime that are turned off, to try a fix."""
+    target: str = ""
+    """`fp16`, `bf16` or `tf32` where the file is meant for a device of that precision."""
     progress: Report | None = None
 
 

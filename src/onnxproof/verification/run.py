@@ -7,7 +7,7 @@ The steps, in this order:
 3. Learn the input space: which dims vary together, which inputs are masks.
 4. Examine the runtimes themselves (the same answer twice, other threads).
 5. Run the planned cases, until the budget ends or the verdict is known.
-6. Search from the nearest cases; ask the graph in float64 where a case is doubtful.
+6. Search from the nearest cases; ask the graph in float64 where a case is doubtful, and in half precision where it is meant for such a device.
 7. Compare the backends with each other.
 8. Mark what proves nothing, and judge.
 """
@@ -29,7 +29,7 @@ from onnxproof.results import Case, Coverage, CrossCheck, Finding
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes import Session, current, parse, use_serving
 from onnxproof.runtimes.session.execution import Clock
-from onnxproof.verification import consensus, preparation, search
+from onnxproof.verification import consensus, preparation, search, target_precision
 from onnxproof.verification.assemble import Measured, assemble_proof, mark_void
 from onnxproof.verification.budget import Budget, not_reached
 from onnxproof.verification.case_reference import LOUD_RERUNS, RERUNS, ReferenceRefused
@@ -195,6 +195,10 @@ class _Verification:
             self._search(trial, pacing, compare)
         if fidelity is None and self._has_own_precision and not self._observed.faulty:
             self._ask_graph(trial)
+        half, budget = self._file.half, self._budget
+        self._findings += target_precision.ask(
+            request, self._reference, self._observed, budget, half, self._has_own_precision
+        )
 
     def _open_trial(self, space: Space, fidelity: Fidelity | None) -> Trial:
         options = TrialOptions(

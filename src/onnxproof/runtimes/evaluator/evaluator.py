@@ -114,7 +114,7 @@ class Evaluator(ReferenceEvaluator):
         _check_time("at its first node" if self.rt_nodes_ else "in a graph without nodes")
         for place, node in enumerate(self.rt_nodes_):
             _check_time(f"at node {place} of {len(self.rt_nodes_)} (`{node.op_type}`)")
-            outputs = _run_node(node, results, attributes)
+            outputs = self._outputs_of(node, results, attributes)
             if self.observer is not None:
                 outputs = self.observer(node.onnx_node, outputs)
             results.update(zip(node.output, outputs, strict=False))
@@ -126,20 +126,25 @@ class Evaluator(ReferenceEvaluator):
             return results
         return [results[name] for name in wanted]
 
+    def _outputs_of(
+        self, node: Any, results: dict[str, Any], attributes: dict[str, Any] | None
+    ) -> Any:
+        """The outputs of one node; whatever numpy or onnx raises becomes a refusal with the node's name."""
+        options: dict[str, Any] = {}
+        if node.need_context():
+            options["context"] = results
+        if node.has_linked_attribute and attributes:
+            options["linked_attributes"] = attributes
+        try:
+            return self.run_node(node, [results[name] for name in node.input], options)
+        except OnnxproofError:  # from a node of a subgraph, already named
+            raise
+        except Exception as why:  # numpy and the evaluator raise whatever they like
+            raise _refusal(node.onnx_node, why) from why
 
-def _run_node(node: Any, results: dict[str, Any], attributes: dict[str, Any] | None) -> Any:
-    """The outputs of one node; whatever numpy or onnx raises becomes a refusal with the node's name."""
-    options: dict[str, Any] = {}
-    if node.need_context():
-        options["context"] = results
-    if node.has_linked_attribute and attributes:
-        options["linked_attributes"] = attributes
-    try:
-        return node.run(*[results[name] for name in node.input], **options)
-    except OnnxproofError:  # from a node of a subgraph, already named
-        raise
-    except Exception as why:  # numpy and the evaluator raise whatever they like
-        raise _refusal(node.onnx_node, why) from why
+    def run_node(self, node: Any, inputs: Sequence[Any], options: dict[str, Any]) -> Any:
+        """Run one node on these inputs; evaluators of other precisions do more here."""
+        return node.run(*inputs, **options)
 
 
 class WideEvaluator(Evaluator):

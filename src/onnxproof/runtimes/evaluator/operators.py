@@ -24,6 +24,7 @@ from onnxproof.runtimes.evaluator import (
     sampling,
     subgraphs,
 )
+from onnxproof.runtimes.evaluator.contrib import normalization as fused_norms
 from onnxproof.runtimes.evaluator.normalization import log_softmax
 
 Array = np.ndarray[Any, Any]
@@ -171,3 +172,4 @@ _KINDS: tuple[type[OpRun], ...] = (
 )
 _OPERATORS: dict[str, type[OpRun]] = {kind.__name__: kind for kind in _KINDS}
 _OPERATORS["Upsample"] = resizing.ScaledResize
+_OPERATORS["SimplifiedLayerNormalization"] = fused_norms.SimplifiedLayerNormalization
