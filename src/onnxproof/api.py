@@ -305,6 +305,8 @@ def _request(
         only=options.only,
         explained=options.explain,
         progress=progress,
+        loop=options.loop,
+        steps=options.steps,
     )
 
 

@@ -129,12 +129,18 @@ class VerifyOptions:
     serving: Serving | None = None
     profile: bool = False
     """Measure the noise along the graph of a faithful file, too."""
+    loop: Mapping[str, str] | str | None = "auto"
+    """Which output is which input's next value; `auto` finds out, None leaves loops out."""
+    steps: int | None = None
+    """Calls after the prompt in the longest rollouts; None decides by itself."""
 
     @classmethod
     def of(cls, keywords: Mapping[str, Any]) -> "VerifyOptions":
         """The options from keywords, lists as tuples; an unknown keyword is a TypeError with the nearest known one."""
         _refuse_unknown(cls, keywords)
         given = {name: value for name, value in keywords.items() if value is not None}
+        if "loop" in keywords:
+            given["loop"] = keywords["loop"]  # here None is a choice
         for name in ("backends", "only"):
             if name in given:
                 given[name] = tuple(given[name])
@@ -152,6 +158,8 @@ class VerifyKeywords(TypedDict, total=False):
     only: Sequence[str]
     serving: Serving | None
     profile: bool
+    loop: Mapping[str, str] | str | None
+    steps: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

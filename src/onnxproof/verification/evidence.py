@@ -1,5 +1,6 @@
 """What a verification is asked for, and what it hands on: both frozen."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +33,10 @@ class Request:
     disabled_optimizers: tuple[str, ...] = ()
     """Optimizers of ONNX Runtime that are turned off, to try a fix."""
     progress: Report | None = None
+    loop: Mapping[str, str] | str | None = "auto"
+    """Which output is which input's next value; `auto` finds out, None leaves loops out."""
+    steps: int | None = None
+    """Calls after the prompt in the longest rollouts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

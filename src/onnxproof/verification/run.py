@@ -43,6 +43,10 @@ from onnxproof.verification.open_backends import Fleet
 from onnxproof.verification.pacing import Pacing
 from onnxproof.verification.progress import Progress
 from onnxproof.verification.quantized import Fidelity, open_fidelity
+from onnxproof.verification.rollout import stage as rollouts
+from onnxproof.verification.rollout.driving import Driven
+from onnxproof.verification.rollout.schedules import PREFIX
+from onnxproof.verification.rollout.schedules import parse as parse_schedule
 
 _PASSES_OF_THE_REFERENCE = 4.0
 """Times the reference's own pass that a runtime has at least, whatever the time limit says."""
@@ -52,6 +56,10 @@ _STEERED = 40
 """Tries to steer towards a way that none of the probed cases took."""
 _DATA_EXAMINED = 16
 """Cases of the user's data that are held against the model's own statistics."""
+_SHARE_FOR_ROLLOUTS = 0.35
+"""Of the budget that rollouts may take (not measured)."""
+_GUILTY_CALLS = 3
+"""Calls of rollouts that went wrong and are compared as cases."""
 _REASON = 200
 """Characters of the reference's refusal that are kept."""
 
@@ -79,6 +87,7 @@ class _Verification:
         self._floor = Floor(())
         self._pacing: Pacing | None = None
         self._space: Space | None = None
+        self._rolled = rollouts.Rollouts()
 
     def run(self) -> Evidence:
         """Take the steps one by one; a file that isn't there is told before anything runs."""
@@ -86,8 +95,8 @@ class _Verification:
         self._request = replace(self._request, subject=replace(self._request.subject, data=data))
         self._data = UserData(data)
         self._reference: Reference = open_reference(self._request.subject, self._clock)
-        self._signature, findings = preparation.pair(
-            self._reference, self._file, self._request.subject.dynamic_shapes
+        self._signature, findings, self._loops = preparation.pair(
+            self._reference, self._file, self._request
         )
         self._findings += findings
         begun = self._clock.elapsed
@@ -149,13 +158,14 @@ class _Verification:
         """Steps 3 to 6."""
         request = self._request
         sizing = Sizing(self._file, self._signature, self._reference.example())
-        space, findings = preparation.learn_space(
+        space, findings, driven = preparation.learn_space(
             self._reference,
             self._signature,
             self._file,
             request=request,
             budget=self._budget,
             data=self._data.stream(self._signature.inputs),
+            loops=self._loops,
         )
         self._space = space
         self._findings += findings
@@ -189,12 +199,51 @@ class _Verification:
         def compare(case: Case) -> float | None:
             return self._compare(case, trial, sizing, pacing)
 
+        if driven is not None:
+            self._roll_out(driven, compare, quantized=fidelity is not None)
+        if self._states_are_own:  # a call from the reference's states means nothing to the file
+            self._floor = Floor((), chosen=True)
+            return
         data = self._run_planned(space, pacing, compare)
         self._examine_data(data if fidelity is not None else [])
         if not request.only:
             self._search(trial, pacing, compare)
         if fidelity is None and self._has_own_precision and not self._observed.faulty:
             self._ask_graph(trial)
+
+    def _roll_out(
+        self, driven: Driven, compare: Callable[[Case], float | None], *, quantized: bool
+    ) -> None:
+        """Step 5: every side in its own loop; the call that went wrong is a case from then on."""
+        request = self._request
+        context = rollouts.Context(
+            reference=self._reference,
+            signature=self._signature,
+            file=self._file,
+            policy=request.policy,
+            seed=request.seed,
+            steps=request.steps,
+            quantized=quantized,
+            announce=lambda name: self._announce(name, "rollouts"),
+        )
+        only = [parse_schedule(name) for name in request.only if name.startswith(PREFIX)]
+        if request.only and not only:
+            return
+        deadline = self._budget.end.within(request.budget_s * _SHARE_FOR_ROLLOUTS)
+        runner = rollouts.LoopRunner(driven, context)
+        rolled = self._rolled = runner.run(self._fleet.active, deadline, only)
+        self._observed.add_rollout(rolled.gaps)
+        self._findings += rolled.findings
+        for case in rolled.cases[:_GUILTY_CALLS]:
+            compare(case)
+
+    @property
+    def _states_are_own(self) -> bool:
+        """Whether every file's own loop is right with states in a layout of its own."""
+        layouts = self._rolled.layouts
+        return self._rolled.right and all(
+            layouts.get(candidate.backend) for candidate in self._fleet.active
+        )
 
     def _open_trial(self, space: Space, fidelity: Fidelity | None) -> Trial:
         options = TrialOptions(
@@ -388,6 +437,7 @@ class _Verification:
             signature=self._signature,
             coverage=self._coverage,
             consensus=self._consensus,
+            rollouts=tuple(self._rolled.rollouts),
             complete=self._complete,
             clock=self._clock,
         )

@@ -1,0 +1,421 @@
+"""The rollouts of one verification.
+
+1. Find the loop, before inputs and outputs are paired: states may have another layout in the file.
+2. Understand what drives it, let the reference confirm it, and keep the relations between its dims in every case.
+3. Roll every schedule that the time allows, each side in its own loop; confirm what looks wrong with other roundings.
+4. Where a rollout is wrong: is it the call or the states? The call is handed on as a case, and the rollout is made smaller.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from onnxproof.inputs.space import Space
+from onnxproof.onnxmodel.onnx_file import OnnxFile, Port
+from onnxproof.options import Policy
+from onnxproof.reference.leaf import Leaf
+from onnxproof.reference.protocol import Reference
+from onnxproof.results import Case, Finding, Gap, InputInfo, NoiseKind, Signature
+from onnxproof.results.rollouts import Rollout
+from onnxproof.runtimes.session.execution import Candidate
+from onnxproof.system.deadline import Deadline
+from onnxproof.verification.rollout import model_sides
+from onnxproof.verification.rollout.confirming import confirms
+from onnxproof.verification.rollout.driving import Driven, relate, understand
+from onnxproof.verification.rollout.loop import Loop, find_loops
+from onnxproof.verification.rollout.rolling import GROUP, Rolled, Roller, Sides
+from onnxproof.verification.rollout.schedules import Schedule, plan
+from onnxproof.verification.rollout.size_constants import size_constants
+from onnxproof.verification.rollout.state_names import Tensor
+
+Array = np.ndarray[Any, Any]
+_RERUNS = 3
+"""Other roundings of the reference before a rollout raises an alarm (not measured)."""
+_FAR = 50.0
+"""Times the limit from which on one of them is enough (not measured)."""
+_AFTER_BAD = 2
+"""Calls after the first bad one that a confirmation still runs."""
+_NARROW_FLOATS = ("float16", "bfloat16")
+
+
+def find(
+    inputs: Sequence[Leaf],
+    outputs: Sequence[Leaf],
+    file: OnnxFile,
+    given: Mapping[str, str] | None,
+) -> list[Loop]:
+    """The loops that a reference may have, by its own names and those of the file."""
+    return find_loops(_tensors(inputs, file.inputs), _tensors(outputs, file.outputs), given)
+
+
+def _tensors(leaves: Sequence[Leaf], ports: Sequence[Port]) -> list[Tensor]:
+    """The leaves with the names of the file: by position where there are as many, unless it has the leaf's own name."""
+    names = {port.name for port in ports}
+    tensors = []
+    for place, leaf in enumerate(leaves):
+        aliases = [leaf.name]
+        if leaf.name not in names and len(ports) == len(leaves):
+            aliases.append(ports[place].name)
+        tensors.append(
+            Tensor(name=leaf.name, aliases=tuple(aliases), dtype=leaf.dtype, shape=leaf.shape)
+        )
+    return tensors
+
+
+def choose(loops: Sequence[Loop], space: Space, reference: Reference) -> tuple[Driven | None, str]:
+    """The first loop that can be driven and that the reference confirms, or nothing and the reason."""
+    names = tuple(output.name for output in space.signature.outputs)
+    reason = ""
+    for loop in loops:
+        driven = understand(loop, space, space.signature.outputs)
+        if isinstance(driven, str):
+            reason = reason or driven
+            continue
+        driven = _that_starts(relate(driven), reference, names)
+        if driven is None:
+            reason = (
+                reason or "the reference takes neither empty states nor states like the example's"
+            )
+            continue
+        confirmed = confirms(driven, reference, names)
+        if loop.is_guessed and not confirmed:
+            continue  # shapes that fit by chance are no loop
+        return driven, ""
+    return None, reason
+
+
+def adapt(driven: Driven | None, space: Space) -> Driven | None:
+    """The same loop in the space as it was learned: dims may have been pinned or tied since."""
+    if driven is None:
+        return None
+    again = understand(driven.loop, space, space.signature.outputs)
+    if isinstance(again, str):
+        return None
+    return replace(relate(again), seeded=driven.seeded)
+
+
+def _that_starts(driven: Driven, reference: Reference, names: tuple[str, ...]) -> Driven | None:
+    """With empty states, or where the reference refuses these or answers with NaN, with states like the example's."""
+    for seeded in (False, True):
+        trial = replace(driven, seeded=seeded)
+        side = model_sides.reference_side(reference, trial, names)
+        schedule = Schedule(batch=trial.freedom.batches[0], lengths=(trial.consumes,) * 2)
+        rolled = _reference_alone(trial, side, schedule)
+        if rolled:
+            return trial
+    return None
+
+
+def _reference_alone(driven: Driven, side: model_sides.ModelSide, schedule: Schedule) -> bool:
+    """Whether the reference takes these calls and gives numbers."""
+    from onnxproof.verification.rollout.driving import Feeder
+
+    feeder = Feeder(driven, schedule)
+    begin = 0
+    try:
+        side.reset(schedule.batch)
+        for length in schedule.lengths:
+            held = driven.held(side.states)
+            answers = side.step(feeder.feeds(begin, begin + length, held, None))
+            begin += length
+    except Exception:  # the user's own module
+        return False
+    floats = [array for array in answers.values() if array.dtype.kind == "f"]
+    return all(np.isfinite(array).all() for array in floats)
+
+
+@dataclass(slots=True)
+class Rollouts:
+    """What all rollouts gave."""
+
+    rollouts: list[Rollout] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    cases: list[Case] = field(default_factory=list)
+    """Single calls that are wrong from the reference's own states."""
+    findings: list[Finding] = field(default_factory=list)
+    layouts: dict[str, list[str]] = field(default_factory=dict)
+    """By backend: the states that it keeps in a layout of its own, while its answers are right."""
+    complete: bool = True
+
+    @property
+    def right(self) -> bool:
+        """Whether there were rollouts, and all of them are right."""
+        return bool(self.rollouts) and all(
+            rollout.first_bad_step is None for rollout in self.rollouts
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What the rollouts of a verification work with."""
+
+    reference: Reference
+    signature: Signature
+    file: OnnxFile
+    policy: Policy
+    seed: int = 0
+    steps: int | None = None
+    quantized: bool = False
+    announce: Callable[[str], None] = lambda name: None
+
+
+class LoopRunner:
+    """Rolls one loop on all candidates."""
+
+    def __init__(self, driven: Driven, context: Context) -> None:
+        self._driven, self._context = driven, context
+        self._names = tuple(output.name for output in context.signature.outputs)
+        self._roller = Roller(driven, context.policy)
+
+    def run(
+        self,
+        candidates: Sequence[Candidate],
+        deadline: Deadline,
+        only: Sequence[Schedule] = (),
+    ) -> Rollouts:
+        """Every schedule on every candidate, until the deadline; the first one is always run."""
+        result = Rollouts()
+        sizes = size_constants(self._driven.space, self._driven.loop, self._context.reference)
+        schedules = list(only) or list(plan(self._driven.freedom, sizes, self._context.steps))
+        for candidate in candidates:
+            for place, schedule in enumerate(schedules):
+                if deadline.passed and place:
+                    result.complete = False
+                    break
+                self._context.announce(schedule.name)
+                self._run_one(schedule, candidate, deadline, result)
+        result.findings.append(self._finding(result))
+        result.findings += self._layout_findings(result)
+        return result
+
+    def _run_one(
+        self, schedule: Schedule, candidate: Candidate, deadline: Deadline, result: Rollouts
+    ) -> None:
+        sides = self._sides(candidate)
+        rolled = self._confirmed(schedule, sides, deadline)
+        if not rolled.steps:
+            if rolled.refused:
+                result.findings.append(_refused(schedule, rolled.refused))
+            return
+        rollout = self._rollout(rolled, candidate)
+        if rolled.first_bad is None:
+            for name, step in rolled.states_differ.items():
+                known = result.layouts.setdefault(candidate.backend, [])
+                if step == 0 and name not in known:
+                    known.append(name)
+        else:
+            smallest = self._smaller(schedule, sides, rolled, deadline)
+            rollout = replace(rollout, smallest=smallest.name)
+            self._hand_on(rolled, result)
+        result.rollouts.append(rollout)
+        result.gaps += rolled.worst.values()
+
+    def _sides(self, candidate: Candidate) -> Sides:
+        context, driven = self._context, self._driven
+        reference = context.reference
+        ports = {port.name: port for port in context.file.inputs}
+        states = [self._port(pair.input, ports) for pair in driven.loop.states]
+        shares = all(_shares(info, port) for info, port in states)
+
+        def initial(batch: int) -> dict[str, Array]:
+            own = driven.initial(batch)
+            return {info.name: _in_own_layout(own[info.name], port, batch) for info, port in states}
+
+        noisy: list[model_sides.ModelSide] = []
+        half = context.file.half
+        if half is not None:
+            noisy.append(model_sides.half_side(reference, driven, self._names, half))
+        narrow = {port.dtype for _, port in states if port is not None} & {*_NARROW_FLOATS}
+        for dtype in sorted(narrow - {half}):
+            noisy.append(model_sides.rounded_side(reference, driven, self._names, dtype))
+        allowed = None
+        if context.quantized or any(_is_eight_bits(info, port) for info, port in states):
+            allowed = context.policy.drift_db
+        return Sides(
+            reference=model_sides.reference_side(reference, driven, self._names),
+            truth=model_sides.truth_side(reference, driven, self._names),
+            candidate=model_sides.candidate_side(candidate, driven, self._names, initial),
+            noisy=tuple(noisy),
+            backend=candidate.backend,
+            kind=NoiseKind.DOUBLE,
+            allowed_db=allowed,
+            shares_states=shares,
+        )
+
+    def _port(self, name: str, ports: Mapping[str, Port]) -> tuple[InputInfo, Port | None]:
+        info = next(info for info in self._context.signature.inputs if info.name == name)
+        return info, ports.get(info.onnx_name or "")
+
+    def _confirmed(self, schedule: Schedule, sides: Sides, deadline: Deadline) -> Rolled:
+        """A rollout; one that looks wrong is run again beside other roundings of the reference before it counts."""
+        rolled = self._roller.roll(schedule, sides, deadline)
+        if rolled.first_bad is None or sides.allowed_db is not None:
+            if rolled.first_bad is not None:
+                return self._probed(schedule, sides, rolled)
+            return rolled
+        far = rolled.bad_ratio > _FAR * self._context.policy.noise_limit
+        count = 1 if far else _RERUNS
+        again = replace(sides, noisy=(*sides.noisy, *self._reruns(count)))
+        shortened = schedule.cut(rolled.first_bad + 1 + _AFTER_BAD)
+        confirmed = self._roller.roll(shortened, again, Deadline.never(), probe=True)
+        if confirmed.first_bad is None and shortened.lengths != schedule.lengths:
+            confirmed = self._roller.roll(
+                schedule, again, Deadline.never(), probe=True, stop_when_bad=_AFTER_BAD
+            )
+        if confirmed.first_bad is None:
+            return confirmed
+        return _merged(rolled, confirmed)
+
+    def _probed(self, schedule: Schedule, sides: Sides, rolled: Rolled) -> Rolled:
+        shortened = schedule.cut((rolled.first_bad or 0) + 1)
+        return _merged(rolled, self._roller.roll(shortened, sides, Deadline.never(), probe=True))
+
+    def _reruns(self, count: int) -> list[model_sides.ModelSide]:
+        seed = self._context.seed
+        return [
+            model_sides.rerun_side(
+                self._context.reference, self._driven, self._names, seed + 100_000 * k
+            )
+            for k in range(1, count + 1)
+        ]
+
+    def _rollout(self, rolled: Rolled, candidate: Candidate) -> Rollout:
+        language = rolled.language
+        what = ""
+        if rolled.first_bad is not None:
+            what = rolled.guilty[1] if rolled.guilty is not None else "cache"
+        return Rollout(
+            schedule=rolled.schedule.name,
+            backend=candidate.backend,
+            steps=rolled.steps,
+            first_bad_step=rolled.first_bad,
+            first_bad_length=rolled.first_bad_length,
+            what=what,
+            kl=language.share(language.kl),
+            kl_noise=language.share(language.kl_noise),
+            agreement=language.share(language.same),
+            excused=language.share(language.tied),
+            first_token_apart=language.first_apart,
+            apart_by_tie=language.apart_by_tie,
+            tokens=tuple(language.tokens),
+            along=tuple(rolled.along),
+        )
+
+    def _smaller(
+        self, schedule: Schedule, sides: Sides, rolled: Rolled, deadline: Deadline
+    ) -> Schedule:
+        """The smallest of a few schedules that still shows the fault."""
+        steps, total = (rolled.first_bad or 0) + 1, rolled.first_bad_length or 1
+        shortest = schedule.cut(steps)
+        tries = [replace(shortest, batch=1)] if 1 in self._driven.freedom.batches else []
+        if self._driven.freedom.chunk is None and total > 1:
+            tries = [
+                replace(each, lengths=lengths)
+                for lengths in ((total,), (total - 1, 1))
+                for each in [*tries, shortest]
+            ] + tries
+        for smaller in tries:
+            if deadline.passed:
+                break
+            if self._roller.roll(smaller, sides, deadline).first_bad is not None:
+                return smaller
+        return shortest
+
+    def _hand_on(self, rolled: Rolled, result: Rollouts) -> None:
+        if rolled.guilty is None:
+            return
+        place, what, inputs = rolled.guilty
+        lengths = rolled.schedule.lengths
+        held = sum(lengths[:place])
+        sizes = self._driven.sizes(rolled.schedule.batch, lengths[place], held)
+        result.cases.append(
+            Case(
+                name=f"{rolled.schedule.name}@{place}",
+                group=GROUP,
+                about=f"call {place} of a rollout, from the reference's own states",
+                inputs=inputs,
+                sizes=sizes,
+                ordinary=True,
+            )
+        )
+
+    def _finding(self, result: Rollouts) -> Finding:
+        return Finding(
+            code="loop",
+            what=self._driven.words(),
+            help="`--loop OUT=IN` says otherwise, `--no-loop` leaves it out",
+        )
+
+    def _layout_findings(self, result: Rollouts) -> list[Finding]:
+        findings = []
+        for backend, names in result.layouts.items():
+            if names:
+                shown = ", ".join(f"`{name}`" for name in names[:4])
+                findings.append(
+                    Finding(
+                        code="state-layout",
+                        what=f"{backend}: the file keeps {shown} in a layout of its own, and its own loop is right at every call",
+                        help="states of one side can't be handed to the other",
+                    )
+                )
+        return findings
+
+
+def _merged(rolled: Rolled, confirmed: Rolled) -> Rolled:
+    """The confirmed first bad call, with what the longer run measured along the way."""
+    if confirmed.first_bad is None:
+        return rolled
+    rolled.first_bad, rolled.guilty = confirmed.first_bad, confirmed.guilty
+    return rolled
+
+
+def _refused(schedule: Schedule, why: str) -> Finding:
+    return Finding(
+        code="rollout-refused",
+        what=f"the reference does not take the calls of `{schedule.name}`: {why}",
+    )
+
+
+def _shares(info: InputInfo, port: Port | None) -> bool:
+    return port is not None and port.dtype == info.dtype and _fits(info, port)
+
+
+def _fits(info: InputInfo, port: Port) -> bool:
+    if port.dims is None:
+        return True
+    if len(port.dims) != len(info.shape):
+        return False
+    pairs = zip(info.dims, info.shape, port.dims, strict=True)
+    return all(
+        not isinstance(dim, int) or dim == size or isinstance(own, str) for own, size, dim in pairs
+    )
+
+
+def _is_eight_bits(info: InputInfo, port: Port | None) -> bool:
+    """Whether the file keeps in 8 bits what is a float in the reference."""
+    if port is None or not info.dtype.startswith("float"):
+        return False
+    return port.dtype in ("int8", "uint8") or port.dtype.startswith("float8")
+
+
+def _in_own_layout(own: Array, port: Port | None, batch: int) -> Array:
+    """An empty or zero state as the file takes it: its fixed dims, the first open one for the rows, no length yet in the others."""
+    if port is None or port.dims is None:
+        return own
+    fixed = [
+        not isinstance(dim, int) or dim == size
+        for dim, size in zip(port.dims, own.shape, strict=False)
+    ]
+    if len(port.dims) == own.ndim and all(fixed):
+        return own
+    shape = []
+    rows = False
+    for dim in port.dims:
+        if isinstance(dim, int):
+            shape.append(dim)
+        else:
+            shape.append(0 if rows else batch)
+            rows = True
+    return np.zeros(shape, own.dtype)
