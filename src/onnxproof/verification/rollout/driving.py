@@ -83,7 +83,7 @@ class Driven:
     @property
     def freedom(self) -> Freedom:
         """What the model lets vary."""
-        batches = (self._example_batch(),)
+        batches: tuple[int, ...] = (self._example_batch(),)
         if self._is_free(self.batch):
             batches = tuple(size for size in _BATCHES if self._allows(self.batch, size))
         fixed = None if self._is_free(self.chunk) else self.consumes
@@ -224,14 +224,14 @@ class Feeder:
             return np.arange(begin, end)
         positions = np.maximum(np.cumsum(self._mask, axis=1) - 1, 0)[:, begin:end]
         if len(shape) == 2 and shape[0] == self._schedule.batch:
-            return positions
+            return np.asarray(positions)
         return np.broadcast_to(np.arange(begin, end), shape)
 
     def _mask_values(self, slot: Slot, shape: tuple[int, ...], begin: int, end: int) -> Array:
         """The mask of a call: of all places so far, of this call's, or of a buffer of fixed width."""
         visible = _fit_width(self._mask, shape[-1], begin, end)
         if len(shape) == 1:
-            return visible[0]
+            return np.asarray(visible[0])
         if len(shape) > 2:
             width = shape[-1]
             queries = np.arange(begin, end)[:, None]

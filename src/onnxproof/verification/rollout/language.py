@@ -68,11 +68,11 @@ class LanguageMeter:
 def divergence(truth: Array, other: Array) -> Array:
     """KL(truth, other) of the next token in nats, place by place."""
     p, q = log_softmax(truth), log_softmax(other)
-    return np.maximum((np.exp(p) * (p - q)).sum(-1), 0.0)
+    return np.asarray(np.maximum((np.exp(p) * (p - q)).sum(-1), 0.0))
 
 
 def log_softmax(logits: Array) -> Array:
     """Log-probabilities in float64."""
     wide = logits.astype(np.float64)
     shifted = wide - wide.max(-1, keepdims=True)
-    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))

@@ -185,7 +185,7 @@ class _Run:
             return logits.reshape(-1, logits.shape[-1])[-self._rolled.schedule.batch :]
         real = self._feeder.real(begin, end)
         last = end - begin - 1 - real[:, ::-1].argmax(1)
-        return logits[np.arange(len(logits)), last]
+        return np.asarray(logits[np.arange(len(logits)), last])
 
     def _refuse(self, place: int, end: int, why: str) -> None:
         rolled = self._rolled
@@ -267,11 +267,15 @@ class _Run:
             truth = values.reference
         noise = 2 * self._policy.noise_limit * gaps[name].noise
         classes = values.reference.shape[-1]
-        flat = [a.reshape(-1, classes) for a in (values.reference, truth, values.candidate)]
         last = self._last_places(answers.reference[name], begin, end)
         other = self._last_places(answers.candidate[name], begin, end)
         self._rolled.language.choose(last, other, noise)
-        return self._rolled.language.add(*flat, noise)
+        return self._rolled.language.add(
+            values.reference.reshape(-1, classes),
+            truth.reshape(-1, classes),
+            values.candidate.reshape(-1, classes),
+            noise,
+        )
 
     def _compare_states(self, place: int) -> None:
         """Which states are no longer the reference's: other shapes, dtypes or values beyond rounding."""
@@ -351,9 +355,8 @@ class _Answers:
         truth = self.truth.get(name)
         candidate = self.candidate.get(name)
         samples = [sample[name] for sample in self.samples if name in sample]
-        if real.all() or reference.shape[:2] != real.shape:
-            keep = None
-        else:
+        keep = None
+        if not real.all() and reference.shape[:2] == real.shape:
             keep = real
         values = _Values(
             reference=_select(reference, keep),

@@ -23,7 +23,7 @@ from onnxproof.runtimes.session.execution import Candidate
 from onnxproof.system.deadline import Deadline
 from onnxproof.verification.rollout import model_sides
 from onnxproof.verification.rollout.confirming import confirms
-from onnxproof.verification.rollout.driving import Driven, relate, understand
+from onnxproof.verification.rollout.driving import Driven, Feeder, relate, understand
 from onnxproof.verification.rollout.loop import Loop, find_loops
 from onnxproof.verification.rollout.rolling import GROUP, Rolled, Roller, Sides
 from onnxproof.verification.rollout.schedules import Schedule, plan
@@ -69,11 +69,11 @@ def choose(loops: Sequence[Loop], space: Space, reference: Reference) -> tuple[D
     names = tuple(output.name for output in space.signature.outputs)
     reason = ""
     for loop in loops:
-        driven = understand(loop, space, space.signature.outputs)
-        if isinstance(driven, str):
-            reason = reason or driven
+        understood = understand(loop, space, space.signature.outputs)
+        if isinstance(understood, str):
+            reason = reason or understood
             continue
-        driven = _that_starts(relate(driven), reference, names)
+        driven = _that_starts(relate(understood), reference, names)
         if driven is None:
             reason = (
                 reason or "the reference takes neither empty states nor states like the example's"
@@ -110,8 +110,6 @@ def _that_starts(driven: Driven, reference: Reference, names: tuple[str, ...]) -
 
 def _reference_alone(driven: Driven, side: model_sides.ModelSide, schedule: Schedule) -> bool:
     """Whether the reference takes these calls and gives numbers."""
-    from onnxproof.verification.rollout.driving import Feeder
-
     feeder = Feeder(driven, schedule)
     begin = 0
     try:
@@ -186,7 +184,7 @@ class LoopRunner:
                     break
                 self._context.announce(schedule.name)
                 self._run_one(schedule, candidate, deadline, result)
-        result.findings.append(self._finding(result))
+        result.findings.append(self._finding())
         result.findings += self._layout_findings(result)
         return result
 
@@ -251,10 +249,10 @@ class LoopRunner:
     def _confirmed(self, schedule: Schedule, sides: Sides, deadline: Deadline) -> Rolled:
         """A rollout; one that looks wrong is run again beside other roundings of the reference before it counts."""
         rolled = self._roller.roll(schedule, sides, deadline)
-        if rolled.first_bad is None or sides.allowed_db is not None:
-            if rolled.first_bad is not None:
-                return self._probed(schedule, sides, rolled)
+        if rolled.first_bad is None:
             return rolled
+        if sides.allowed_db is not None:  # no rounding is near a quality limit
+            return self._probed(schedule, sides, rolled)
         far = rolled.bad_ratio > _FAR * self._context.policy.noise_limit
         count = 1 if far else _RERUNS
         again = replace(sides, noisy=(*sides.noisy, *self._reruns(count)))
@@ -326,7 +324,7 @@ class LoopRunner:
     def _hand_on(self, rolled: Rolled, result: Rollouts) -> None:
         if rolled.guilty is None:
             return
-        place, what, inputs = rolled.guilty
+        place, _, inputs = rolled.guilty
         lengths = rolled.schedule.lengths
         held = sum(lengths[:place])
         sizes = self._driven.sizes(rolled.schedule.batch, lengths[place], held)
@@ -341,7 +339,7 @@ class LoopRunner:
             )
         )
 
-    def _finding(self, result: Rollouts) -> Finding:
+    def _finding(self) -> Finding:
         return Finding(
             code="loop",
             what=self._driven.words(),
