@@ -25,7 +25,7 @@ from onnxproof.inputs.space import Space
 from onnxproof.inputs.user_data import UserData, open_data
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.reference.protocol import Reference, open_reference
-from onnxproof.results import Case, Coverage, CrossCheck, Finding
+from onnxproof.results import Case, Coverage, CrossCheck, Finding, Gap, judging
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes import Session, current, parse, use_serving
 from onnxproof.runtimes.session.execution import Clock
@@ -88,6 +88,7 @@ class _Verification:
         self._pacing: Pacing | None = None
         self._space: Space | None = None
         self._rolled = rollouts.Rollouts()
+        self._loop: tuple[frozenset[str], rollouts.LoopRunner] | None = None
 
     def run(self) -> Evidence:
         """Take the steps one by one; a file that isn't there is told before anything runs."""
@@ -232,6 +233,7 @@ class _Verification:
         deadline = self._budget.end.within(request.budget_s * _SHARE_FOR_ROLLOUTS)
         runner = rollouts.LoopRunner(driven, context)
         rolled = self._rolled = runner.run(self._fleet.active, deadline, only)
+        self._loop = driven.loop.outputs, runner
         self._observed.add_rollout(rolled.gaps)
         self._findings += rolled.findings
         for case in rolled.cases[:_GUILTY_CALLS]:
@@ -324,9 +326,27 @@ class _Verification:
             observed.unconfirmed.append(case.name)
             observed.drop(case, str(why))
             return None
+        outcome.gaps = self._without_unread_states(case, outcome.gaps)
         pacing.took(size, self._clock.elapsed - begun)
         self._fleet.note(outcome.gaps, self._request.policy)
         return observed.add(case, outcome)
+
+    def _without_unread_states(self, case: Case, gaps: list[Gap]) -> list[Gap]:
+        """The gaps without those of states that differ where nobody reads them: the loop goes on from there, and is right."""
+        if self._loop is None or not self._rolled.right:
+            return gaps
+        states, runner = self._loop
+        policy = self._request.policy
+        bad = [gap for gap in gaps if judging.severity(gap, policy)[0] > 0]
+        excused = set()
+        for candidate in self._fleet.active:
+            outputs = {gap.output for gap in bad if gap.backend == candidate.backend}
+            if outputs and outputs <= states and runner.goes_on_right(case, candidate):
+                excused |= {(candidate.backend, output) for output in outputs}
+                finding = rollouts.padded_states(candidate.backend, sorted(outputs))
+                if finding.code not in {known.code for known in self._findings}:
+                    self._findings.append(finding)
+        return [gap for gap in gaps if (gap.backend, gap.output) not in excused]
 
     def _is_probed(self, case: Case) -> bool:
         few = len(self._observed.sizes) <= _PROBED

@@ -174,11 +174,17 @@ _DRIVE_WORDS = {
 class Feeder:
     """The inputs of each call of one rollout, without the states."""
 
-    def __init__(self, driven: Driven, schedule: Schedule) -> None:
+    def __init__(
+        self,
+        driven: Driven,
+        schedule: Schedule,
+        mask: Array | None = None,
+        context: Mapping[str, Array] | None = None,
+    ) -> None:
         self._driven, self._schedule = driven, schedule
         self._rng = driven.space.rng(schedule.name)
-        self._mask = schedule.mask()
-        self._context: dict[str, Array] = {}
+        self._mask = schedule.mask() if mask is None else mask
+        self._context = dict(context or {})
 
     def real(self, begin: int, end: int) -> Array:
         """Which places of a call are real: rows by tokens."""

@@ -18,7 +18,7 @@ from onnxproof.results.rollouts import RolloutStep
 from onnxproof.system.deadline import Deadline
 from onnxproof.verification.rollout.driving import Driven, Feeder
 from onnxproof.verification.rollout.language import LanguageMeter
-from onnxproof.verification.rollout.model_sides import ModelSide
+from onnxproof.verification.rollout.model_sides import ModelSide, NoAnswer
 from onnxproof.verification.rollout.schedules import Schedule
 
 Array = np.ndarray[Any, Any]
@@ -109,6 +109,26 @@ class Roller:
                 break
         return rolled
 
+    def go_on(
+        self, inputs: Arrays, sides: Sides, feeder: Feeder, begin: int, lengths: Sequence[int]
+    ) -> Rolled:
+        """Every side takes a call with these inputs, states included, and goes on from there with its own."""
+        states = {name: inputs[name] for name in self._driven.loop.inputs}
+        feeds = {name: array for name, array in inputs.items() if name not in states}
+        batch = len(next(iter(feeds.values())))
+        schedule = Schedule(batch=batch, lengths=tuple(lengths))
+        rolled = Rolled(schedule=schedule)
+        everyone = [sides.reference, sides.truth, sides.candidate, *sides.noisy]
+        for side in everyone:
+            if side is not None:
+                _, side.states = side.call(feeds, states)
+        run = _Run(self._driven, self._policy, sides, feeder, rolled)
+        for place, length in enumerate(lengths):
+            if not run.step(place, begin, begin + length, probe=False):
+                break
+            begin += length
+        return rolled
+
 
 class _Run:
     """The calls of one rollout."""
@@ -138,11 +158,10 @@ class _Run:
         self._choose(reference, begin, end)
         try:
             candidate = sides.candidate.step(feeds)
-        except BackendError as why:
-            self._refuse(place, end, why.what)
-            return False
-        except Exception as why:
-            self._refuse(place, end, f"{type(why).__name__}: {why}"[:300])
+        except (BackendError, NoAnswer) as why:
+            self._refuse(place, end, str(why)[:300])
+            if sides.shares_states:
+                rolled.guilty = rolled.guilty or (place, "step", {**feeds, **before})
             return False
         answers = _Answers(reference=reference, truth=truth, samples=samples, candidate=candidate)
         gaps = self._gaps(answers, begin, end)

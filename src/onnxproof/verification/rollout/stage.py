@@ -23,7 +23,7 @@ from onnxproof.runtimes.session.execution import Candidate
 from onnxproof.system.deadline import Deadline
 from onnxproof.verification.rollout import model_sides
 from onnxproof.verification.rollout.confirming import confirms
-from onnxproof.verification.rollout.driving import Driven, Feeder, relate, understand
+from onnxproof.verification.rollout.driving import Drive, Driven, Feeder, relate, understand
 from onnxproof.verification.rollout.loop import Loop, find_loops
 from onnxproof.verification.rollout.rolling import GROUP, Rolled, Roller, Sides
 from onnxproof.verification.rollout.schedules import Schedule, plan
@@ -37,6 +37,8 @@ _FAR = 50.0
 """Times the limit from which on one of them is enough (not measured)."""
 _AFTER_BAD = 2
 """Calls after the first bad one that a confirmation still runs."""
+_CALLS_TO_GO_ON = 4
+"""Calls after a case whose states differ while its answers are right."""
 _NARROW_FLOATS = ("float16", "bfloat16")
 
 
@@ -135,6 +137,8 @@ class Rollouts:
     findings: list[Finding] = field(default_factory=list)
     layouts: dict[str, list[str]] = field(default_factory=dict)
     """By backend: the states that it keeps in a layout of its own, while its answers are right."""
+    padded: dict[str, list[str]] = field(default_factory=dict)
+    """By backend: the states that differ at padded places, which nobody reads."""
     complete: bool = True
 
     @property
@@ -199,16 +203,44 @@ class LoopRunner:
             return
         rollout = self._rollout(rolled, candidate)
         if rolled.first_bad is None:
-            for name, step in rolled.states_differ.items():
-                known = result.layouts.setdefault(candidate.backend, [])
-                if step == 0 and name not in known:
-                    known.append(name)
+            kept = result.padded if schedule.side else result.layouts
+            names = kept.setdefault(candidate.backend, [])
+            first = [name for name, step in rolled.states_differ.items() if step == 0]
+            names += [name for name in first if name not in names]
         else:
             smallest = self._smaller(schedule, sides, rolled, deadline)
             rollout = replace(rollout, smallest=smallest.name)
             self._hand_on(rolled, result)
         result.rollouts.append(rollout)
         result.gaps += rolled.worst.values()
+
+    def goes_on_right(self, case: Case, candidate: Candidate) -> bool:
+        """Whether both sides, each with the states that the case gave it, go on alike: then what differs in them is read by nobody."""
+        driven = self._driven
+        states = {name: case.inputs[name] for name in driven.loop.inputs}
+        consumed = driven.consumes
+        if driven.chunk is not None:
+            consumed = case.sizes.get(driven.chunk, consumed)
+        begin = driven.held(states) + consumed
+        sides = self._sides(candidate)
+        sides = replace(sides, noisy=(*sides.noisy, *self._reruns(_RERUNS)))
+        step = driven.freedom.chunk or 1
+        lengths = (step,) * _CALLS_TO_GO_ON
+        batch = driven.space.signature.dim(driven.batch).example if driven.batch else 1
+        batch = case.sizes.get(driven.batch or "", batch)
+        mask = _extended_mask(driven, case, batch, begin, sum(lengths))
+        context = {
+            name: case.inputs[name]
+            for name, drive in driven.drives.items()
+            if drive is Drive.CONTEXT
+        }
+        schedule = Schedule(batch=batch, lengths=(begin, *lengths))
+        feeder = Feeder(driven, schedule, mask=mask, context=context)
+        try:
+            rolled = self._roller.go_on(case.inputs, sides, feeder, begin, lengths)
+        except Exception:  # a call that one of the sides does not take
+            return False
+        return rolled.steps > 0 and rolled.first_bad is None
 
     def _sides(self, candidate: Candidate) -> Sides:
         context, driven = self._context, self._driven
@@ -226,7 +258,9 @@ class LoopRunner:
         if half is not None:
             noisy.append(model_sides.half_side(reference, driven, self._names, half))
         narrow = {port.dtype for _, port in states if port is not None} & {*_NARROW_FLOATS}
-        for dtype in sorted(narrow - {half}):
+        wide = {info.dtype for info, _ in states}
+        for dtype in sorted(narrow - wide - {half}):
+            noisy.append(model_sides.half_side(reference, driven, self._names, dtype))
             noisy.append(model_sides.rounded_side(reference, driven, self._names, dtype))
         allowed = None
         if context.quantized or any(_is_eight_bits(info, port) for info, port in states):
@@ -358,7 +392,20 @@ class LoopRunner:
                         help="states of one side can't be handed to the other",
                     )
                 )
+        for backend, names in result.padded.items():
+            rest = [name for name in names if name not in result.layouts.get(backend, [])]
+            if rest:
+                findings.append(padded_states(backend, rest))
         return findings
+
+
+def padded_states(backend: str, names: Sequence[str]) -> Finding:
+    """States that differ where nobody reads them."""
+    shown = ", ".join(f"`{name}`" for name in names[:4])
+    return Finding(
+        code="state-unread",
+        what=f"{backend}: {shown} differ where no later call reads them (padded places), and the loop goes on as the reference's",
+    )
 
 
 def _merged(rolled: Rolled, confirmed: Rolled) -> Rolled:
@@ -374,6 +421,16 @@ def _refused(schedule: Schedule, why: str) -> Finding:
         code="rollout-refused",
         what=f"the reference does not take the calls of `{schedule.name}`: {why}",
     )
+
+
+def _extended_mask(driven: Driven, case: Case, batch: int, begin: int, more: int) -> Array:
+    """The mask of a case as far as it has one of rows by places, and ones for what follows."""
+    mask = np.ones((batch, begin + more), np.int64)
+    for name, drive in driven.drives.items():
+        own = case.inputs[name]
+        if drive is Drive.MASK and own.shape == (batch, begin):
+            mask[:, :begin] = own != 0
+    return mask
 
 
 def _shares(info: InputInfo, port: Port | None) -> bool:
