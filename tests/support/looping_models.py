@@ -63,7 +63,9 @@ def with_weights_of(module: nn.Module, kind: Callable[[], nn.Module]) -> nn.Modu
 class Decoder(nn.Module):
     """One layer of attention with a position table: (input_ids, attention_mask, past_key, past_value) -> logits, present_key, present_value."""
 
-    def __init__(self, vocabulary: int = 40, width: int = 16, heads: int = 2, most: int = 48) -> None:
+    def __init__(
+        self, vocabulary: int = 40, width: int = 16, heads: int = 2, most: int = 48
+    ) -> None:
         super().__init__()
         self.heads, self.most = heads, most
         self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(most, width)
@@ -165,7 +167,12 @@ def decoder(module: nn.Module | None = None, **example: Any) -> Looping:
     dims = {0: "batch", 2: "past"}
     return Looping(
         module=module or seeded(Decoder()),
-        example=(torch.arange(1, B * T + 1).reshape(B, T), torch.ones(B, P + T, dtype=torch.int64), past, past + 1),
+        example=(
+            torch.arange(1, B * T + 1).reshape(B, T),
+            torch.ones(B, P + T, dtype=torch.int64),
+            past,
+            past + 1,
+        ),
         inputs=["input_ids", "attention_mask", "past_key", "past_value"],
         outputs=["logits", "present_key", "present_value"],
         dims=({0: "batch", 1: "seq"}, {0: "batch", 1: "total"}, dims, dims),
@@ -291,13 +298,19 @@ class Scan(nn.Module):
     def __init__(self, width: int = 6, states: int = 4, taps: int = 3) -> None:
         super().__init__()
         self.a = nn.Parameter(torch.zeros(width, states))
-        self.step, self.b, self.c = nn.Linear(width, width), nn.Linear(width, states), nn.Linear(width, states)
+        self.step, self.b, self.c = (
+            nn.Linear(width, width),
+            nn.Linear(width, states),
+            nn.Linear(width, states),
+        )
         self.conv = nn.Parameter(torch.zeros(width, taps))
 
     def shifted(self, state: Tensor, u: Tensor) -> Tensor:
         return torch.cat([state[:, :, 1:], u[:, :, None]], 2)
 
-    def forward(self, u: Tensor, ssm_state: Tensor, conv_state: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, u: Tensor, ssm_state: Tensor, conv_state: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         conv_state = self.shifted(conv_state, u)
         x = torch.nn.functional.silu((conv_state * self.conv).sum(-1))
         step = torch.nn.functional.softplus(self.step(x))[..., None]
@@ -337,7 +350,9 @@ class Ring(nn.Module):
     def counted(self, count: Tensor) -> Tensor:
         return count + 1
 
-    def forward(self, x: Tensor, ring_in: Tensor, count_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, ring_in: Tensor, count_in: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         here = (torch.arange(self.size) == self.place(count_in))[None, :, None]
         ring = torch.where(here, self.mix(x)[:, None], ring_in)
         ages = (torch.arange(self.size) - count_in).remainder(self.size)
@@ -380,7 +395,9 @@ class RunningNorm(nn.Module):
     def back(self, before: Tensor, now: Tensor) -> Tensor:
         return 0.9 * before + 0.1 * now
 
-    def forward(self, x: Tensor, mean_in: Tensor, power_in: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(
+        self, x: Tensor, mean_in: Tensor, power_in: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
         mean = self.back(mean_in, x.mean(1))
         power = self.back(power_in, (x * x).mean(1))
         deviation = (power - mean * mean).clamp(min=1e-2).sqrt()

@@ -16,7 +16,7 @@ from onnxproof.verification import runtime_checks
 from onnxproof.verification.budget import Budget, not_reached
 from onnxproof.verification.evidence import Request
 from onnxproof.verification.pacing import PASSES_OF_A_CASE
-from onnxproof.verification.rollout import stage as rollouts
+from onnxproof.verification.rollout import finding as loop_finding
 from onnxproof.verification.rollout.driving import Driven
 from onnxproof.verification.rollout.loop import Loop
 
@@ -47,7 +47,7 @@ def pair(
     loops: list[Loop] = []
     if request.loop is not None:
         given = None if isinstance(request.loop, str) else request.loop
-        loops = rollouts.find(inputs, outputs, file, given)
+        loops = loop_finding.find(inputs, outputs, file, given)
     likely = loops[:1] if loops and not loops[0].is_guessed else []
     signature, findings = pairing.merge(
         inputs,
@@ -95,7 +95,7 @@ def learn_space(
     findings = []
     driven = None
     if loops and budget.affords(_PASSES_FOR_LOOPS):
-        driven, reason = rollouts.choose(loops, space, reference)
+        driven, reason = loop_finding.choose(loops, space, reference)
         if driven is not None:
             space = driven.space
         elif reason:
@@ -105,7 +105,7 @@ def learn_space(
     elif space.signature.dims:
         findings.append(not_reached("which sizes go together was not learned"))
     space = inference.fit_ids(confirm_roles(space, reference.run), accepts)
-    return space, findings, rollouts.adapt(driven, space)
+    return space, findings, loop_finding.adapt(driven, space)
 
 
 def _not_rolled(reason: str) -> Finding:

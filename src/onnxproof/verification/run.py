@@ -6,7 +6,7 @@ The steps, in this order:
 2. Open the file on every backend.
 3. Learn the input space: which dims vary together, which inputs are masks.
 4. Examine the runtimes themselves (the same answer twice, other threads).
-5. Run the planned cases, until the budget ends or the verdict is known.
+5. Roll a loop out, if the model feeds itself; then run the planned cases, until the budget ends or the verdict is known.
 6. Search from the nearest cases; ask the graph in float64 where a case is doubtful.
 7. Compare the backends with each other.
 8. Mark what proves nothing, and judge.
@@ -25,9 +25,9 @@ from onnxproof.inputs.space import Space
 from onnxproof.inputs.user_data import UserData, open_data
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.reference.protocol import Reference, open_reference
-from onnxproof.results import Case, Coverage, CrossCheck, Finding, Gap, judging
+from onnxproof.results import Case, Coverage, CrossCheck, Finding
 from onnxproof.results.proof import Proof
-from onnxproof.runtimes import Session, current, parse, use_serving
+from onnxproof.runtimes import Session, current, use_serving
 from onnxproof.runtimes.session.execution import Clock
 from onnxproof.verification import consensus, preparation, search
 from onnxproof.verification.assemble import Measured, assemble_proof, mark_void
@@ -36,17 +36,15 @@ from onnxproof.verification.case_reference import LOUD_RERUNS, RERUNS, Reference
 from onnxproof.verification.case_runner import Trial, TrialOptions, Unconfirmed
 from onnxproof.verification.coverage_floor import Floor
 from onnxproof.verification.evidence import Evidence, Request
+from onnxproof.verification.looping import Looping
 from onnxproof.verification.masked import Masks
 from onnxproof.verification.masked import finding as masked_findings
 from onnxproof.verification.observations import Observations, elements
-from onnxproof.verification.open_backends import Fleet
+from onnxproof.verification.open_backends import Fleet, open_without
 from onnxproof.verification.pacing import Pacing
 from onnxproof.verification.progress import Progress
 from onnxproof.verification.quantized import Fidelity, open_fidelity
-from onnxproof.verification.rollout import stage as rollouts
 from onnxproof.verification.rollout.driving import Driven
-from onnxproof.verification.rollout.schedules import PREFIX
-from onnxproof.verification.rollout.schedules import parse as parse_schedule
 
 _PASSES_OF_THE_REFERENCE = 4.0
 """Times the reference's own pass that a runtime has at least, whatever the time limit says."""
@@ -56,10 +54,6 @@ _STEERED = 40
 """Tries to steer towards a way that none of the probed cases took."""
 _DATA_EXAMINED = 16
 """Cases of the user's data that are held against the model's own statistics."""
-_SHARE_FOR_ROLLOUTS = 0.35
-"""Of the budget that rollouts may take (not measured)."""
-_GUILTY_CALLS = 3
-"""Calls of rollouts that went wrong and are compared as cases."""
 _REASON = 200
 """Characters of the reference's refusal that are kept."""
 
@@ -87,8 +81,6 @@ class _Verification:
         self._floor = Floor(())
         self._pacing: Pacing | None = None
         self._space: Space | None = None
-        self._rolled = rollouts.Rollouts()
-        self._loop: tuple[frozenset[str], rollouts.LoopRunner] | None = None
 
     def run(self) -> Evidence:
         """Take the steps one by one; a file that isn't there is told before anything runs."""
@@ -109,6 +101,9 @@ class _Verification:
                 request.backends, request.path, signature, self._clock, self._session
             )
         self._budget.extend(self._clock.elapsed - begun)
+        self._looping = Looping(
+            request, self._reference, self._signature, self._file, self._fleet.active
+        )
         with use_serving(serving):
             error = self._run_cases()
         return self._evidence(error)
@@ -143,15 +138,8 @@ class _Verification:
         self._request.progress(state)
 
     def _session(self, backend: str) -> Session | None:
-        """A session with some optimizers off, for trying a fix; None leaves it to the backend."""
         self._announce(f"opening {backend}")
-        disabled = self._request.disabled_optimizers
-        key, option = parse(backend)
-        if not disabled or key != "ort":
-            return None
-        from onnxproof.runtimes import ort
-
-        return ort.open(self._request.path, option, disabled_optimizers=disabled)
+        return open_without(self._request.disabled_optimizers, backend, self._request.path)
 
     # Step 5
 
@@ -201,8 +189,8 @@ class _Verification:
             return self._compare(case, trial, sizing, pacing)
 
         if driven is not None:
-            self._roll_out(driven, compare, quantized=fidelity is not None)
-        if self._states_are_own:  # a call from the reference's states means nothing to the file
+            self._roll_out(driven, compare)
+        if self._looping.states_are_own:  # a call from the reference's states means nothing to it
             self._floor = Floor((), chosen=True)
             return
         data = self._run_planned(space, pacing, compare)
@@ -212,40 +200,14 @@ class _Verification:
         if fidelity is None and self._has_own_precision and not self._observed.faulty:
             self._ask_graph(trial)
 
-    def _roll_out(
-        self, driven: Driven, compare: Callable[[Case], float | None], *, quantized: bool
-    ) -> None:
-        """Step 5: every side in its own loop; the call that went wrong is a case from then on."""
-        request = self._request
-        context = rollouts.Context(
-            reference=self._reference,
-            signature=self._signature,
-            file=self._file,
-            policy=request.policy,
-            seed=request.seed,
-            steps=request.steps,
-            quantized=quantized,
-            announce=lambda name: self._announce(name, "rollouts"),
+    def _roll_out(self, driven: Driven, compare: Callable[[Case], float | None]) -> None:
+        """Every side in its own loop; the call that went wrong is a case from then on."""
+        guilty = self._looping.roll_out(
+            driven, self._observed, self._budget, lambda name: self._announce(name, "rollouts")
         )
-        only = [parse_schedule(name) for name in request.only if name.startswith(PREFIX)]
-        if request.only and not only:
-            return
-        deadline = self._budget.end.within(request.budget_s * _SHARE_FOR_ROLLOUTS)
-        runner = rollouts.LoopRunner(driven, context)
-        rolled = self._rolled = runner.run(self._fleet.active, deadline, only)
-        self._loop = driven.loop.outputs, runner
-        self._observed.add_rollout(rolled.gaps)
-        self._findings += rolled.findings
-        for case in rolled.cases[:_GUILTY_CALLS]:
+        self._findings += self._looping.findings
+        for case in guilty:
             compare(case)
-
-    @property
-    def _states_are_own(self) -> bool:
-        """Whether every file's own loop is right with states in a layout of its own."""
-        layouts = self._rolled.layouts
-        return self._rolled.right and all(
-            layouts.get(candidate.backend) for candidate in self._fleet.active
-        )
 
     def _open_trial(self, space: Space, fidelity: Fidelity | None) -> Trial:
         options = TrialOptions(
@@ -326,27 +288,10 @@ class _Verification:
             observed.unconfirmed.append(case.name)
             observed.drop(case, str(why))
             return None
-        outcome.gaps = self._without_unread_states(case, outcome.gaps)
+        outcome.gaps = self._looping.without_unread_states(case, outcome.gaps)
         pacing.took(size, self._clock.elapsed - begun)
         self._fleet.note(outcome.gaps, self._request.policy)
         return observed.add(case, outcome)
-
-    def _without_unread_states(self, case: Case, gaps: list[Gap]) -> list[Gap]:
-        """The gaps without those of states that differ where nobody reads them: the loop goes on from there, and is right."""
-        if self._loop is None or not self._rolled.right:
-            return gaps
-        states, runner = self._loop
-        policy = self._request.policy
-        bad = [gap for gap in gaps if judging.severity(gap, policy)[0] > 0]
-        excused = set()
-        for candidate in self._fleet.active:
-            outputs = {gap.output for gap in bad if gap.backend == candidate.backend}
-            if outputs and outputs <= states and runner.goes_on_right(case, candidate):
-                excused |= {(candidate.backend, output) for output in outputs}
-                finding = rollouts.padded_states(candidate.backend, sorted(outputs))
-                if finding.code not in {known.code for known in self._findings}:
-                    self._findings.append(finding)
-        return [gap for gap in gaps if (gap.backend, gap.output) not in excused]
 
     def _is_probed(self, case: Case) -> bool:
         few = len(self._observed.sizes) <= _PROBED
@@ -448,6 +393,7 @@ class _Verification:
                 budget_s = self._request.budget_s
                 self._findings += self._floor.findings(complete=self._complete, budget_s=budget_s)
         self._findings += masked_findings(observed.gaps)
+        self._findings += self._looping.unread_findings
         measured = Measured(
             request=self._request,
             observed=observed,
@@ -457,7 +403,7 @@ class _Verification:
             signature=self._signature,
             coverage=self._coverage,
             consensus=self._consensus,
-            rollouts=tuple(self._rolled.rollouts),
+            rollouts=self._looping.rollouts,
             complete=self._complete,
             clock=self._clock,
         )

@@ -5,24 +5,31 @@ All sides take a call before any takes the next, so that nothing is held but the
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from onnxproof.errors import BackendError
-from onnxproof.numerics.measure import GapLabel, Noise, is_float, measure, noise_of, pool
+from onnxproof.numerics.measure import GapLabel, is_float, measure
 from onnxproof.options import Policy
-from onnxproof.results import Gap, NoiseKind, Status, Verdict
-from onnxproof.results.judging import judge_gap, severity
+from onnxproof.results import Gap, NoiseKind, Status
+from onnxproof.results.judging import severity
 from onnxproof.results.rollouts import RolloutStep
 from onnxproof.system.deadline import Deadline
-from onnxproof.verification.rollout.driving import Driven, Feeder
+from onnxproof.verification.rollout.answers import (
+    Answers,
+    Array,
+    Arrays,
+    Values,
+    is_bad,
+    is_other,
+    measured_by_quality,
+)
+from onnxproof.verification.rollout.driving import Driven
+from onnxproof.verification.rollout.feeding import Feeder
 from onnxproof.verification.rollout.language import LanguageMeter
 from onnxproof.verification.rollout.model_sides import ModelSide, NoAnswer
 from onnxproof.verification.rollout.schedules import Schedule
 
-Array = np.ndarray[Any, Any]
-Arrays = Mapping[str, Array]
 GROUP = "rollout"
 
 
@@ -163,7 +170,7 @@ class _Run:
             if sides.shares_states:
                 rolled.guilty = rolled.guilty or (place, "step", {**feeds, **before})
             return False
-        answers = _Answers(reference=reference, truth=truth, samples=samples, candidate=candidate)
+        answers = Answers(reference=reference, truth=truth, samples=samples, candidate=candidate)
         gaps = self._gaps(answers, begin, end)
         self._note(place, end, gaps, self._measure_language(answers, gaps, begin, end))
         self._compare_states(place)
@@ -220,7 +227,7 @@ class _Run:
                 detail=f"call {place}: {why}",
             )
 
-    def _gaps(self, answers: "_Answers", begin: int, end: int) -> dict[str, Gap]:
+    def _gaps(self, answers: Answers, begin: int, end: int) -> dict[str, Gap]:
         real = self._feeder.real(begin, end)
         gaps = {}
         for name in self._driven.answers:
@@ -228,7 +235,7 @@ class _Run:
                 gaps[name] = self._gap(name, answers.of(name, real))
         return gaps
 
-    def _gap(self, name: str, values: "_Values") -> Gap:
+    def _gap(self, name: str, values: Values) -> Gap:
         schedule, sides = self._rolled.schedule, self._sides
         label = GapLabel(case=schedule.name, group=GROUP, backend=sides.backend, output=name)
         gap = measure(
@@ -242,7 +249,7 @@ class _Run:
         )
         if sides.allowed_db is None or not is_float(values.reference):
             return gap
-        return _measured_by_quality(gap, sides.allowed_db, self._policy)
+        return measured_by_quality(gap, sides.allowed_db, self._policy)
 
     def _note(
         self,
@@ -274,7 +281,7 @@ class _Run:
             rolled.first_bad, rolled.bad_ratio = place, worst.noise_ratio
 
     def _measure_language(
-        self, answers: "_Answers", gaps: Mapping[str, Gap], begin: int, end: int
+        self, answers: Answers, gaps: Mapping[str, Gap], begin: int, end: int
     ) -> tuple[float, float] | None:
         name = self._driven.logits
         if name is None or name not in gaps or gaps[name].status is not Status.COMPARED:
@@ -312,7 +319,7 @@ class _Run:
         place: int,
         feeds: Arrays,
         before: dict[str, Array],
-        answers: "_Answers",
+        answers: Answers,
         begin: int,
         end: int,
     ) -> None:
@@ -332,111 +339,3 @@ class _Run:
             if is_other(state, wide.get(name), following[name], self._policy):
                 rolled.guilty = (place, "cache", {**feeds, **before})
                 return
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Values:
-    """One answer of all sides at the places that are real."""
-
-    reference: Array
-    truth: Array | None
-    samples: Sequence[Array]
-    candidate: Array | None
-
-    def noise(self, kind: NoiseKind) -> Noise:
-        """The noise of this very call, from the truth and from every other rounding."""
-        target = self.reference if self.truth is None else self.truth
-        noises = []
-        if self.truth is not None:
-            noises.append(noise_of(self.reference, self.truth, kind))
-        else:
-            kind = NoiseKind.PERTURBED
-        for sample in self.samples:
-            if sample.shape == target.shape:
-                noises.append(noise_of(sample, target, kind))
-        if not noises:
-            return Noise(kind=kind)
-        return pool(noises)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Answers:
-    """The answers of all sides to one call."""
-
-    reference: Arrays
-    truth: Arrays
-    samples: Sequence[Arrays]
-    candidate: Arrays
-
-    def of(self, name: str, real: Array) -> _Values:
-        """One of them, without what stands at padded places."""
-        reference = self.reference[name]
-        truth = self.truth.get(name)
-        candidate = self.candidate.get(name)
-        samples = [sample[name] for sample in self.samples if name in sample]
-        keep = None
-        if not real.all() and reference.shape[:2] == real.shape:
-            keep = real
-        values = _Values(
-            reference=_select(reference, keep),
-            truth=None if truth is None else _select(truth, keep),
-            samples=[_select(sample, keep) for sample in samples],
-            candidate=None if candidate is None else _select(candidate, keep),
-        )
-        return replace(values, truth=_believed(values))
-
-
-def _select(array: Array, keep: Array | None) -> Array:
-    if keep is None or array.shape[:2] != keep.shape:
-        return array
-    return array[keep]
-
-
-def _believed(values: _Values) -> Array | None:
-    """The truth, unless it is not finite where the reference is: an attention that is fixed in float32 gives NaN there."""
-    truth, reference = values.truth, values.reference
-    if truth is None or truth.shape != reference.shape:
-        return None
-    if is_float(reference) and (np.isfinite(reference) & ~np.isfinite(truth)).any():
-        return None
-    return truth
-
-
-def _measured_by_quality(gap: Gap, allowed_db: float, policy: Policy) -> Gap:
-    """A quantized answer: in units of the error that its quality limit allows."""
-    level = 10 ** (-allowed_db / 20) * gap.scale / policy.runtime_limit
-    ratio = gap.rms / level if level else float("inf") * bool(gap.rms)
-    return replace(
-        gap, noise=level, noise_ratio=ratio, worst_ratio=0.0, noise_kind=NoiseKind.SIMULATED
-    )
-
-
-def is_bad(gap: Gap, policy: Policy) -> bool:
-    """Whether a gap would decide a verdict."""
-    return judge_gap(gap, policy) in (Verdict.DRIFT, Verdict.DIVERGED, Verdict.ERROR)
-
-
-def is_other(own: Array, truth: Array | None, other: Array, policy: Policy) -> bool:
-    """Whether a state is another than the reference's, beyond rounding."""
-    if own.shape != other.shape or own.dtype != other.dtype:
-        return True
-    if not own.size:
-        return False
-    if truth is not None and truth.shape != own.shape:
-        truth = None
-    kind = NoiseKind.PERTURBED if truth is None else NoiseKind.DOUBLE
-    noise = Noise(kind=kind)
-    if truth is not None:
-        noise = noise_of(own, truth, kind)
-    gap = measure(
-        GapLabel(),
-        reference=own,
-        truth=truth,
-        candidate=other,
-        noise=noise,
-        atol=policy.atol,
-        rtol=policy.rtol,
-    )
-    if truth is None:  # without a noise of its own, only what no tolerance allows
-        return judge_gap(gap, policy) is Verdict.DIVERGED
-    return is_bad(gap, policy)

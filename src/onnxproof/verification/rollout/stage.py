@@ -12,23 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.inputs.space import Space
 from onnxproof.onnxmodel.onnx_file import OnnxFile, Port
 from onnxproof.options import Policy
-from onnxproof.reference.leaf import Leaf
 from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, Finding, Gap, InputInfo, NoiseKind, Signature
 from onnxproof.results.rollouts import Rollout
 from onnxproof.runtimes.session.execution import Candidate
 from onnxproof.system.deadline import Deadline
 from onnxproof.verification.rollout import model_sides
-from onnxproof.verification.rollout.confirming import confirms
-from onnxproof.verification.rollout.driving import Drive, Driven, Feeder, relate, understand
-from onnxproof.verification.rollout.loop import Loop, find_loops
+from onnxproof.verification.rollout.driving import Drive, Driven
+from onnxproof.verification.rollout.feeding import Feeder
 from onnxproof.verification.rollout.rolling import GROUP, Rolled, Roller, Sides
 from onnxproof.verification.rollout.schedules import Schedule, plan
 from onnxproof.verification.rollout.size_constants import size_constants
-from onnxproof.verification.rollout.state_names import Tensor
+from onnxproof.verification.rollout.state_layout import (
+    in_own_layout,
+    is_eight_bits,
+    shares_layout,
+)
 
 Array = np.ndarray[Any, Any]
 _RERUNS = 3
@@ -37,93 +38,11 @@ _FAR = 50.0
 """Times the limit from which on one of them is enough (not measured)."""
 _AFTER_BAD = 2
 """Calls after the first bad one that a confirmation still runs."""
+_OWED = 5
+"""Schedules that every loop is owed: a long one, padded ones, uneven calls, an empty past."""
 _CALLS_TO_GO_ON = 4
 """Calls after a case whose states differ while its answers are right."""
 _NARROW_FLOATS = ("float16", "bfloat16")
-
-
-def find(
-    inputs: Sequence[Leaf],
-    outputs: Sequence[Leaf],
-    file: OnnxFile,
-    given: Mapping[str, str] | None,
-) -> list[Loop]:
-    """The loops that a reference may have, by its own names and those of the file."""
-    return find_loops(_tensors(inputs, file.inputs), _tensors(outputs, file.outputs), given)
-
-
-def _tensors(leaves: Sequence[Leaf], ports: Sequence[Port]) -> list[Tensor]:
-    """The leaves with the names of the file: by position where there are as many, unless it has the leaf's own name."""
-    names = {port.name for port in ports}
-    tensors = []
-    for place, leaf in enumerate(leaves):
-        aliases = [leaf.name]
-        if leaf.name not in names and len(ports) == len(leaves):
-            aliases.append(ports[place].name)
-        tensors.append(
-            Tensor(name=leaf.name, aliases=tuple(aliases), dtype=leaf.dtype, shape=leaf.shape)
-        )
-    return tensors
-
-
-def choose(loops: Sequence[Loop], space: Space, reference: Reference) -> tuple[Driven | None, str]:
-    """The first loop that can be driven and that the reference confirms, or nothing and the reason."""
-    names = tuple(output.name for output in space.signature.outputs)
-    reason = ""
-    for loop in loops:
-        understood = understand(loop, space, space.signature.outputs)
-        if isinstance(understood, str):
-            reason = reason or understood
-            continue
-        driven = _that_starts(relate(understood), reference, names)
-        if driven is None:
-            reason = (
-                reason or "the reference takes neither empty states nor states like the example's"
-            )
-            continue
-        confirmed = confirms(driven, reference, names)
-        if loop.is_guessed and not confirmed:
-            continue  # shapes that fit by chance are no loop
-        return driven, ""
-    return None, reason
-
-
-def adapt(driven: Driven | None, space: Space) -> Driven | None:
-    """The same loop in the space as it was learned: dims may have been pinned or tied since."""
-    if driven is None:
-        return None
-    again = understand(driven.loop, space, space.signature.outputs)
-    if isinstance(again, str):
-        return None
-    return replace(relate(again), seeded=driven.seeded)
-
-
-def _that_starts(driven: Driven, reference: Reference, names: tuple[str, ...]) -> Driven | None:
-    """With empty states, or where the reference refuses these or answers with NaN, with states like the example's."""
-    for seeded in (False, True):
-        trial = replace(driven, seeded=seeded)
-        side = model_sides.reference_side(reference, trial, names)
-        schedule = Schedule(batch=trial.freedom.batches[0], lengths=(trial.consumes,) * 2)
-        rolled = _reference_alone(trial, side, schedule)
-        if rolled:
-            return trial
-    return None
-
-
-def _reference_alone(driven: Driven, side: model_sides.ModelSide, schedule: Schedule) -> bool:
-    """Whether the reference takes these calls and gives numbers."""
-    feeder = Feeder(driven, schedule)
-    begin = 0
-    try:
-        side.reset(schedule.batch)
-        for length in schedule.lengths:
-            held = driven.held(side.states)
-            answers = side.step(feeder.feeds(begin, begin + length, held, None))
-            begin += length
-    except Exception:  # the user's own module
-        return False
-    floats = [array for array in answers.values() if array.dtype.kind == "f"]
-    return all(np.isfinite(array).all() for array in floats)
 
 
 @dataclass(slots=True)
@@ -159,8 +78,15 @@ class Context:
     policy: Policy
     seed: int = 0
     steps: int | None = None
-    quantized: bool = False
     announce: Callable[[str], None] = lambda name: None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When rollouts end: the first few have more time than the others, so that a busy machine does not change what is seen."""
+
+    usual: Deadline
+    owed: Deadline
 
 
 class LoopRunner:
@@ -170,19 +96,22 @@ class LoopRunner:
         self._driven, self._context = driven, context
         self._names = tuple(output.name for output in context.signature.outputs)
         self._roller = Roller(driven, context.policy)
+        self.states = driven.loop.outputs
+        """The outputs that hold state."""
 
     def run(
         self,
         candidates: Sequence[Candidate],
-        deadline: Deadline,
+        limits: Limits,
         only: Sequence[Schedule] = (),
     ) -> Rollouts:
-        """Every schedule on every candidate, until the deadline; the first one is always run."""
+        """Every schedule on every candidate, as long as the time lasts; the first one is always run."""
         result = Rollouts()
         sizes = size_constants(self._driven.space, self._driven.loop, self._context.reference)
         schedules = list(only) or list(plan(self._driven.freedom, sizes, self._context.steps))
         for candidate in candidates:
             for place, schedule in enumerate(schedules):
+                deadline = limits.owed if place < _OWED else limits.usual
                 if deadline.passed and place:
                     result.complete = False
                     break
@@ -247,11 +176,11 @@ class LoopRunner:
         reference = context.reference
         ports = {port.name: port for port in context.file.inputs}
         states = [self._port(pair.input, ports) for pair in driven.loop.states]
-        shares = all(_shares(info, port) for info, port in states)
+        shares = all(shares_layout(info, port) for info, port in states)
 
         def initial(batch: int) -> dict[str, Array]:
             own = driven.initial(batch)
-            return {info.name: _in_own_layout(own[info.name], port, batch) for info, port in states}
+            return {info.name: in_own_layout(own[info.name], port, batch) for info, port in states}
 
         noisy: list[model_sides.ModelSide] = []
         half = context.file.half
@@ -263,7 +192,7 @@ class LoopRunner:
             noisy.append(model_sides.half_side(reference, driven, self._names, dtype))
             noisy.append(model_sides.rounded_side(reference, driven, self._names, dtype))
         allowed = None
-        if context.quantized or any(_is_eight_bits(info, port) for info, port in states):
+        if context.file.quantized or any(is_eight_bits(info, port) for info, port in states):
             allowed = context.policy.drift_db
         return Sides(
             reference=model_sides.reference_side(reference, driven, self._names),
@@ -395,11 +324,11 @@ class LoopRunner:
         for backend, names in result.padded.items():
             rest = [name for name in names if name not in result.layouts.get(backend, [])]
             if rest:
-                findings.append(padded_states(backend, rest))
+                findings.append(unread_states(backend, rest))
         return findings
 
 
-def padded_states(backend: str, names: Sequence[str]) -> Finding:
+def unread_states(backend: str, names: Sequence[str]) -> Finding:
     """States that differ where nobody reads them."""
     shown = ", ".join(f"`{name}`" for name in names[:4])
     return Finding(
@@ -431,46 +360,3 @@ def _extended_mask(driven: Driven, case: Case, batch: int, begin: int, more: int
         if drive is Drive.MASK and own.shape == (batch, begin):
             mask[:, :begin] = own != 0
     return mask
-
-
-def _shares(info: InputInfo, port: Port | None) -> bool:
-    return port is not None and port.dtype == info.dtype and _fits(info, port)
-
-
-def _fits(info: InputInfo, port: Port) -> bool:
-    if port.dims is None:
-        return True
-    if len(port.dims) != len(info.shape):
-        return False
-    pairs = zip(info.dims, info.shape, port.dims, strict=True)
-    return all(
-        not isinstance(dim, int) or dim == size or isinstance(own, str) for own, size, dim in pairs
-    )
-
-
-def _is_eight_bits(info: InputInfo, port: Port | None) -> bool:
-    """Whether the file keeps in 8 bits what is a float in the reference."""
-    if port is None or not info.dtype.startswith("float"):
-        return False
-    return port.dtype in ("int8", "uint8") or port.dtype.startswith("float8")
-
-
-def _in_own_layout(own: Array, port: Port | None, batch: int) -> Array:
-    """An empty or zero state as the file takes it: its fixed dims, the first open one for the rows, no length yet in the others."""
-    if port is None or port.dims is None:
-        return own
-    fixed = [
-        not isinstance(dim, int) or dim == size
-        for dim, size in zip(port.dims, own.shape, strict=False)
-    ]
-    if len(port.dims) == own.ndim and all(fixed):
-        return own
-    shape = []
-    rows = False
-    for dim in port.dims:
-        if isinstance(dim, int):
-            shape.append(dim)
-        else:
-            shape.append(0 if rows else batch)
-            rows = True
-    return np.zeros(shape, own.dtype)
