@@ -7,7 +7,13 @@ from typing import Any
 
 from onnxproof.errors import InputError
 from onnxproof.onnxmodel.onnx_file import OnnxFile, Port
-from onnxproof.reference.dynamic_shapes import dim_specs, spec_kind, spec_name, spec_range
+from onnxproof.reference.dynamic_shapes import (
+    dim_specs,
+    spec_kind,
+    spec_name,
+    spec_range,
+    spec_sum,
+)
 from onnxproof.reference.leaf import Leaf
 from onnxproof.reference.open_dims import OpenDims
 from onnxproof.results import DimInfo, Finding, InputInfo, OutputInfo, Signature
@@ -283,7 +289,10 @@ class _InputMerger:
         file_dim: str | int | None,
         spec: Any,
     ) -> str:
+        derived = spec_sum(spec)
         name = spec_name(spec) or _dim_name(leaf, axis, file_dim)
+        if derived:
+            name = _dim_name(leaf, axis, file_dim)
         low, high = spec_range(spec)
         if isinstance(file_dim, int):
             self.findings.append(
@@ -294,7 +303,14 @@ class _InputMerger:
                 )
             )
         return self.dims.add(
-            DimInfo(name=name, example=leaf.shape[axis], minimum=low, maximum=high, declared=True)
+            DimInfo(
+                name=name,
+                example=leaf.shape[axis],
+                minimum=low,
+                maximum=high,
+                declared=True,
+                derived=derived,
+            )
         )
 
 
