@@ -111,11 +111,22 @@ class LastTokenMissing(Decoder):
         return whole, torch.cat([whole[:, :, :-1], whole[:, :, -2:-1]], 2)
 
 
+class KeyValueExchanged(Decoder):
+    """Key and value come back under each other's name."""
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, past_key: Tensor, past_value: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        logits, key, value = super().forward(input_ids, attention_mask, past_key, past_value)
+        return logits, value, key
+
+
 class PositionsFromLength(Decoder):
     """Positions are counted from the length: wrong for padded prompts."""
 
     def positions(self, mask: Tensor, past: int, length: int) -> Tensor:
-        return (past + torch.arange(length))[None].expand(len(mask), -1).remainder(self.most)
+        places = (torch.ones_like(mask).cumsum(1) - 1)[:, past:]
+        return places.remainder(self.most)
 
 
 class PositionsClamped(Decoder):
