@@ -14,6 +14,7 @@ The steps, in this order:
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from onnxproof.errors import BackendError, ModelError, Stopped
@@ -197,14 +198,17 @@ class _Verification:
         self._examine_data(data if fidelity is not None else [])
         if not request.only:
             self._search(trial, pacing, compare)
-        if fidelity is None and self._has_own_precision and not self._observed.faulty:
+        if (
+            fidelity is None
+            and search.has_own_precision(self._file, self._signature)
+            and not self._observed.faulty
+        ):
             self._ask_graph(trial)
 
     def _roll_out(self, driven: Driven, compare: Callable[[Case], float | None]) -> None:
         """Every side in its own loop; the call that went wrong is a case from then on."""
-        guilty = self._looping.roll_out(
-            driven, self._observed, self._budget, lambda name: self._announce(name, "rollouts")
-        )
+        announce = partial(self._announce, step="rollouts")
+        guilty = self._looping.roll_out(driven, self._observed, self._budget, announce)
         self._findings += self._looping.findings
         for case in guilty:
             compare(case)
@@ -234,7 +238,11 @@ class _Verification:
             if compare(case) is None:
                 continue
             self._floor.take(case)
-            if self._is_probed(case):
+            if (
+                len(self._observed.sizes) <= _PROBED
+                and case.domain is None
+                and not self._fleet.hung
+            ):
                 probes.look(case)
         self._complete &= not self._floor.skipped
         self._coverage = probes.coverage()
@@ -293,10 +301,6 @@ class _Verification:
         self._fleet.note(outcome.gaps, self._request.policy)
         return observed.add(case, outcome)
 
-    def _is_probed(self, case: Case) -> bool:
-        few = len(self._observed.sizes) <= _PROBED
-        return few and case.domain is None and not self._fleet.hung
-
     def _examine_data(self, data: list[Mapping[str, Any]]) -> None:
         """Does the user's data look like what the model was trained on, and was all of it compared?"""
         if data:
@@ -307,12 +311,6 @@ class _Verification:
                 )
         if not self._request.only:
             self._findings += self._data.findings(self._observed.sizes, self._observed.dropped)
-
-    @property
-    def _has_own_precision(self) -> bool:
-        """A file converted to half has rounded weights, and no bias of zero."""
-        half = self._file.half
-        return half is None or all(output.dtype == half for output in self._signature.outputs)
 
     # Step 6
 
