@@ -49,10 +49,8 @@ from onnxproof.verification.rollout.driving import Driven
 
 _PASSES_OF_THE_REFERENCE = 4.0
 """Times the reference's own pass that a runtime has at least, whatever the time limit says."""
-_PROBED = 48
-"""Cases on which the graph's decision points are probed."""
-_STEERED = 40
-"""Tries to steer towards a way that none of the probed cases took."""
+_PROBED, _STEERED = 48, 40
+"""Cases on which the graph's decision points are probed, and tries to steer towards a way that none of them took."""
 _DATA_EXAMINED = 16
 """Cases of the user's data that are held against the model's own statistics."""
 _REASON = 200
@@ -303,12 +301,7 @@ class _Verification:
 
     def _examine_data(self, data: list[Mapping[str, Any]]) -> None:
         """Does the user's data look like what the model was trained on, and was all of it compared?"""
-        if data:
-            doubt = training_statistics.examine(self._request.subject, self._reference, data).doubt
-            if doubt:
-                self._findings.append(
-                    training_statistics.finding("data-suspicious", "the data", doubt)
-                )
+        self._findings += training_statistics.doubts(self._request.subject, self._reference, data)
         if not self._request.only:
             self._findings += self._data.findings(self._observed.sizes, self._observed.dropped)
 
