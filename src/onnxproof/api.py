@@ -306,6 +306,8 @@ def _request(
         explained=options.explain,
         target=options.target,
         progress=progress,
+        loop=options.loop,
+        steps=options.steps,
     )
 
 

@@ -134,6 +134,10 @@ class VerifyOptions:
     """Measure the noise along the graph of a faithful file, too."""
     target: str = ""
     """`fp16`, `bf16` or `tf32`: the precision of the device that will run the file; what it would lose there decides the verdict."""
+    loop: Mapping[str, str] | str | None = "auto"
+    """Which output is which input's next value; `auto` finds out, None leaves loops out."""
+    steps: int | None = None
+    """Calls after the prompt in the longest rollouts; None decides by itself."""
 
     def __post_init__(self) -> None:
         """Refuse a target that no evaluator computes like."""
@@ -149,6 +153,8 @@ class VerifyOptions:
         """The options from keywords, lists as tuples; an unknown keyword is a TypeError with the nearest known one."""
         _refuse_unknown(cls, keywords)
         given = {name: value for name, value in keywords.items() if value is not None}
+        if "loop" in keywords:
+            given["loop"] = keywords["loop"]  # here None is a choice
         for name in ("backends", "only"):
             if name in given:
                 given[name] = tuple(given[name])
@@ -167,6 +173,8 @@ class VerifyKeywords(TypedDict, total=False):
     serving: Serving | None
     profile: bool
     target: str
+    loop: Mapping[str, str] | str | None
+    steps: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -166,6 +166,23 @@ TrustRemoteCode = Annotated[
 NoExplain = Annotated[
     bool, typer.Option("--no-explain", help="Don't look for the node and the cause.")
 ]
+LoopPairs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--loop",
+        metavar="OUT=IN",
+        help="An output that is an input of the next call; may be repeated. [default: found by itself]",
+    ),
+]
+NoLoop = Annotated[
+    bool, typer.Option("--no-loop", help="Don't roll a model out that feeds itself.")
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        "--steps", metavar="N", help="Calls after the prompt in the longest rollout. [default: 68]"
+    ),
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the verdict.")]
 Verbose = Annotated[
     bool,
@@ -229,6 +246,9 @@ class Running:
     data: Data = None
     budget: Budget = 60.0
     seed: Seed = 0
+    loop: LoopPairs = None
+    no_loop: NoLoop = False
+    steps: Steps = None
 
     def arguments(self) -> dict[str, Any]:
         """The same as arguments of `verify`, `diff` and `export`."""
@@ -239,6 +259,8 @@ class Running:
             "backends": tuple(self.backend or ("ort",)),
             "budget_s": parsing.positive_budget(self.budget),
             "seed": self.seed,
+            "loop": parsing.loop(self.loop, leave_out=self.no_loop),
+            "steps": parsing.positive_steps(self.steps),
         }
 
 

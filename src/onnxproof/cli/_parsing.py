@@ -1,12 +1,15 @@
 """From the words of an option to its value; what makes no sense is an error that says what to write instead."""
 
 import math
+import re
 from dataclasses import replace
 from typing import Any
 
 from onnxproof.errors import PolicyError, UsageError
 from onnxproof.options import Policy, Serving
 
+_SUM = re.compile(r"[A-Za-z_]\w*([+-][A-Za-z_]\w*)+")
+"""A dim that follows from others: `past+seq`."""
 _LARGEST_SIZE = 1 << 62
 """Instead of an upper end that was left out."""
 
@@ -96,24 +99,66 @@ def positive_budget(value: float) -> float:
     return value
 
 
-def dynamic_shapes(words: list[str] | None) -> dict[str, dict[int, str]] | None:
-    """`x:0=batch,x:1=seq` as the dict that torch.onnx.export takes.
+def dynamic_shapes(
+    words: list[str] | None, *, sums: bool = False
+) -> dict[str, dict[int, str]] | None:
+    """`x:0=batch,x:1=seq` as the dict that torch.onnx.export takes; `sums` lets a dim follow from others.
 
     >>> dynamic_shapes(["x:0=batch,x:1=seq", "mask:0=batch"])
     {'x': {0: 'batch', 1: 'seq'}, 'mask': {0: 'batch'}}
+    >>> dynamic_shapes(["mask:1=past+seq"], sums=True)
+    {'mask': {1: 'past+seq'}}
     """
     shapes: dict[str, dict[int, str]] = {}
     for word in split_words(words):
         place, _, name = word.partition("=")
         tensor, _, axis = place.rpartition(":")
-        if not tensor or not axis.isdigit() or not name.isidentifier():
+        if not tensor or not axis.isdigit() or not _is_dim(name, sums=sums):
             raise UsageError(
                 "bad-dynamic",
                 f"`--dynamic {word}` can't be understood",
-                help="write input:axis=name, such as `--dynamic x:0=batch,x:1=seq`",
+                help="write input:axis=name, such as `--dynamic x:0=batch,x:1=seq`, or a sum such as `mask:1=past+seq`",
             )
         shapes.setdefault(tensor, {})[int(axis)] = name
     return shapes or None
+
+
+def _is_dim(name: str, *, sums: bool) -> bool:
+    return name.isidentifier() or (sums and _SUM.fullmatch(name) is not None)
+
+
+def loop(words: list[str] | None, *, leave_out: bool) -> dict[str, str] | str | None:
+    """`present_k=past_k` by output; `auto` where nothing is said, None where loops are left out.
+
+    >>> loop(["present_k=past_k,present_v=past_v"], leave_out=False)
+    {'present_k': 'past_k', 'present_v': 'past_v'}
+    """
+    if leave_out and words:
+        raise UsageError(
+            "bad-loop", "`--loop` and `--no-loop` exclude each other", help="give one of them"
+        )
+    if leave_out:
+        return None
+    pairs = {}
+    for word in split_words(words):
+        output, _, input = word.partition("=")
+        if not output or not input:
+            raise UsageError(
+                "bad-loop",
+                f"`--loop {word}` can't be understood",
+                help="write output=input, such as `--loop present_k=past_k`",
+            )
+        pairs[output] = input
+    return pairs or "auto"
+
+
+def positive_steps(steps: int | None) -> int | None:
+    """Calls of a rollout: at least one."""
+    if steps is not None and steps < 1:
+        raise UsageError(
+            "bad-steps", f"`--steps {steps}` is no number of calls", help="give 1 or more"
+        )
+    return steps
 
 
 def static_dims(words: list[str] | None) -> dict[str, tuple[int, ...]]:

@@ -103,7 +103,7 @@ def command(
         writing.check(overlay, what="the overlay")
     wanted = _Wanted(overlay=overlay, repro=repro, mended=output if fix else None)
     extras = _Extras()
-    shapes, arguments = parsing.dynamic_shapes(dynamic), running.arguments()
+    shapes, arguments = parsing.dynamic_shapes(dynamic, sums=True), running.arguments()
     data = arguments.pop("data")
     keywords = {"policy": judging.policy(), "only": tuple(case or ()), **arguments}
 

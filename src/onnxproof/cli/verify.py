@@ -53,7 +53,7 @@ def command(
             help="onnxproof verify model.py:build model.onnx",
         )
     policy = judging.policy()
-    shapes = parsing.dynamic_shapes(dynamic)
+    shapes = parsing.dynamic_shapes(dynamic, sums=True)
     arguments = running.arguments()
 
     def run(report: Report | None) -> "Proof":

@@ -88,6 +88,16 @@ def examine(
     return DataCheck(asked=bool(statistics or factors))
 
 
+def doubts(subject: Subject, reference: Reference, samples: Sequence[Inputs]) -> list[Finding]:
+    """The finding on the user's own data, where it looks wrong."""
+    if not samples:
+        return []
+    why = examine(subject, reference, samples).doubt
+    if not why:
+        return []
+    return [finding("data-suspicious", "the data", why)]
+
+
 def finding(code: str, what: str, doubt: str) -> Finding:
     """Data that looks wrong, as a finding; the verdict is at best DRIFT."""
     return Finding(code=code, what=f"{what} looks wrong: {doubt}", help=_ACTION, doubts=True)

@@ -1,5 +1,6 @@
 """The user's `dynamic_shapes`: which dims of the inputs may vary, and by which names and sizes."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -81,6 +82,17 @@ def spec_name(spec: Any) -> str:
         return spec
     name = getattr(spec, "__name__", "")
     return name if isinstance(name, str) and name.isidentifier() else ""
+
+
+def spec_sum(spec: Any) -> str:
+    """The sum of other dims that a spec says, with spaces: `past + seq`; empty where it is a name.
+
+    >>> spec_sum("past+seq"), spec_sum("seq")
+    ('past + seq', '')
+    """
+    if not isinstance(spec, str) or spec.isidentifier():
+        return ""
+    return " ".join(re.findall(r"\w+|[+-]", spec))
 
 
 def spec_range(spec: Any) -> tuple[int, int | None]:

@@ -1,13 +1,19 @@
 """How two models' inputs, outputs and dims go together, and what about that a user should know."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from onnxproof.errors import InputError
 from onnxproof.onnxmodel.onnx_file import OnnxFile, Port
-from onnxproof.reference.dynamic_shapes import dim_specs, spec_kind, spec_name, spec_range
+from onnxproof.reference.dynamic_shapes import (
+    dim_specs,
+    spec_kind,
+    spec_name,
+    spec_range,
+    spec_sum,
+)
 from onnxproof.reference.leaf import Leaf
 from onnxproof.reference.open_dims import OpenDims
 from onnxproof.results import DimInfo, Finding, InputInfo, OutputInfo, Signature
@@ -23,8 +29,12 @@ def merge(
     *,
     tree: Any = None,
     dynamic_shapes: Any = None,
+    states: Collection[str] = (),
 ) -> tuple[Signature, list[Finding]]:
-    """The signature of the pair, and findings such as a dim the user calls dynamic and the file has fixed."""
+    """The signature of the pair, and findings such as a dim the user calls dynamic and the file has fixed.
+
+    `states` are inputs that come back from an output: the file may keep them in a layout of its own.
+    """
     findings: list[Finding] = []
     pairs = _pair_inputs(inputs, file, findings)
     merger = _InputMerger(
@@ -32,6 +42,7 @@ def merge(
         has_specs=dynamic_shapes is not None,
         dims=OpenDims(file),
         findings=findings,
+        states=states,
     )
     input_infos = tuple(merger.merge(leaf, port, paired_by) for leaf, port, paired_by in pairs)
     output_infos = _pair_outputs(outputs, file, findings)
@@ -195,6 +206,8 @@ class _InputMerger:
     """Whether the user passed `dynamic_shapes` at all: a dim without a spec is closed then."""
     dims: OpenDims
     findings: list[Finding]
+    states: Collection[str] = ()
+    """Inputs whose layout in the file is the file's own."""
 
     def merge(
         self,
@@ -205,6 +218,8 @@ class _InputMerger:
         """One input of the signature."""
         if port is None:
             return self._info(leaf, None, [None] * len(leaf.shape), paired_by)
+        if leaf.name in self.states:
+            return self._info(leaf, port, _state_dims(leaf, port), paired_by)
         if port.dims is not None and real_view(leaf, port):
             self.findings.append(_complex_as_real(leaf, port, "takes"))
             as_complex = replace(port, dtype=leaf.dtype, dims=port.dims[:-1])
@@ -274,7 +289,10 @@ class _InputMerger:
         file_dim: str | int | None,
         spec: Any,
     ) -> str:
+        derived = spec_sum(spec)
         name = spec_name(spec) or _dim_name(leaf, axis, file_dim)
+        if derived:
+            name = _dim_name(leaf, axis, file_dim)
         low, high = spec_range(spec)
         if isinstance(file_dim, int):
             self.findings.append(
@@ -285,7 +303,14 @@ class _InputMerger:
                 )
             )
         return self.dims.add(
-            DimInfo(name=name, example=leaf.shape[axis], minimum=low, maximum=high, declared=True)
+            DimInfo(
+                name=name,
+                example=leaf.shape[axis],
+                minimum=low,
+                maximum=high,
+                declared=True,
+                derived=derived,
+            )
         )
 
 
@@ -301,6 +326,15 @@ def _derived(file_dim: str | int | None) -> str:
     if isinstance(file_dim, str) and not file_dim.isidentifier() and _SUM.fullmatch(file_dim):
         return file_dim
     return ""
+
+
+def _state_dims(leaf: Leaf, port: Port) -> Sequence[str | int | None]:
+    """The file's dims of a state, or unknown ones where its layout is another."""
+    if port.dims is None:
+        return leaf.shape
+    if len(port.dims) == len(leaf.shape) and _fixed_dims_agree(port.dims, leaf.shape):
+        return port.dims
+    return [None] * len(leaf.shape)
 
 
 def _check_rank(leaf: Leaf, port: Port, dims: Sequence[str | int | None]) -> None:

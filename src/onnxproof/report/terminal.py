@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from onnxproof.report import consensus_table, export_table, quality
+from onnxproof.report import consensus_table, export_table, quality, rollout_table
 from onnxproof.report.plain import brief, noise_change, relative, safe, short, visible
 from onnxproof.report.rows import Row, facts, last_column, numbers, place, rows
 from onnxproof.results import Cause, DimInfo, Finding, Location, Verdict
@@ -76,6 +76,7 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
     _headline(proof, out)
     if proof.gaps:
         _measurements(proof, out, verbose=verbose)
+    rollout_table.show(proof, out)
     if verbose:
         _signature(proof, out)
     if proof.location is not None:

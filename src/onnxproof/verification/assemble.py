@@ -7,7 +7,7 @@ from onnxproof.onnxmodel import onnx_file
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.options import Policy
 from onnxproof.reference.protocol import Reference
-from onnxproof.results import Coverage, CrossCheck, Finding, Signature, Verdict, judging
+from onnxproof.results import Coverage, CrossCheck, Finding, Rollout, Signature, Verdict, judging
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes.session.execution import Clock
 from onnxproof.system.environment import environment
@@ -29,6 +29,7 @@ class Measured:
     signature: Signature
     coverage: Coverage
     consensus: CrossCheck | None
+    rollouts: tuple[Rollout, ...]
     complete: bool
     clock: Clock
 
@@ -81,6 +82,7 @@ def assemble_proof(measured: Measured, error: str) -> Proof:
         seconds={**measured.clock.seconds, "total": measured.clock.elapsed},
         passes=dict(measured.clock.passes),
         cross=measured.consensus,
+        rollouts=measured.rollouts,
         witness=observed.witness,
         chosen=request.only,
         half=_half_of_the_file(measured),

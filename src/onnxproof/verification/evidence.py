@@ -1,5 +1,6 @@
 """What a verification is asked for, and what it hands on: both frozen."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +35,10 @@ class Request:
     target: str = ""
     """`fp16`, `bf16` or `tf32` where the file is meant for a device of that precision."""
     progress: Report | None = None
+    loop: Mapping[str, str] | str | None = "auto"
+    """Which output is which input's next value; `auto` finds out, None leaves loops out."""
+    steps: int | None = None
+    """Calls after the prompt in the longest rollouts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

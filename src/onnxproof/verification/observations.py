@@ -73,6 +73,14 @@ class Observations:
             self.noted = case
         return self.rank(case, outcome.gaps)
 
+    def add_rollout(self, gaps: Sequence[Gap]) -> None:
+        """Keep what a rollout gave; its witness is the guilty call, a case of its own."""
+        self.gaps += gaps
+        for gap in gaps:
+            verdict = judging.judge_gap(gap, self._policy)
+            if verdict in (Verdict.DRIFT, Verdict.DIVERGED):
+                self._bad[gap.case] = judging.worse(verdict, self._bad.get(gap.case, verdict))
+
     def _tells_more(self, domains: set[Domain]) -> bool:
         """Ties on finite numbers tell more than a NaN that was put in."""
         if self.noted is None:

@@ -7,11 +7,21 @@ from pathlib import Path
 from onnxproof.errors import BackendError, BackendMissing, ModelError
 from onnxproof.options import Policy
 from onnxproof.results import Finding, Gap, Signature, Verdict, judging
-from onnxproof.runtimes import Session, require
+from onnxproof.runtimes import Session, parse, require
 from onnxproof.runtimes.session.execution import Candidate, Clock
 
 _ENOUGH = 6
 """Cases on which a backend differs beyond tolerance before it is left out of the rest: its verdict is known, and the user is waiting (not measured)."""
+
+
+def open_without(optimizers: Sequence[str], backend: str, path: Path) -> Session | None:
+    """A session with some optimizers of ONNX Runtime off, for trying a fix; None leaves it to the backend."""
+    key, option = parse(backend)
+    if not optimizers or key != "ort":
+        return None
+    from onnxproof.runtimes import ort
+
+    return ort.open(path, option, disabled_optimizers=tuple(optimizers))
 
 
 class Fleet:

@@ -16,17 +16,23 @@ from onnxproof.verification import runtime_checks
 from onnxproof.verification.budget import Budget, not_reached
 from onnxproof.verification.evidence import Request
 from onnxproof.verification.pacing import PASSES_OF_A_CASE
+from onnxproof.verification.rollout import finding as loop_finding
+from onnxproof.verification.rollout.driving import Driven
+from onnxproof.verification.rollout.loop import Loop
 
 _SHARE_FOR_RUNTIMES, _LEAST_FOR_RUNTIMES_S = 0.1, 3.0
 """Of the budget, and seconds at least (a quarter of a short budget at most): time in which the runtimes are examined."""
 _PASSES_FOR_RUNTIMES = 3
 """Forward passes of the reference that the first questions to a runtime need: two answers and a truth."""
 
+_PASSES_FOR_LOOPS = 12
+"""Forward passes of the reference that it takes to confirm a loop."""
+
 
 def pair(
-    reference: Reference, file: OnnxFile, dynamic_shapes: Any
-) -> tuple[Signature, list[Finding]]:
-    """How the inputs and outputs of the reference go with the file's."""
+    reference: Reference, file: OnnxFile, request: Request
+) -> tuple[Signature, list[Finding], list[Loop]]:
+    """How the inputs and outputs of the reference go with the file's, and the loops that it may have."""
     example = reference.example()
     try:
         inputs, outputs = reference.leaves(example)
@@ -38,7 +44,20 @@ def pair(
             f"the reference refuses the example inputs: {type(why).__name__}: {why}",
             help="call the module with them by itself; inputs are a tuple, or a dict of keyword inputs",
         ) from why
-    return pairing.merge(inputs, outputs, file, tree=reference.tree, dynamic_shapes=dynamic_shapes)
+    loops: list[Loop] = []
+    if request.loop is not None:
+        given = None if isinstance(request.loop, str) else request.loop
+        loops = loop_finding.find(inputs, outputs, file, given)
+    likely = loops[:1] if loops and not loops[0].is_guessed else []
+    signature, findings = pairing.merge(
+        inputs,
+        outputs,
+        file,
+        tree=reference.tree,
+        dynamic_shapes=request.subject.dynamic_shapes,
+        states=[name for loop in likely for name in loop.inputs],
+    )
+    return signature, findings, loops
 
 
 def learn_space(
@@ -49,7 +68,8 @@ def learn_space(
     request: Request,
     budget: Budget,
     data: Iterable[tuple[str, Mapping[str, Any]]],
-) -> tuple[Space, list[Finding]]:
+    loops: Sequence[Loop] = (),
+) -> tuple[Space, list[Finding], Driven | None]:
     """The input space: which dims vary together, and which inputs really are masks, both tried on the reference."""
     space = inference.make_space(
         signature,
@@ -73,11 +93,27 @@ def learn_space(
         return True
 
     findings = []
+    driven = None
+    if loops and budget.affords(_PASSES_FOR_LOOPS):
+        driven, reason = loop_finding.choose(loops, space, reference)
+        if driven is not None:
+            space = driven.space
+        elif reason:
+            findings.append(_not_rolled(reason))
     if affordable():
         space = inference.learn_dims(space, accepts, affordable)
     elif space.signature.dims:
         findings.append(not_reached("which sizes go together was not learned"))
-    return inference.fit_ids(confirm_roles(space, reference.run), accepts), findings
+    space = inference.fit_ids(confirm_roles(space, reference.run), accepts)
+    return space, findings, loop_finding.adapt(driven, space)
+
+
+def _not_rolled(reason: str) -> Finding:
+    return Finding(
+        code="loop-not-rolled",
+        what=f"outputs of the model seem to feed its inputs, and that was not rolled out: {reason}",
+        help="`--loop OUT=IN` says which, `--no-loop` that there are none",
+    )
 
 
 def examine_runtimes(

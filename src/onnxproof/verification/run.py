@@ -6,7 +6,7 @@ The steps, in this order:
 2. Open the file on every backend.
 3. Learn the input space: which dims vary together, which inputs are masks.
 4. Examine the runtimes themselves (the same answer twice, other threads).
-5. Run the planned cases, until the budget ends or the verdict is known.
+5. Roll a loop out, if the model feeds itself; then run the planned cases, until the budget ends or the verdict is known.
 6. Search from the nearest cases; ask the graph in float64 where a case is doubtful, and in half precision where it is meant for such a device.
 7. Compare the backends with each other.
 8. Mark what proves nothing, and judge.
@@ -14,6 +14,7 @@ The steps, in this order:
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from onnxproof.errors import BackendError, ModelError, Stopped
@@ -27,7 +28,7 @@ from onnxproof.onnxmodel import onnx_file
 from onnxproof.reference.protocol import Reference, open_reference
 from onnxproof.results import Case, Coverage, CrossCheck, Finding
 from onnxproof.results.proof import Proof
-from onnxproof.runtimes import Session, current, parse, use_serving
+from onnxproof.runtimes import Session, current, use_serving
 from onnxproof.runtimes.session.execution import Clock
 from onnxproof.verification import consensus, preparation, search, target_precision
 from onnxproof.verification.assemble import Measured, assemble_proof, mark_void
@@ -36,20 +37,20 @@ from onnxproof.verification.case_reference import LOUD_RERUNS, RERUNS, Reference
 from onnxproof.verification.case_runner import Trial, TrialOptions, Unconfirmed
 from onnxproof.verification.coverage_floor import Floor
 from onnxproof.verification.evidence import Evidence, Request
+from onnxproof.verification.looping import Looping
 from onnxproof.verification.masked import Masks
 from onnxproof.verification.masked import finding as masked_findings
 from onnxproof.verification.observations import Observations, elements
-from onnxproof.verification.open_backends import Fleet
+from onnxproof.verification.open_backends import Fleet, open_without
 from onnxproof.verification.pacing import Pacing
 from onnxproof.verification.progress import Progress
 from onnxproof.verification.quantized import Fidelity, open_fidelity
+from onnxproof.verification.rollout.driving import Driven
 
 _PASSES_OF_THE_REFERENCE = 4.0
 """Times the reference's own pass that a runtime has at least, whatever the time limit says."""
-_PROBED = 48
-"""Cases on which the graph's decision points are probed."""
-_STEERED = 40
-"""Tries to steer towards a way that none of the probed cases took."""
+_PROBED, _STEERED = 48, 40
+"""Cases on which the graph's decision points are probed, and tries to steer towards a way that none of them took."""
 _DATA_EXAMINED = 16
 """Cases of the user's data that are held against the model's own statistics."""
 _REASON = 200
@@ -86,8 +87,8 @@ class _Verification:
         self._request = replace(self._request, subject=replace(self._request.subject, data=data))
         self._data = UserData(data)
         self._reference: Reference = open_reference(self._request.subject, self._clock)
-        self._signature, findings = preparation.pair(
-            self._reference, self._file, self._request.subject.dynamic_shapes
+        self._signature, findings, self._loops = preparation.pair(
+            self._reference, self._file, self._request
         )
         self._findings += findings
         begun = self._clock.elapsed
@@ -99,6 +100,9 @@ class _Verification:
                 request.backends, request.path, signature, self._clock, self._session
             )
         self._budget.extend(self._clock.elapsed - begun)
+        self._looping = Looping(
+            request, self._reference, self._signature, self._file, self._fleet.active
+        )
         with use_serving(serving):
             error = self._run_cases()
         return self._evidence(error)
@@ -133,15 +137,8 @@ class _Verification:
         self._request.progress(state)
 
     def _session(self, backend: str) -> Session | None:
-        """A session with some optimizers off, for trying a fix; None leaves it to the backend."""
         self._announce(f"opening {backend}")
-        disabled = self._request.disabled_optimizers
-        key, option = parse(backend)
-        if not disabled or key != "ort":
-            return None
-        from onnxproof.runtimes import ort
-
-        return ort.open(self._request.path, option, disabled_optimizers=disabled)
+        return open_without(self._request.disabled_optimizers, backend, self._request.path)
 
     # Step 5
 
@@ -149,13 +146,14 @@ class _Verification:
         """Steps 3 to 6."""
         request = self._request
         sizing = Sizing(self._file, self._signature, self._reference.example())
-        space, findings = preparation.learn_space(
+        space, findings, driven = preparation.learn_space(
             self._reference,
             self._signature,
             self._file,
             request=request,
             budget=self._budget,
             data=self._data.stream(self._signature.inputs),
+            loops=self._loops,
         )
         self._space = space
         self._findings += findings
@@ -189,16 +187,30 @@ class _Verification:
         def compare(case: Case) -> float | None:
             return self._compare(case, trial, sizing, pacing)
 
+        if driven is not None:
+            self._roll_out(driven, compare)
+        if self._looping.states_are_own:  # a call from the reference's states means nothing to it
+            self._floor = Floor((), chosen=True)
+            return
         data = self._run_planned(space, pacing, compare)
         self._examine_data(data if fidelity is not None else [])
         if not request.only:
             self._search(trial, pacing, compare)
-        if fidelity is None and self._has_own_precision and not self._observed.faulty:
+        own_precision = search.has_own_precision(self._file, self._signature)
+        if fidelity is None and own_precision and not self._observed.faulty:
             self._ask_graph(trial)
         half, budget = self._file.half, self._budget
         self._findings += target_precision.ask(
-            request, self._reference, self._observed, budget, half, self._has_own_precision
+            request, self._reference, self._observed, budget, half, own_precision
         )
+
+    def _roll_out(self, driven: Driven, compare: Callable[[Case], float | None]) -> None:
+        """Every side in its own loop; the call that went wrong is a case from then on."""
+        announce = partial(self._announce, step="rollouts")
+        guilty = self._looping.roll_out(driven, self._observed, self._budget, announce)
+        self._findings += self._looping.findings
+        for case in guilty:
+            compare(case)
 
     def _open_trial(self, space: Space, fidelity: Fidelity | None) -> Trial:
         options = TrialOptions(
@@ -225,7 +237,11 @@ class _Verification:
             if compare(case) is None:
                 continue
             self._floor.take(case)
-            if self._is_probed(case):
+            if (
+                len(self._observed.sizes) <= _PROBED
+                and case.domain is None
+                and not self._fleet.hung
+            ):
                 probes.look(case)
         self._complete &= not self._floor.skipped
         self._coverage = probes.coverage()
@@ -279,30 +295,16 @@ class _Verification:
             observed.unconfirmed.append(case.name)
             observed.drop(case, str(why))
             return None
+        outcome.gaps = self._looping.without_unread_states(case, outcome.gaps)
         pacing.took(size, self._clock.elapsed - begun)
         self._fleet.note(outcome.gaps, self._request.policy)
         return observed.add(case, outcome)
 
-    def _is_probed(self, case: Case) -> bool:
-        few = len(self._observed.sizes) <= _PROBED
-        return few and case.domain is None and not self._fleet.hung
-
     def _examine_data(self, data: list[Mapping[str, Any]]) -> None:
         """Does the user's data look like what the model was trained on, and was all of it compared?"""
-        if data:
-            doubt = training_statistics.examine(self._request.subject, self._reference, data).doubt
-            if doubt:
-                self._findings.append(
-                    training_statistics.finding("data-suspicious", "the data", doubt)
-                )
+        self._findings += training_statistics.doubts(self._request.subject, self._reference, data)
         if not self._request.only:
             self._findings += self._data.findings(self._observed.sizes, self._observed.dropped)
-
-    @property
-    def _has_own_precision(self) -> bool:
-        """A file converted to half has rounded weights, and no bias of zero."""
-        half = self._file.half
-        return half is None or all(output.dtype == half for output in self._signature.outputs)
 
     # Step 6
 
@@ -383,6 +385,7 @@ class _Verification:
                 budget_s = self._request.budget_s
                 self._findings += self._floor.findings(complete=self._complete, budget_s=budget_s)
         self._findings += masked_findings(observed.gaps)
+        self._findings += self._looping.unread_findings
         measured = Measured(
             request=self._request,
             observed=observed,
@@ -392,6 +395,7 @@ class _Verification:
             signature=self._signature,
             coverage=self._coverage,
             consensus=self._consensus,
+            rollouts=self._looping.rollouts,
             complete=self._complete,
             clock=self._clock,
         )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from onnxproof.errors import OnnxproofError
 from onnxproof.inputs.search import climb
 from onnxproof.inputs.shrink import shrink
+from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.options import Policy
 from onnxproof.results import Case, Finding, Signature, Verdict, judging
 from onnxproof.runtimes.session.execution import Candidate, Clock
@@ -98,3 +99,9 @@ def ask_graph_in_float64(
         what = f"the graph could not be evaluated in float64: {why.what}"
         return [Finding(code="graph-not-asked", what=what)]
     return []
+
+
+def has_own_precision(file: OnnxFile, signature: Signature) -> bool:
+    """Whether the file has the reference's precision: one converted to half has rounded weights, and no bias of zero."""
+    half = file.half
+    return half is None or all(output.dtype == half for output in signature.outputs)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof.errors import UsageError
-from onnxproof.report import consensus_table, page_data
+from onnxproof.report import consensus_table, page_data, rollout_table
 from onnxproof.report.plain import LONGEST, block, brief, ratio, relative, short
 from onnxproof.report.rows import facts, last_column, numbers, place, rows
 from onnxproof.results import Verdict, judging
@@ -71,6 +71,9 @@ def _article(proof: Proof, name: str) -> dict[str, Any]:
         "last": last_column(proof),
         "where": place(proof),
         "cross": _cross(proof),
+        "rollouts": [rollout_table.cells(rollout) for rollout in proof.rollouts],
+        "rollout_columns": rollout_table.COLUMNS,
+        "curves": rollout_table.curves(proof),
         "dims": page_data.dims(proof),
         "choices": page_data.choices(proof),
         "data": data,

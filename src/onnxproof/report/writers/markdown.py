@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from onnxproof.report import consensus_table
+from onnxproof.report import consensus_table, rollout_table
 from onnxproof.report.plain import block, noise_change, relative, short, visible
 from onnxproof.report.rows import facts, last_column, numbers, place, rows
 from onnxproof.results import Cause, Finding, Verdict
@@ -39,6 +39,7 @@ def dumps(proof: Proof) -> str:
         words(proof.sentence().partition("\n")[0]),
         _table(proof),
         *_cross(proof),
+        *_rollouts(proof),
         *_where(proof),
         *_causes(proof),
         *_lists(proof),
@@ -120,6 +121,16 @@ def _cross(proof: Proof) -> list[str]:
         table.append(_line([line.backend, *cells, *line.distances, line.verdict.value]))
     sentences = consensus_table.words(proof.cross)[:_FEW]
     return ["\n".join(table), "\n".join(f"- {words(sentence)}" for sentence in sentences)]
+
+
+def _rollouts(proof: Proof) -> list[str]:
+    """Loops: one line a schedule."""
+    if not proof.rollouts:
+        return []
+    table = [_line(rollout_table.COLUMNS), "|---" * len(rollout_table.COLUMNS) + "|"]
+    table += [_line(rollout_table.cells(rollout)) for rollout in proof.rollouts[:_ROWS]]
+    said = [sentence for rollout in proof.rollouts for sentence in rollout_table.words(rollout)]
+    return ["\n".join(table), "\n".join(f"- {words(sentence)}" for sentence in said[:_FEW])]
 
 
 def _where(proof: Proof) -> list[str]:

@@ -1,0 +1,78 @@
+"""What a difference between logits means for the text: divergence, agreement, and the first token apart."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+_MOST_TOKENS = 256
+"""Tokens that are kept to be shown."""
+
+
+@dataclass(slots=True)
+class LanguageMeter:
+    """Sums over all places of a rollout; holds no logits."""
+
+    places: int = 0
+    same: int = 0
+    tied: int = 0
+    kl: float = 0.0
+    kl_noise: float = 0.0
+    generated: int = 0
+    first_apart: int | None = None
+    apart_by_tie: bool | None = None
+    tokens: list[tuple[int, int]] = field(default_factory=list)
+
+    def add(
+        self, reference: Array, truth: Array, candidate: Array, noise: float
+    ) -> tuple[float, float] | None:
+        """Logits of one call, places by vocabulary; `noise` is how far apart rounding may put two of them. Gives KL and agreement of the call."""
+        finite = all(np.isfinite(logits).all() for logits in (reference, truth, candidate))
+        if not finite or not len(reference):
+            return None
+        chosen, other = reference.argmax(-1), candidate.argmax(-1)
+        same = chosen == other
+        rows = np.arange(len(reference))
+        margin = reference[rows, chosen] - reference[rows, other]
+        tied = ~same & (margin <= noise)
+        kl = divergence(truth, candidate)
+        self.places += len(same)
+        self.same += int(same.sum())
+        self.tied += int(tied.sum())
+        self.kl += float(kl.sum())
+        self.kl_noise += float(divergence(truth, reference).sum())
+        return float(kl.mean()), float(same.mean())
+
+    def choose(self, reference: Array, candidate: Array, noise: float) -> None:
+        """The logits of the last real place of every row: which token follows."""
+        if not (np.isfinite(reference).all() and np.isfinite(candidate).all()):
+            return
+        chosen, other = reference.argmax(-1), candidate.argmax(-1)
+        if self.first_apart is None and len(self.tokens) < _MOST_TOKENS:
+            self.tokens.append((int(chosen[0]), int(other[0])))
+        differ = np.flatnonzero(chosen != other)
+        if differ.size and self.first_apart is None:
+            margins = reference[differ, chosen[differ]] - reference[differ, other[differ]]
+            self.first_apart = self.generated
+            self.apart_by_tie = bool((margins <= noise).all())
+        self.generated += 1
+
+    def share(self, count: float) -> float | None:
+        """A sum as a mean over all places; None where there was none."""
+        if not self.places:
+            return None
+        return count / self.places
+
+
+def divergence(truth: Array, other: Array) -> Array:
+    """KL(truth, other) of the next token in nats, place by place."""
+    p, q = log_softmax(truth), log_softmax(other)
+    return np.asarray(np.maximum((np.exp(p) * (p - q)).sum(-1), 0.0))
+
+
+def log_softmax(logits: Array) -> Array:
+    """Log-probabilities in float64."""
+    wide = logits.astype(np.float64)
+    shifted = wide - wide.max(-1, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(-1, keepdims=True)))
