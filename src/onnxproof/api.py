@@ -54,6 +54,8 @@ def verify(
 ) -> Proof:
     """Prove that an ONNX file says what a PyTorch module says; the other keywords are the fields of `VerifyOptions`.
 
+    Of a folder that Optimum or onnxruntime-genai wrote, each file is proven against its part of the Hugging Face model, then the whole.
+
     `pipeline` is the deployment's own preprocessing, compared with `Subject(preprocess=...)` on raw inputs; the file takes what it makes.
 
     >>> import torch, onnxproof
@@ -64,6 +66,8 @@ def verify(
     """
     chosen = VerifyOptions.of(options)
     path = Path(onnx)
+    if path.is_dir():
+        return _verify_folder(model, path, chosen, progress)
     subject = load(
         model, path, example_inputs, dynamic_shapes=dynamic_shapes, data=data, pipeline=pipeline
     )
@@ -318,6 +322,31 @@ def _verify(subject: Subject, path: Path, options: VerifyOptions, progress: Repo
         if options.profile and proof.profile is None and proof.gaps:
             proof = _profiled(evidence, proof)
         return proof
+
+
+def _verify_folder(
+    model: Any, folder: Path, options: VerifyOptions, progress: Report | None
+) -> Proof:
+    """Every file of a folder alone, then the whole."""
+    from onnxproof.packages import open_package
+    from onnxproof.packages.verify import Verification, load_model
+    from onnxproof.system.temporary import Folder
+
+    def verify_file(subject: Subject, path: Path, chosen: VerifyOptions) -> Proof:
+        return _verify(subject, path, chosen, progress)
+
+    with Folder() as scratch, use_serving(options.serving):
+        package = open_package(folder, scratch)
+        loaded = load_model(model, folder)
+        verification = Verification(
+            model=loaded.model,
+            name=loaded.name,
+            origin=loaded.origin,
+            package=package,
+            options=options,
+            verify_file=verify_file,
+        )
+        return verification.run()
 
 
 def _measured(request: Request) -> Evidence:

@@ -30,6 +30,12 @@ class Pretrained:
 
 
 def load(folder: Path, *, trust_remote_code: bool) -> Pretrained:
+    """The module of a folder, called without a cache: each call is given the whole text."""
+    module = load_module(folder, trust_remote_code=trust_remote_code)
+    return _example(module, module.config)
+
+
+def load_module(folder: Path, *, trust_remote_code: bool) -> Any:
     """Build the module of a folder; code that lies in it is run only with `trust_remote_code`.
 
     Raises:
@@ -76,7 +82,7 @@ def load(folder: Path, *, trust_remote_code: bool) -> Pretrained:
     try:
         if not remote:
             _check_size(kind, config, folder)
-        module = kind.from_pretrained(folder, **options).eval()
+        return kind.from_pretrained(folder, **options).eval()
     except SubjectError:
         raise
     except Exception as why:  # the same, for a module's class
@@ -86,7 +92,6 @@ def load(folder: Path, *, trust_remote_code: bool) -> Pretrained:
             where=str(folder),
             help=_SAVE,
         ) from why
-    return _example(module, config)
 
 
 def _settings(folder: Path) -> dict[str, Any]:

@@ -20,7 +20,9 @@ from onnxproof.results import (
     Gap,
     Location,
     Note,
+    Part,
     Profile,
+    Rollout,
     Share,
     Signature,
     Verdict,
@@ -83,6 +85,10 @@ class Proof:
     passes: Mapping[str, int] = field(default_factory=dict)
     half: str = ""
     """The half precision whose own rounding is the noise here: the file was made for it, and the reference is wider."""
+    rollouts: tuple[Rollout, ...] = ()
+    """Models that feed themselves, run for many calls in their own loops; their gaps are among `gaps`."""
+    parts: tuple[Part, ...] = ()
+    """Of a folder: its files, each proven alone; their gaps are among `gaps`, under the file's name."""
     export: ExportRecord | None = None
     """How the file was made, when `export` made it."""
     witness: Case | None = field(default=None, repr=False, compare=False)

@@ -1,0 +1,263 @@
+"""A folder proven: each file against its part of the model, then the whole in its own loop.
+
+1. Compare the tokenizers.
+2. Prove each file alone, with the reference's own caches and hidden states as inputs.
+3. Roll reference, truth and folder out side by side.
+4. Where a file is wrong alone and the loop is right, ask whether it only keeps its cache in another layout.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onnxproof.errors import InputError, OnnxproofError
+from onnxproof.onnxmodel import onnx_file
+from onnxproof.onnxmodel.onnx_file import OnnxFile
+from onnxproof.options import VerifyOptions
+from onnxproof.packages.cache_names import cache_places
+from onnxproof.packages.caches import cache_tensors
+from onnxproof.packages.combining import ProvenComponent, combine
+from onnxproof.packages.component_module import DecoderModule, EncoderModule
+from onnxproof.packages.examples import Example, cache_shapes, decoder_example, encoder_example
+from onnxproof.packages.package import Component, Package, Role
+from onnxproof.packages.rollouts import Rolled, Roller
+from onnxproof.packages.schedules import Feeder, Schedule, plan
+from onnxproof.packages.sides import CacheShapes, FolderSide, HuggingFaceSide, open_sides
+from onnxproof.reference import pretrained
+from onnxproof.reference import subject as subjects
+from onnxproof.reference.subject import Subject
+from onnxproof.results import Finding, Signature, Verdict
+from onnxproof.results.proof import Proof
+from onnxproof.system.deadline import Deadline
+
+_ROLLOUT_SHARE = 0.3
+"""Of the budget, for the rollouts; the files share the rest (not measured)."""
+_NEAR = 1e-2
+"""Of a cache's size: further apart than this, two caches hold other things (another rotation is off by 1 in the tests)."""
+VerifyFile = Callable[[Subject, Path, VerifyOptions], Proof]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """One folder to be proven."""
+
+    model: Any
+    """The Hugging Face model, in memory."""
+    name: str
+    origin: str
+    """The words that load it again; empty for a model in memory."""
+    package: Package
+    options: VerifyOptions
+    verify_file: VerifyFile
+    """Proves one file against one module."""
+
+    def run(self, findings: Sequence[Finding] = ()) -> Proof:
+        """Prove every file, then the whole."""
+        proven = [self._prove(part) for part in self.package.components if self._wants(part)]
+        rolled: list[Rolled] = []
+        shapes = cache_shapes(self.model) if self._is_loop() else {}
+        if shapes:
+            for backend in self.options.backends:
+                more, layout = self._roll(shapes, backend, proven)
+                rolled += more
+                proven = _judged_by_loop(proven, more, layout)
+                findings = (*findings, *layout)
+        if not proven:
+            proven = [self._unproven(self.package.components[-1])]
+        return combine(self.package, self.name, self.origin, proven, rolled, findings, self.options)
+
+    def _wants(self, part: Component) -> bool:
+        """Whether a case of this file is asked for; all are where none is named."""
+        only = self.options.only
+        return not only or any(name.startswith(f"{part.title}/") for name in only)
+
+    def _is_loop(self) -> bool:
+        step = self.package.component(Role.STEP)
+        if step is None:
+            return False
+        names = [port.name for port in onnx_file.read(step.path).inputs]
+        return bool(cache_places(names))
+
+    # Step 2
+
+    def _prove(self, part: Component) -> ProvenComponent:
+        """The file against its part of the model; what can't be run is an error of this part."""
+        file = onnx_file.read(part.path)
+        subject = component_subject(self.model, part, file, padding=self.package.padding)
+        options = replace(
+            self.options, budget_s=self._share(), only=self._cases(part), profile=False
+        )
+        try:
+            proof = self.verify_file(subject, part.path, options)
+        except OnnxproofError as why:
+            return replace(self._unproven(part), proof=self._failed(part, why.render()))
+        return ProvenComponent(component=part, proof=replace(proof, candidate=part.title))
+
+    def _share(self) -> float:
+        count = len(self.package.components)
+        return self.options.budget_s * (1 - _ROLLOUT_SHARE) / count
+
+    def _cases(self, part: Component) -> tuple[str, ...]:
+        start = f"{part.title}/"
+        return tuple(
+            name.removeprefix(start) for name in self.options.only if name.startswith(start)
+        )
+
+    def _unproven(self, part: Component) -> ProvenComponent:
+        """A file of which nothing was asked."""
+        return ProvenComponent(component=part, proof=self._failed(part, ""))
+
+    def _failed(self, part: Component, error: str) -> Proof:
+        return Proof(
+            verdict=Verdict.ERROR if error else Verdict.VACUOUS,
+            subject=self.name,
+            candidate=part.title,
+            backends=self.options.backends,
+            gaps=(),
+            signature=Signature(inputs=(), outputs=(), dims=()),
+            policy=self.options.policy,
+            error=error,
+            seed=self.options.seed,
+        )
+
+    # Step 3
+
+    def _roll(
+        self, shapes: CacheShapes, backend: str, proven: Sequence[ProvenComponent]
+    ) -> tuple[list[Rolled], tuple[Finding, ...]]:
+        """The rollouts that the time allows, and what is known of the cache's layout."""
+        deadline = Deadline.after(self.options.budget_s * _ROLLOUT_SHARE)
+        options = self.options
+        rolled: list[Rolled] = []
+        with open_sides(self.package, self.model, shapes, backend) as sides:
+            roller = Roller(self.model, sides, options.policy, backend=backend, seed=options.seed)
+            for schedule in self._schedules():
+                if rolled and deadline.passed:
+                    break
+                rolled.append(roller.roll(schedule, deadline))
+            right = all(one.rollout.first_bad_step is None for one in rolled)
+            suspected = [one for one in proven if one.bad or one.proof.error]
+            if not right or not suspected or not rolled:
+                return rolled, ()
+            differ = self._differing_caches(sides[0], sides[2])
+        return rolled, _layout_findings(differ)
+
+    def _schedules(self) -> list[Schedule]:
+        only = [Schedule.of(name) for name in self.options.only]
+        if self.options.only:
+            return [schedule for schedule in only if schedule is not None]
+        return list(
+            plan(
+                self.model.config,
+                padding=self.package.padding,
+                free_length=self._takes_any_length(),
+                buffer=self.package.buffer,
+            )
+        )
+
+    def _takes_any_length(self) -> bool:
+        """Whether a call with a cache takes several tokens; Optimum fixes one for an encoder's decoder."""
+        step = self.package.component(Role.STEP)
+        assert step is not None
+        for port in onnx_file.read(step.path).inputs:
+            if port.name == "input_ids" and port.dims is not None:
+                return not isinstance(port.dims[-1], int)
+        return True
+
+    # Step 4
+
+    def _differing_caches(self, reference: HuggingFaceSide, candidate: FolderSide) -> list[str]:
+        """The caches that hold something else after one prompt, in words."""
+        schedule = Schedule(batch=1, lengths=(5,))
+        feeds = Feeder(self.model, schedule, self.options.seed).feeds(0, 5, None)
+        for side in (reference, candidate):
+            side.reset(1)
+            side.step(feeds)
+        own = {place: np.asarray(t) for place, t in cache_tensors(reference.cache).items()}
+        return [
+            f"layer {place.layer} {'values' if place.values else 'keys'}"
+            for place, array in candidate.cache.items()
+            if not _holds_the_same(own[place], array, self.package.buffer)
+        ]
+
+
+def component_subject(model: Any, part: Component, file: OnnxFile, *, padding: bool) -> Subject:
+    """The module that a file is meant to be, with an example and the dims that may vary."""
+    outputs = [port.name for port in file.outputs]
+    module: Any
+    example: Example
+    if part.role is Role.ENCODER:
+        module, example = EncoderModule(model, outputs), encoder_example(model, file.inputs)
+    else:
+        module = DecoderModule(model, part.role, outputs, padding=padding)
+        example = decoder_example(model, file.inputs, padding=padding)
+    subject = Subject(
+        module=module.eval(),
+        example_inputs=example.inputs,
+        dynamic_shapes=example.dims,
+        name=part.title,
+    )
+    return subjects.load(subject)
+
+
+def _holds_the_same(own: np.ndarray, other: np.ndarray, buffer: int) -> bool:
+    if buffer:
+        other = other[:, :, : own.shape[2]]
+    if own.shape != other.shape:
+        return False
+    apart = np.abs(own.astype(np.float64) - other.astype(np.float64)).max(initial=0.0)
+    return bool(apart <= _NEAR * np.abs(own).max(initial=0.0))
+
+
+def _layout_findings(differ: Sequence[str]) -> tuple[Finding, ...]:
+    if not differ:
+        return ()
+    finding = Finding(
+        code="state-layout",
+        what=f"the files keep their cache in a layout of their own ({', '.join(differ[:3])}{', ...' * (len(differ) > 3)})",
+        help="the whole loop is right at every step; a cache can't be handed from one side to the other",
+    )
+    return (finding,)
+
+
+def _judged_by_loop(
+    proven: Sequence[ProvenComponent], rolled: Sequence[Rolled], layout: Sequence[Finding]
+) -> list[ProvenComponent]:
+    """With another layout, the decoders are not judged by calls from the reference's cache."""
+    if not layout:
+        return list(proven)
+    return [replace(one, judged=one.component.role is Role.ENCODER) for one in proven]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """The reference of a folder."""
+
+    model: Any
+    name: str
+    origin: str
+    folder: Path | None = None
+    """Where it was saved, with its tokenizer; None for a model in memory."""
+
+
+def load_model(source: Any, folder: Path) -> LoadedModel:
+    """The Hugging Face model of a folder, or one in memory; only those say how a folder of files is called."""
+    trusted = False
+    if isinstance(source, Subject):
+        trusted = source.trust_remote_code
+        source = source.source if source.module is None else source.module
+    if isinstance(source, str | Path) and Path(source).is_dir():
+        path = Path(source)
+        model = pretrained.load_module(path, trust_remote_code=trusted)
+        origin = f"{path} --trust-remote-code" if trusted else str(path)
+        return LoadedModel(model=model, name=path.name, origin=origin, folder=path)
+    if hasattr(source, "config") and hasattr(source, "get_encoder"):
+        return LoadedModel(model=source.eval(), name=type(source).__name__, origin="")
+    raise InputError(
+        "not-a-transformers-model",
+        f"`{folder}` is a folder, and a folder is proven against a Hugging Face model",
+        help="give the folder that the model was saved to, or the model itself; for other modules verify the files one by one",
+    )
