@@ -48,15 +48,18 @@ def encoder_example(model: Any, ports: Sequence[Port]) -> Example:
     return _example(tensors, ports, _SOURCES)
 
 
-def decoder_example(model: Any, ports: Sequence[Port], *, padding: bool = True) -> Example:
-    """What a decoder is called with, in the middle of a text where the file takes a cache.
+def decoder_example(
+    model: Any, ports: Sequence[Port], *, padding: bool = True, past: int = _PAST
+) -> Example:
+    """What a decoder is called with, after `past` tokens where the file takes a cache.
 
     Without padding there is one row: a batch of GroupQueryAttention goes on token by token alone.
     """
     wanted = {port.name: port for port in ports}
     batch = _BATCH if padding else 1
     source = encoder_states(model, batch)
-    past = _PAST if any(cache_place(port.name) for port in ports) else 0
+    if not any(cache_place(port.name) for port in ports):
+        past = 0
     cached = _cached(model, source, batch, past)
     tokens = _tokens_per_call(wanted)
     tensors: dict[str, Tensor] = {}

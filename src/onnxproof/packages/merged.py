@@ -6,6 +6,7 @@ import onnx
 
 from onnxproof.errors import ModelError
 from onnxproof.packages.cache_names import cache_place
+from onnxproof.packages.full_mask import save
 
 SWITCH = "use_cache_branch"
 """The input that chooses the branch: true takes the cache."""
@@ -16,7 +17,7 @@ def write_branch(path: Path, with_cache: bool, folder: Path) -> Path:
     model = onnx.load(path)
     name = "with_cache.onnx" if with_cache else "first.onnx"
     written = folder / name
-    onnx.save(branch_model(model, with_cache, path), written)
+    save(branch_model(model, with_cache, path), written)
     return written
 
 

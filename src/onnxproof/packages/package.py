@@ -25,14 +25,16 @@ class Component:
     """Its name in the folder."""
     role: Role
     path: Path
-    """What is run: the file itself, or one branch of it."""
+    """What is proven alone: the file itself, one branch of it, or the file with its mask filled in."""
+    branch: str = ""
+    """Which of a merged file's two branches this is."""
 
     @property
     def title(self) -> str:
         """The file, with the branch where it has two."""
-        if self.path.name == self.file:
+        if not self.branch:
             return self.file
-        return f"{self.file} ({self.role.value})"
+        return f"{self.file} ({self.branch})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@
 2. Prove each file alone, with the reference's own caches and hidden states as inputs.
 3. Roll reference, truth and folder out side by side.
 4. Where a file is wrong alone and the loop is right, ask whether it only keeps its cache in another layout.
+   Explain what is wrong: the node and the cause.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,6 +36,8 @@ from onnxproof.system.deadline import Deadline
 
 _ROLLOUT_SHARE = 0.3
 """Of the budget, for the rollouts; the files share the rest (not measured)."""
+_EXPLAIN_SHARE = 0.3
+"""Of the budget, for the node and the cause of a wrong file (not measured)."""
 _NEAR = 1e-2
 """Of a cache's size: further apart than this, two caches hold other things (another rotation is off by 1 in the tests)."""
 VerifyFile = Callable[[Subject, Path, VerifyOptions], Proof]
@@ -55,7 +58,8 @@ class Verification:
     """Proves one file against one module."""
 
     def run(self, findings: Sequence[Finding] = ()) -> Proof:
-        """Prove every file, then the whole."""
+        """Prove every file, then the whole, and explain what is wrong with the time that is left."""
+        deadline = Deadline.after(self.options.budget_s)
         proven = [self._prove(part) for part in self.package.components if self._wants(part)]
         rolled: list[Rolled] = []
         shapes = cache_shapes(self.model) if self._is_loop() else {}
@@ -63,10 +67,12 @@ class Verification:
             for backend in self.options.backends:
                 more, layout = self._roll(shapes, backend, proven)
                 rolled += more
-                proven = _judged_by_loop(proven, more, layout)
+                proven = _judged_by_loop(proven, layout)
                 findings = (*findings, *layout)
         if not proven:
             proven = [self._unproven(self.package.components[-1])]
+        if self.options.explain:
+            proven = self._explained(proven, rolled, deadline)
         return combine(self.package, self.name, self.origin, proven, rolled, findings, self.options)
 
     def _wants(self, part: Component) -> bool:
@@ -83,13 +89,14 @@ class Verification:
 
     # Step 2
 
-    def _prove(self, part: Component) -> ProvenComponent:
+    def _prove(
+        self, part: Component, *, budget_s: float | None = None, past: int | None = None
+    ) -> ProvenComponent:
         """The file against its part of the model; what can't be run is an error of this part."""
         file = onnx_file.read(part.path)
-        subject = component_subject(self.model, part, file, padding=self.package.padding)
-        options = replace(
-            self.options, budget_s=self._share(), only=self._cases(part), profile=False
-        )
+        subject = component_subject(self.model, part, file, padding=self.package.padding, past=past)
+        options = replace(self.options, only=self._cases(part), profile=False)
+        options = replace(options, budget_s=budget_s or self._share(), explain=budget_s is not None)
         try:
             proof = self.verify_file(subject, part.path, options)
         except OnnxproofError as why:
@@ -97,8 +104,11 @@ class Verification:
         return ProvenComponent(component=part, proof=replace(proof, candidate=part.title))
 
     def _share(self) -> float:
-        count = len(self.package.components)
-        return self.options.budget_s * (1 - _ROLLOUT_SHARE) / count
+        """Seconds for one file; what explains a fault is kept back."""
+        kept = _ROLLOUT_SHARE
+        if self.options.explain:
+            kept += _EXPLAIN_SHARE
+        return self.options.budget_s * (1 - kept) / len(self.package.components)
 
     def _cases(self, part: Component) -> tuple[str, ...]:
         start = f"{part.title}/"
@@ -169,6 +179,26 @@ class Verification:
 
     # Step 4
 
+    def _explained(
+        self, proven: Sequence[ProvenComponent], rolled: Sequence[Rolled], deadline: Deadline
+    ) -> list[ProvenComponent]:
+        """The first wrong file once more, with its node and cause; where only the loop is wrong, its call with the true cache."""
+        budget_s = max(deadline.left, _EXPLAIN_SHARE * self.options.budget_s)
+        wrong = next((one for one in proven if one.bad), None)
+        past = None
+        if wrong is None:
+            late = next((one for one in rolled if one.rollout.first_bad_step), None)
+            if late is None:
+                return list(proven)
+            past = (late.rollout.first_bad_length or 1) - 1
+            wrong = next((one for one in proven if one.component.file == late.file), None)
+        if wrong is None:
+            return list(proven)
+        again = self._prove(wrong.component, budget_s=budget_s, past=past)
+        if not again.bad:
+            return list(proven)
+        return [again if one is wrong else one for one in proven]
+
     def _differing_caches(self, reference: HuggingFaceSide, candidate: FolderSide) -> list[str]:
         """The caches that hold something else after one prompt, in words."""
         schedule = Schedule(batch=1, lengths=(5,))
@@ -184,8 +214,10 @@ class Verification:
         ]
 
 
-def component_subject(model: Any, part: Component, file: OnnxFile, *, padding: bool) -> Subject:
-    """The module that a file is meant to be, with an example and the dims that may vary."""
+def component_subject(
+    model: Any, part: Component, file: OnnxFile, *, padding: bool, past: int | None = None
+) -> Subject:
+    """The module that a file is meant to be, with an example (after `past` tokens) and the dims that may vary."""
     outputs = [port.name for port in file.outputs]
     module: Any
     example: Example
@@ -193,7 +225,8 @@ def component_subject(model: Any, part: Component, file: OnnxFile, *, padding: b
         module, example = EncoderModule(model, outputs), encoder_example(model, file.inputs)
     else:
         module = DecoderModule(model, part.role, outputs, padding=padding)
-        example = decoder_example(model, file.inputs, padding=padding)
+        sizes = {} if past is None else {"past": past}
+        example = decoder_example(model, file.inputs, padding=padding, **sizes)
     subject = Subject(
         module=module.eval(),
         example_inputs=example.inputs,
@@ -224,7 +257,7 @@ def _layout_findings(differ: Sequence[str]) -> tuple[Finding, ...]:
 
 
 def _judged_by_loop(
-    proven: Sequence[ProvenComponent], rolled: Sequence[Rolled], layout: Sequence[Finding]
+    proven: Sequence[ProvenComponent], layout: Sequence[Finding]
 ) -> list[ProvenComponent]:
     """With another layout, the decoders are not judged by calls from the reference's cache."""
     if not layout:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof.errors import ModelError
+from onnxproof.packages.full_mask import write_with_full_mask
 from onnxproof.packages.package import Component, Package, Role
 from onnxproof.system.user_files import DOCUMENT_BYTES, require_regular
 
@@ -35,10 +36,12 @@ def read(folder: Path, scratch: Path) -> Package | None:
             f"the decoder `{file}` is no file of this folder",
             where=str(path),
         )
+    require_regular(folder / file, ModelError, help="genai_config.json names it as the decoder")
+    path = write_with_full_mask(folder / file, scratch)
     return Package(
         folder=folder,
         layout="genai",
-        components=(Component(file=file, role=Role.STEP, path=folder / file),),
+        components=(Component(file=file, role=Role.STEP, path=path),),
         buffer=length if search.get("past_present_share_buffer") else 0,
         padding=False,  # GroupQueryAttention counts a row's tokens, and takes no mask
         settings=settings,

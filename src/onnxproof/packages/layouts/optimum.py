@@ -15,7 +15,7 @@ LOOKS_FOR = (
 
 
 def read(folder: Path, scratch: Path) -> Package | None:
-    """A package of the files that are there; where decoders come twice, the merged one is what loaders take."""
+    """A package of the files that are there; where decoders come twice, the merged one comes first: loaders take it."""
     components = [*_encoder(folder), *_decoders(folder, scratch)]
     if not components:
         return None
@@ -30,22 +30,28 @@ def _encoder(folder: Path) -> list[Component]:
 
 
 def _decoders(folder: Path, scratch: Path) -> list[Component]:
-    merged = folder / "decoder_model_merged.onnx"
-    if merged.is_file():
-        roles = (Role.FIRST, Role.STEP)
-        return [
-            Component(
-                file=merged.name, role=role, path=write_branch(merged, role is Role.STEP, scratch)
-            )
-            for role in roles
-        ]
     names = {
         "decoder_model.onnx": Role.FIRST,
         "decoder_with_past_model.onnx": Role.STEP,
         "model.onnx": Role.STEP,
     }
-    return [
+    single = [
         Component(file=name, role=role, path=folder / name)
         for name, role in names.items()
         if (folder / name).is_file()
+    ]
+    return [*_branches(folder / "decoder_model_merged.onnx", scratch), *single]
+
+
+def _branches(merged: Path, scratch: Path) -> list[Component]:
+    if not merged.is_file():
+        return []
+    return [
+        Component(
+            file=merged.name,
+            role=role,
+            path=write_branch(merged, role is Role.STEP, scratch),
+            branch=role.value,
+        )
+        for role in (Role.FIRST, Role.STEP)
     ]
