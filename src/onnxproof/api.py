@@ -1,7 +1,5 @@
 """What a user calls. Only this module knows all stages, and composes them."""
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -21,7 +19,7 @@ from onnxproof.results import Finding, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes import use_serving
 from onnxproof.verification.evidence import Evidence, Request
-from onnxproof.verification.progress import Progress, Report, with_proofs
+from onnxproof.verification.progress import Report, announcer, with_proofs
 from onnxproof.verification.run import run
 
 if TYPE_CHECKING:
@@ -158,6 +156,7 @@ def export(
     """Export a module to an ONNX file and prove that the file says what the module says.
 
     Without `dynamic_shapes`, every dim that can vary does; `proof.export` tells which, what the others are fixed by, and what was assumed.
+    With `ExportOptions(with_cache=True)` a Hugging Face model becomes a folder of files.
 
     >>> import torch, onnxproof
     >>> onnxproof.export(torch.nn.Linear(4, 2), (torch.randn(3, 4),), "linear.onnx").verdict      # doctest: +SKIP
@@ -169,8 +168,13 @@ def export(
     wanted = options or ExportOptions()
     if opset is not None:
         wanted = replace(wanted, opset=opset)
+    announce = announcer(progress, chosen.budget_s)
+    if wanted.with_cache:
+        from onnxproof.packages.export import export_folder
+
+        export_folder(model, Path(path), wanted, backends=chosen.backends, tell=announce)
+        return _verify_folder(model, Path(path), chosen, progress)
     subject = prepare_subject(model, example_inputs, wanted, dynamic_shapes, data)
-    announce = _announcer(progress, chosen.budget_s)
     written = write(subject, Path(path), wanted, backends=chosen.backends, tell=announce)
     record = written.examined(Path(path), wanted.pipeline)
     if record.pipeline is not None:
@@ -328,25 +332,14 @@ def _verify_folder(
     model: Any, folder: Path, options: VerifyOptions, progress: Report | None
 ) -> Proof:
     """Every file of a folder alone, then the whole."""
-    from onnxproof.packages import open_package
-    from onnxproof.packages.verify import Verification, load_model
-    from onnxproof.system.temporary import Folder
+    from onnxproof.packages.verify import verify_folder
 
     def verify_file(subject: Subject, path: Path, chosen: VerifyOptions) -> Proof:
-        return _verify(subject, path, chosen, progress)
+        return _verify(subject, path, chosen, early)
 
-    with Folder() as scratch, use_serving(options.serving):
-        package = open_package(folder, scratch)
-        loaded = load_model(model, folder)
-        verification = Verification(
-            model=loaded.model,
-            name=loaded.name,
-            origin=loaded.origin,
-            package=package,
-            options=options,
-            verify_file=verify_file,
-        )
-        return verification.run()
+    early = with_proofs(progress, lambda proof: replace(proof, candidate=str(folder)))
+    with use_serving(options.serving):
+        return verify_folder(model, folder, options, verify_file)
 
 
 def _measured(request: Request) -> Evidence:
@@ -404,15 +397,3 @@ def _profiled(evidence: Evidence, proof: Proof) -> Proof:
 def _quick_proof(subject: Subject, path: Path, options: VerifyOptions) -> Proof:
     """A verification without a diagnosis."""
     return _verify(subject, path, replace(options, explain=False), None)
-
-
-def _announcer(progress: Report | None, budget_s: float) -> Callable[[str], None]:
-    """Tells the progress bar what the export is at."""
-    start = time.monotonic()
-
-    def announce(what: str) -> None:
-        if progress is not None:
-            elapsed = time.monotonic() - start
-            progress(Progress(case=what, done=0, elapsed=elapsed, budget=budget_s))
-
-    return announce

@@ -44,10 +44,12 @@ def combine(
     origin: str,
     proven: Sequence[ProvenComponent],
     rolled: Sequence[Rolled],
-    findings: Sequence[Finding],
     options: VerifyOptions,
+    *,
+    findings: Sequence[Finding] = (),
+    tokenizer: str | None = None,
 ) -> Proof:
-    """The worst of all decides; the first file that is wrong by itself is the guilty one."""
+    """The worst of all decides; the first file that is wrong by itself is the guilty one, then the loop's, then `tokenizer`."""
     main = _main(proven)
     gaps = [gap for one in proven for gap in _gaps(one)]
     gaps += [one.gap for one in rolled if one.gap is not None]
@@ -68,7 +70,7 @@ def combine(
         gaps=tuple(gaps),
         notes=tuple(notes),
         findings=every_finding,
-        location=_location(proven, rolled),
+        location=_location(proven, rolled, tokenizer),
         causes=_causes(main),
         rollouts=tuple(one.rollout for one in rolled),
         parts=tuple(one.part() for one in proven),
@@ -122,7 +124,9 @@ def _causes(main: ProvenComponent) -> tuple[Cause, ...]:
     return main.proof.causes if main.bad else ()
 
 
-def _location(proven: Sequence[ProvenComponent], rolled: Sequence[Rolled]) -> Location | None:
+def _location(
+    proven: Sequence[ProvenComponent], rolled: Sequence[Rolled], tokenizer: str | None
+) -> Location | None:
     for one in proven:
         if one.bad:
             known = one.proof.location or Location(stage=Stage.EXPORT)
@@ -135,7 +139,13 @@ def _location(proven: Sequence[ProvenComponent], rolled: Sequence[Rolled]) -> Lo
             f"{wrong.rollout.first_bad_step}, answered by {wrong.file}, is the first that is wrong"
         )
         return Location(stage=Stage.EXPORT, file=wrong.file, evidence=evidence)
-    return None
+    if tokenizer is None:
+        return None
+    return Location(
+        stage=Stage.SIGNATURE,
+        file=tokenizer,
+        evidence="the files say what the model says; the ids that they are given differ",
+    )
 
 
 def _hash(proof: Proof) -> list[str]:

@@ -14,25 +14,27 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.errors import InputError, OnnxproofError
+from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.options import VerifyOptions
+from onnxproof.packages import open_package
 from onnxproof.packages.cache_names import cache_places
 from onnxproof.packages.caches import cache_tensors
 from onnxproof.packages.combining import ProvenComponent, combine
 from onnxproof.packages.component_module import DecoderModule, EncoderModule
 from onnxproof.packages.examples import Example, cache_shapes, decoder_example, encoder_example
+from onnxproof.packages.loaded_model import load_model
 from onnxproof.packages.package import Component, Package, Role
 from onnxproof.packages.rollouts import Rolled, Roller
 from onnxproof.packages.schedules import Feeder, Schedule, plan
 from onnxproof.packages.sides import CacheShapes, FolderSide, HuggingFaceSide, open_sides
-from onnxproof.reference import pretrained
 from onnxproof.reference import subject as subjects
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Finding, Signature, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.system.deadline import Deadline
+from onnxproof.system.temporary import Folder
 
 _ROLLOUT_SHARE = 0.3
 """Of the budget, for the rollouts; the files share the rest (not measured)."""
@@ -41,6 +43,25 @@ _EXPLAIN_SHARE = 0.3
 _NEAR = 1e-2
 """Of a cache's size: further apart than this, two caches hold other things (another rotation is off by 1 in the tests)."""
 VerifyFile = Callable[[Subject, Path, VerifyOptions], Proof]
+
+
+def verify_folder(
+    model: Any, folder: Path, options: VerifyOptions, verify_file: VerifyFile
+) -> Proof:
+    """Prove a folder of files against a Hugging Face model: its folder, or the model in memory."""
+    with Folder() as scratch:
+        package = open_package(folder, scratch)
+        loaded = load_model(model, folder)
+        verification = Verification(
+            model=loaded.model,
+            name=loaded.name,
+            origin=loaded.origin,
+            package=package,
+            options=options,
+            verify_file=verify_file,
+            saved=loaded.folder,
+        )
+        return verification.run()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +78,13 @@ class Verification:
     verify_file: VerifyFile
     """Proves one file against one module."""
 
-    def run(self, findings: Sequence[Finding] = ()) -> Proof:
+    saved: Path | None = None
+    """Where the model was saved, with its tokenizer."""
+
+    def run(self) -> Proof:
         """Prove every file, then the whole, and explain what is wrong with the time that is left."""
+        checked = self._tokenizer()
+        findings = checked.findings
         deadline = Deadline.after(self.options.budget_s)
         proven = [self._prove(part) for part in self.package.components if self._wants(part)]
         rolled: list[Rolled] = []
@@ -73,7 +99,23 @@ class Verification:
             proven = [self._unproven(self.package.components[-1])]
         if self.options.explain:
             proven = self._explained(proven, rolled, deadline)
-        return combine(self.package, self.name, self.origin, proven, rolled, findings, self.options)
+        return combine(
+            self.package,
+            self.name,
+            self.origin,
+            proven,
+            rolled,
+            self.options,
+            findings=findings,
+            tokenizer=checked.guilty,
+        )
+
+    # Step 1
+
+    def _tokenizer(self) -> tokenizers.TokenizerCheck:
+        if self.saved is None or self.options.only:
+            return tokenizers.TokenizerCheck()
+        return tokenizers.compare(self.saved, self.package.folder)
 
     def _wants(self, part: Component) -> bool:
         """Whether a case of this file is asked for; all are where none is named."""
@@ -263,34 +305,3 @@ def _judged_by_loop(
     if not layout:
         return list(proven)
     return [replace(one, judged=one.component.role is Role.ENCODER) for one in proven]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadedModel:
-    """The reference of a folder."""
-
-    model: Any
-    name: str
-    origin: str
-    folder: Path | None = None
-    """Where it was saved, with its tokenizer; None for a model in memory."""
-
-
-def load_model(source: Any, folder: Path) -> LoadedModel:
-    """The Hugging Face model of a folder, or one in memory; only those say how a folder of files is called."""
-    trusted = False
-    if isinstance(source, Subject):
-        trusted = source.trust_remote_code
-        source = source.source if source.module is None else source.module
-    if isinstance(source, str | Path) and Path(source).is_dir():
-        path = Path(source)
-        model = pretrained.load_module(path, trust_remote_code=trusted)
-        origin = f"{path} --trust-remote-code" if trusted else str(path)
-        return LoadedModel(model=model, name=path.name, origin=origin, folder=path)
-    if hasattr(source, "config") and hasattr(source, "get_encoder"):
-        return LoadedModel(model=source.eval(), name=type(source).__name__, origin="")
-    raise InputError(
-        "not-a-transformers-model",
-        f"`{folder}` is a folder, and a folder is proven against a Hugging Face model",
-        help="give the folder that the model was saved to, or the model itself; for other modules verify the files one by one",
-    )
