@@ -18,7 +18,7 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.options import VerifyOptions
-from onnxproof.packages import open_package
+from onnxproof.packages import open_package, tokenizers
 from onnxproof.packages.cache_names import cache_places
 from onnxproof.packages.caches import cache_tensors
 from onnxproof.packages.combining import ProvenComponent, combine
