@@ -70,7 +70,7 @@ _TEXTS = (
 _VARIANTS: tuple[Callable[[str], str], ...] = (
     lambda text: text,
     lambda text: f" {text}",
-    str.upper,
+    lambda text: f"{text.upper()} X",
     lambda text: f"{text}\n{text[:7]} 42",
 )
 
