@@ -50,9 +50,7 @@ def verify(
     progress: Report | None = None,
     **options: Unpack[VerifyKeywords],
 ) -> Proof:
-    """Prove that an ONNX file says what a PyTorch module says; the other keywords are the fields of `VerifyOptions`.
-
-    Of a folder that Optimum or onnxruntime-genai wrote, each file is proven against its part of the Hugging Face model, then the whole.
+    """Prove that an ONNX file (or a folder of them) says what a PyTorch module says; the other keywords are the fields of `VerifyOptions`.
 
     `pipeline` is the deployment's own preprocessing, compared with `Subject(preprocess=...)` on raw inputs; the file takes what it makes.
 
@@ -63,8 +61,10 @@ def verify(
     <Verdict.FAITHFUL: 'faithful'>
     """
     chosen = VerifyOptions.of(options)
+    from onnxproof.packages import is_component
+
     path = Path(onnx)
-    if path.is_dir():
+    if path.is_dir() or is_component(model, path):
         return _verify_folder(model, path, chosen, progress)
     subject = load(
         model, path, example_inputs, dynamic_shapes=dynamic_shapes, data=data, pipeline=pipeline

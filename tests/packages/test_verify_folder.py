@@ -137,3 +137,42 @@ def test_the_files_of_an_export_are_open_in_batch_past_and_sequence(
     assert SWITCH in [port.name for port in merged.graph.input]
     assert (bart[1] / "config.json").is_file()
     assert (bart[1] / "tokenizer.json").is_file()
+
+
+def test_one_file_of_a_folder_is_proven_against_its_part(bart: tuple[Path, Path]) -> None:
+    proof = onnxproof.verify(bart[0], bart[1] / "encoder_model.onnx", **_QUICK)
+    assert proof.verdict is Verdict.FAITHFUL
+    assert [part.role for part in proof.parts] == ["encoder"]
+    assert not proof.rollouts
+
+
+def test_a_cache_of_transformers_may_be_an_example_input(llama: tuple[Path, Path]) -> None:
+    import torch
+    import transformers
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(llama[0]).eval()
+    cache = transformers.DynamicCache()
+    ids = torch.tensor([[3, 4, 5, 6], [7, 8, 9, 10]])
+    with torch.no_grad():
+        model(ids, past_key_values=cache, use_cache=True)
+    example = {
+        "input_ids": ids[:, :3],
+        "attention_mask": torch.ones(2, 7, dtype=torch.int64),
+        "position_ids": torch.arange(4, 7).expand(2, -1),
+        "past_key_values": cache,
+    }
+    proof = onnxproof.verify(model, llama[1] / "model.onnx", example, **_QUICK)
+    assert proof.verdict is Verdict.FAITHFUL
+    paired = {info.name: info.onnx_name for info in proof.signature.inputs}
+    assert paired["past_key_values.0.1"] == "past_key_values.0.value"
+    assert cache.get_seq_length() == 4
+
+
+def test_a_folder_is_inspected_file_by_file(bart: tuple[Path, Path], tmp_path: Path) -> None:
+    seen = onnxproof.inspect(bart[1])
+    names = {check.name.partition(":")[0] for check in seen.checks}
+    assert names == {"encoder_model.onnx", "decoder_model_merged.onnx"}
+    with pytest.raises(ModelError, match="not-a-package"):
+        onnxproof.inspect(tmp_path)
+    with pytest.raises(InputError, match="reference-of-a-folder"):
+        onnxproof.inspect(bart[1], bart[0])

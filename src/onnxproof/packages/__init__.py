@@ -4,8 +4,13 @@ from pathlib import Path
 from typing import Protocol
 
 from onnxproof.errors import ModelError
-from onnxproof.packages.package import Package
+from onnxproof.onnxmodel import onnx_file
+from onnxproof.packages.cache_names import cache_places
+from onnxproof.packages.package import Component, Package, Role
 from onnxproof.registry import Registry
+
+_ROLES = {"encoder_model.onnx": Role.ENCODER, "decoder_model.onnx": Role.FIRST}
+"""Files whose name says that they are a part; one that takes a cache is known by that."""
 
 
 class Layout(Protocol):
@@ -23,12 +28,29 @@ LAYOUTS: Registry[Layout] = Registry(
 )
 
 
+def is_component(model: object, path: Path) -> bool:
+    """Whether a file is one part of a Hugging Face model in a folder: a decoder with its cache, an encoder alone."""
+    saved = isinstance(model, str | Path) and Path(model).is_dir()
+    if not saved or not path.is_file():
+        return False
+    return path.name in _ROLES or takes_cache(path)
+
+
+def takes_cache(path: Path) -> bool:
+    """Whether a file has a cache among its inputs."""
+    return bool(cache_places(port.name for port in onnx_file.read(path).inputs))
+
+
 def open_package(folder: Path, scratch: Path) -> Package:
-    """The package in a folder, by the first layout that knows it.
+    """The package in a folder, by the first layout that knows it; of a file, that file alone.
 
     Raises:
         ModelError: `not-a-package`, with what was looked for.
     """
+    if folder.is_file():
+        role = _ROLES.get(folder.name, Role.STEP)
+        part = Component(file=folder.name, role=role, path=folder)
+        return Package(folder=folder.parent, layout="file", components=(part,))
     layouts = LAYOUTS.load_all()
     for layout in layouts.values():
         package = layout.read(folder, scratch)

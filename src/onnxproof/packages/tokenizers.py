@@ -65,7 +65,7 @@ _TEXTS = (
     "“curly” ‘quotes’ — dashes – and … ellipsis",
     "antidisestablishmentarianism floccinaucinihilipilification",
     "",
-    " ",
+    "   ",
 )
 _VARIANTS: tuple[Callable[[str], str], ...] = (
     lambda text: text,

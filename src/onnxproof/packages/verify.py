@@ -18,8 +18,7 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.options import VerifyOptions
-from onnxproof.packages import open_package, tokenizers
-from onnxproof.packages.cache_names import cache_places
+from onnxproof.packages import open_package, takes_cache, tokenizers
 from onnxproof.packages.caches import cache_tensors
 from onnxproof.packages.combining import ProvenComponent, combine
 from onnxproof.packages.component_module import DecoderModule, EncoderModule
@@ -123,11 +122,11 @@ class Verification:
         return not only or any(name.startswith(f"{part.title}/") for name in only)
 
     def _is_loop(self) -> bool:
+        """Whether the files can be called again and again by themselves."""
         step = self.package.component(Role.STEP)
-        if step is None:
+        if step is None or not takes_cache(step.path):
             return False
-        names = [port.name for port in onnx_file.read(step.path).inputs]
-        return bool(cache_places(names))
+        return self.package.two_parts or not self.model.config.is_encoder_decoder
 
     # Step 2
 

@@ -257,4 +257,16 @@ def _example(module: Any, config: Any) -> Pretrained:
         ids = torch.arange(2 * 8).reshape(2, 8) % vocabulary
         example = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         dims = {name: {0: "batch", 1: "sequence"} for name in example}
+    if getattr(config, "is_encoder_decoder", False):
+        example["decoder_input_ids"] = _target_ids(example, config)
+        dims["decoder_input_ids"] = {0: "batch", 1: "target"}
     return Pretrained(module=module, example=example, dims=dims)
+
+
+def _target_ids(example: dict[str, Any], config: Any) -> Any:
+    """Five ids for a decoder, in as many rows as its encoder gets."""
+    import torch
+
+    rows = next((len(value) for value in example.values()), 1)
+    vocabulary = int(getattr(config, "vocab_size", 100))
+    return torch.arange(1, 1 + rows * 5).reshape(rows, 5) % vocabulary
