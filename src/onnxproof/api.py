@@ -1,7 +1,5 @@
 """What a user calls. Only this module knows all stages, and composes them."""
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -21,7 +19,7 @@ from onnxproof.results import Finding, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes import use_serving
 from onnxproof.verification.evidence import Evidence, Request
-from onnxproof.verification.progress import Progress, Report, with_proofs
+from onnxproof.verification.progress import Report, announcer, with_proofs
 from onnxproof.verification.run import run
 
 if TYPE_CHECKING:
@@ -52,7 +50,7 @@ def verify(
     progress: Report | None = None,
     **options: Unpack[VerifyKeywords],
 ) -> Proof:
-    """Prove that an ONNX file says what a PyTorch module says; the other keywords are the fields of `VerifyOptions`.
+    """Prove that an ONNX file (or a folder of them) says what a PyTorch module says; the other keywords are the fields of `VerifyOptions`.
 
     `pipeline` is the deployment's own preprocessing, compared with `Subject(preprocess=...)` on raw inputs; the file takes what it makes.
 
@@ -63,7 +61,11 @@ def verify(
     <Verdict.FAITHFUL: 'faithful'>
     """
     chosen = VerifyOptions.of(options)
+    from onnxproof.packages import is_component
+
     path = Path(onnx)
+    if path.is_dir() or is_component(model, path):
+        return _verify_folder(model, path, chosen, progress)
     subject = load(
         model, path, example_inputs, dynamic_shapes=dynamic_shapes, data=data, pipeline=pipeline
     )
@@ -154,6 +156,7 @@ def export(
     """Export a module to an ONNX file and prove that the file says what the module says.
 
     Without `dynamic_shapes`, every dim that can vary does; `proof.export` tells which, what the others are fixed by, and what was assumed.
+    With `ExportOptions(with_cache=True)` a Hugging Face model becomes a folder of files.
 
     >>> import torch, onnxproof
     >>> onnxproof.export(torch.nn.Linear(4, 2), (torch.randn(3, 4),), "linear.onnx").verdict      # doctest: +SKIP
@@ -165,8 +168,13 @@ def export(
     wanted = options or ExportOptions()
     if opset is not None:
         wanted = replace(wanted, opset=opset)
+    announce = announcer(progress, chosen.budget_s)
+    if wanted.with_cache:
+        from onnxproof.packages.export import export_folder
+
+        export_folder(model, Path(path), wanted, backends=chosen.backends, tell=announce)
+        return _verify_folder(model, Path(path), chosen, progress)
     subject = prepare_subject(model, example_inputs, wanted, dynamic_shapes, data)
-    announce = _announcer(progress, chosen.budget_s)
     written = write(subject, Path(path), wanted, backends=chosen.backends, tell=announce)
     record = written.examined(Path(path), wanted.pipeline)
     if record.pipeline is not None:
@@ -323,6 +331,20 @@ def _verify(subject: Subject, path: Path, options: VerifyOptions, progress: Repo
         return proof
 
 
+def _verify_folder(
+    model: Any, folder: Path, options: VerifyOptions, progress: Report | None
+) -> Proof:
+    """Every file of a folder alone, then the whole."""
+    from onnxproof.packages.verify import verify_folder
+
+    def verify_file(subject: Subject, path: Path, chosen: VerifyOptions) -> Proof:
+        return _verify(subject, path, chosen, early)
+
+    early = with_proofs(progress, lambda proof: replace(proof, candidate=str(folder)))
+    with use_serving(options.serving):
+        return verify_folder(model, folder, options, verify_file)
+
+
 def _measured(request: Request) -> Evidence:
     """Verification; a quantized file that passes is asked whether its parameters fit the reference's weights."""
     evidence = run(request)
@@ -378,15 +400,3 @@ def _profiled(evidence: Evidence, proof: Proof) -> Proof:
 def _quick_proof(subject: Subject, path: Path, options: VerifyOptions) -> Proof:
     """A verification without a diagnosis."""
     return _verify(subject, path, replace(options, explain=False), None)
-
-
-def _announcer(progress: Report | None, budget_s: float) -> Callable[[str], None]:
-    """Tells the progress bar what the export is at."""
-    start = time.monotonic()
-
-    def announce(what: str) -> None:
-        if progress is not None:
-            elapsed = time.monotonic() - start
-            progress(Progress(case=what, done=0, elapsed=elapsed, budget=budget_s))
-
-    return announce

@@ -35,6 +35,8 @@ class ExportOptions:
     """`onnxslim` or `onnxscript`, verified against the unoptimised file."""
     pipeline: Any = None
     """The preprocessing that deployment will use: a callable, or `deploy.py:preprocess`."""
+    with_cache: bool = False
+    """A Hugging Face model that generates, with its cache, as a folder of files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,6 +65,13 @@ class Exporting:
         ),
     ] = None
     pipeline: option.Pipeline = None
+    with_cache: Annotated[
+        bool,
+        typer.Option(
+            "--with-cache",
+            help="A Hugging Face model that generates, with its cache: OUTPUT is a folder of files then.",
+        ),
+    ] = False
     no_explain: option.NoExplain = False
     trust_remote_code: option.TrustRemoteCode = False
 
@@ -81,6 +88,7 @@ class Exporting:
             output_names=_names(self.output_names),
             optimize=self.optimize,
             pipeline=self.pipeline,
+            with_cache=self.with_cache,
         )
 
 

@@ -9,7 +9,7 @@ from onnxproof.cli import _options as option
 
 
 def command(
-    model: Annotated[str, typer.Argument(help="The ONNX file.")],
+    model: Annotated[str, typer.Argument(help="The ONNX file, or a folder of them.")],
     reference: Annotated[
         str | None,
         typer.Option(

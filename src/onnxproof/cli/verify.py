@@ -27,7 +27,7 @@ def command(
             help="The reference: file.py:factory, package.module:factory, .pt2, TorchScript, .onnx, a Hugging Face folder."
         ),
     ] = None,
-    model: Annotated[str | None, typer.Argument(help="The ONNX file.")] = None,
+    model: Annotated[str | None, typer.Argument(help="The ONNX file, or a folder of them.")] = None,
     case: option.Only = None,
     dynamic: option.Dynamic = None,
     stored: Annotated[

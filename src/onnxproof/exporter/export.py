@@ -148,6 +148,7 @@ def write(
         told = modes.find_training_layers(example, seconds=(time.monotonic() - start) * 0.05)
         findings = [
             *modes.find_state(example),
+            *modes.find_dropped_cache(found.module),
             *(modes.find_random_nodes(made.capture.program) if made.capture is not None else []),
         ]
         if made.removed:

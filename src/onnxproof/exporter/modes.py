@@ -261,3 +261,18 @@ def _format_list(words: Sequence[str]) -> str:
     if len(words) > _MAX_SHOWN:
         text += f" and {len(words) - _MAX_SHOWN} more"
     return text
+
+
+def find_dropped_cache(module: Any) -> list[Finding]:
+    """A model that generates, exported without the cache that it generates with."""
+    generates = getattr(module, "can_generate", lambda: False)
+    config = getattr(module, "config", None)
+    if getattr(config, "use_cache", None) is not False or not generates():
+        return []
+    return [
+        Finding(
+            code="cache-dropped",
+            what="the file has no cache: for every new token it computes the whole text again",
+            help="`onnxproof export MODEL -o FOLDER --with-cache` writes a folder whose decoder takes its cache",
+        )
+    ]

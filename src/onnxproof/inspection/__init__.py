@@ -51,11 +51,15 @@ class Inspection:
 
 
 def inspect(path: str | Path, reference: Any = None) -> Inspection:
-    """Inspect a file; with a module (or any subject) as the reference, its weights are compared by count.
+    """Inspect a file, or every file of a folder; with a module (or any subject) as the reference, a file's weights are compared by count.
 
     >>> inspect("model.onnx").rating      # doctest: +SKIP
     <Rating.GOOD: 'good'>
     """
+    if Path(path).is_dir():
+        from onnxproof.inspection.folders import inspect_folder
+
+        return inspect_folder(Path(path), reference, inspect)
     view = open_view(Path(path), reference)
     results: list[Check] = []
     for file in CHECKS.load_all().values():

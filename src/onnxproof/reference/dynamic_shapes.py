@@ -44,16 +44,8 @@ def _collect(
         axes = spec.items() if isinstance(spec, Mapping) else enumerate(spec)
         specs[path] = {int(axis): entry for axis, entry in axes}
         return
-    for key, child in _children(value):
+    for key, child in nest.children_of(value) or ():
         _collect(child, _child_spec(spec, key), f"{path}.{key}", specs)
-
-
-def _children(value: Any) -> Iterable[tuple[Any, Any]]:
-    if isinstance(value, Mapping):
-        return value.items()
-    if isinstance(value, list | tuple):
-        return enumerate(value)
-    return ()
 
 
 def _child_spec(spec: Any, key: Any) -> Any:

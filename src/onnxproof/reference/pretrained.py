@@ -30,6 +30,12 @@ class Pretrained:
 
 
 def load(folder: Path, *, trust_remote_code: bool) -> Pretrained:
+    """The module of a folder, called without a cache: each call is given the whole text."""
+    module = load_module(folder, trust_remote_code=trust_remote_code)
+    return _example(module, module.config)
+
+
+def load_module(folder: Path, *, trust_remote_code: bool) -> Any:
     """Build the module of a folder; code that lies in it is run only with `trust_remote_code`.
 
     Raises:
@@ -76,7 +82,7 @@ def load(folder: Path, *, trust_remote_code: bool) -> Pretrained:
     try:
         if not remote:
             _check_size(kind, config, folder)
-        module = kind.from_pretrained(folder, **options).eval()
+        return kind.from_pretrained(folder, **options).eval()
     except SubjectError:
         raise
     except Exception as why:  # the same, for a module's class
@@ -86,7 +92,6 @@ def load(folder: Path, *, trust_remote_code: bool) -> Pretrained:
             where=str(folder),
             help=_SAVE,
         ) from why
-    return _example(module, config)
 
 
 def _settings(folder: Path) -> dict[str, Any]:
@@ -252,4 +257,16 @@ def _example(module: Any, config: Any) -> Pretrained:
         ids = torch.arange(2 * 8).reshape(2, 8) % vocabulary
         example = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
         dims = {name: {0: "batch", 1: "sequence"} for name in example}
+    if getattr(config, "is_encoder_decoder", False):
+        example["decoder_input_ids"] = _target_ids(example, config)
+        dims["decoder_input_ids"] = {0: "batch", 1: "target"}
     return Pretrained(module=module, example=example, dims=dims)
+
+
+def _target_ids(example: dict[str, Any], config: Any) -> Any:
+    """Five ids for a decoder, in as many rows as its encoder gets."""
+    import torch
+
+    rows = next((len(value) for value in example.values()), 1)
+    vocabulary = int(getattr(config, "vocab_size", 100))
+    return torch.arange(1, 1 + rows * 5).reshape(rows, 5) % vocabulary

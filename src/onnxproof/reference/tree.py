@@ -13,7 +13,7 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """
     if value is None:
         return
-    children = _children(value)
+    children = children_of(value)
     if children is None:
         yield prefix, value
         return
@@ -29,7 +29,7 @@ def rebuild(value: Any, leaves: Mapping[str, Any], prefix: str = "") -> Any:
     """
     if value is None:
         return None
-    children = _children(value)
+    children = children_of(value)
     if children is None:
         return leaves.get(prefix, value)
     rebuilt = {key: rebuild(child, leaves, _path(prefix, key)) for key, child in children}
@@ -42,7 +42,8 @@ def _path(prefix: str, key: Any) -> str:
     return f"{prefix}.{key}"
 
 
-def _children(value: Any) -> Sequence[tuple[Any, Any]] | None:
+def children_of(value: Any) -> Sequence[tuple[Any, Any]] | None:
+    """What a container holds, by key or place; None for a leaf."""
     if isinstance(value, Mapping):
         return list(value.items())
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -86,4 +87,49 @@ def _pytree_node(value: Any) -> Any:
     torch = sys.modules.get("torch")
     if torch is None or isinstance(value, torch.Tensor | int | float | str | bool | bytes):
         return None
+    _register_cache(type(value), torch.utils._pytree)
     return torch.utils._pytree.SUPPORTED_NODES.get(type(value))
+
+
+def _register_cache(kind: type, pytree: Any) -> None:
+    """Tell torch's pytree what a cache of transformers holds: its layers, and of each the keys and the values."""
+    is_cache = kind.__module__ == "transformers.cache_utils"
+    if not is_cache or kind in pytree.SUPPORTED_NODES:
+        return
+    if kind.__name__ == "DynamicCache":
+        pytree.register_pytree_node(kind, _flatten_cache, _restore_cache)
+    elif kind.__name__ == "EncoderDecoderCache":
+
+        def restore(caches: Any, _: Any) -> Any:
+            return kind(*caches)
+
+        pytree.register_pytree_node(kind, _flatten_two_caches, restore)
+
+
+def _flatten_cache(cache: Any) -> tuple[list[Any], Any]:
+    layers = [(layer.keys, layer.values) for layer in cache.layers if layer.is_initialized]
+    windows = tuple(getattr(layer, "sliding_window", None) for layer in cache.layers)
+    return layers, (type(cache), windows)
+
+
+def _restore_cache(layers: Any, context: Any) -> Any:
+    """A new cache: a pass adds to the one that it is handed."""
+    from transformers import cache_utils
+
+    kind, windows = context
+    cache = kind()
+    for window, (keys, values) in zip(windows, layers, strict=False):
+        layer = _new_layer(cache_utils, window)
+        layer.update(keys, values)
+        cache.layers.append(layer)
+    return cache
+
+
+def _new_layer(caches: Any, window: int | None) -> Any:
+    if window is None:
+        return caches.DynamicLayer()
+    return caches.DynamicSlidingWindowLayer(window)
+
+
+def _flatten_two_caches(cache: Any) -> tuple[list[Any], None]:
+    return [cache.self_attention_cache, cache.cross_attention_cache], None

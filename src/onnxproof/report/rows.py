@@ -124,4 +124,6 @@ def place(proof: Proof) -> str:
     stage = f"stage {location.stage.value}"
     if location.optimizer:
         stage += f" ({location.optimizer})"
+    if location.file:
+        stage += f", file {location.file}"
     return f"{stage}, {', '.join(location.nodes[:3]) or 'no single node'}"

@@ -74,6 +74,7 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
     if proof.export is not None:
         export_table.show(proof.export, out)
     _headline(proof, out)
+    _parts(proof, out)
     if proof.gaps:
         _measurements(proof, out, verbose=verbose)
     rollout_table.show(proof, out)
@@ -101,6 +102,14 @@ def _measurements(proof: Proof, out: Console, *, verbose: bool) -> None:
     if verbose:
         out.print(_QUANTIZED_LEGEND if last_column(proof) == "SQNR" else _LEGEND, style="dim")
     quality.show(proof, out)
+
+
+def _parts(proof: Proof, out: Console) -> None:
+    """The files of a folder, each with what was proven of it alone."""
+    for part in proof.parts:
+        verdict = part.verdict.value if part.judged else "by its loop"
+        line = f"  {verdict:>11}  {part.file}, {part.role}, {part.cases} cases"
+        out.print(safe(line), style=COLOURS[part.verdict] if part.judged else "dim")
 
 
 def _replay(proof: Proof, out: Console) -> None:

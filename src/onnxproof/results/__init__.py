@@ -4,6 +4,7 @@ from onnxproof.results.causes import CalibrationRange, Cause, Fix, Share
 from onnxproof.results.exports import Attempt, ExportedDim, ExportRecord, Guard
 from onnxproof.results.gaps import Coverage, CrossCheck, Dropped, Finding, Gap, Note, Standing
 from onnxproof.results.location import Location, NodeGap, Profile, Source, Suspect
+from onnxproof.results.parts import Part
 from onnxproof.results.rollouts import Rollout, RolloutStep
 from onnxproof.results.signature import Case, DimInfo, InputInfo, OutputInfo, Signature
 from onnxproof.results.verdicts import Domain, NoiseKind, Stage, Status, Verdict, Void
@@ -30,6 +31,7 @@ __all__ = [
     "NoiseKind",
     "Note",
     "OutputInfo",
+    "Part",
     "Profile",
     "Rollout",
     "RolloutStep",

@@ -61,3 +61,5 @@ class Location:
     skipped: tuple[str, ...] = ()
     """Nodes that could not be compared, each with its reason."""
     optimizer: str | None = None
+    file: str | None = None
+    """Of a folder: the guilty file."""

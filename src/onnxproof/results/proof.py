@@ -20,6 +20,7 @@ from onnxproof.results import (
     Gap,
     Location,
     Note,
+    Part,
     Profile,
     Rollout,
     Share,
@@ -86,6 +87,8 @@ class Proof:
     """The half precision whose own rounding is the noise here: the file was made for it, and the reference is wider."""
     rollouts: tuple[Rollout, ...] = ()
     """Models that feed themselves, run for many calls in their own loops; their gaps are among `gaps`."""
+    parts: tuple[Part, ...] = ()
+    """Of a folder: its files, each proven alone; their gaps are among `gaps`, under the file's name."""
     export: ExportRecord | None = None
     """How the file was made, when `export` made it."""
     witness: Case | None = field(default=None, repr=False, compare=False)

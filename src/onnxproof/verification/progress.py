@@ -1,5 +1,6 @@
 """How far a run is, for whoever shows it."""
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -33,3 +34,15 @@ def with_proofs(progress: Report | None, change: Callable[[Proof], Proof]) -> Re
         progress(state)
 
     return report
+
+
+def announcer(progress: Report | None, budget_s: float) -> Callable[[str], None]:
+    """Tells the progress bar what the export is at."""
+    start = time.monotonic()
+
+    def announce(what: str) -> None:
+        if progress is not None:
+            elapsed = time.monotonic() - start
+            progress(Progress(case=what, done=0, elapsed=elapsed, budget=budget_s))
+
+    return announce
