@@ -1,7 +1,5 @@
 """What a user calls. Only this module knows all stages, and composes them."""
 
-import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -9,9 +7,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 from onnxproof.errors import InputError, Stopped
 from onnxproof.inspection import inspect
 from onnxproof.options import (
+    BundleOptions,
     ExportOptions,
     QuantizeKeywords,
     QuantizeOptions,
+    ReplayKeywords,
+    ReplayOptions,
     VerifyKeywords,
     VerifyOptions,
 )
@@ -21,7 +22,7 @@ from onnxproof.results import Finding, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes import use_serving
 from onnxproof.verification.evidence import Evidence, Request
-from onnxproof.verification.progress import Progress, Report, with_proofs
+from onnxproof.verification.progress import Report, announcer, explaining, with_proofs
 from onnxproof.verification.run import run
 
 if TYPE_CHECKING:
@@ -30,15 +31,9 @@ if TYPE_CHECKING:
     from onnxproof.quantization.result import Quantized
     from onnxproof.quantization.tuning_state import Budget
 
-__all__ = ["diff", "explain", "export", "inspect", "mend", "quantize", "verify"]
+__all__ = ["bundle", "diff", "explain", "export", "inspect", "mend", "quantize", "replay", "verify"]
 
 _BAD = (Verdict.DRIFT, Verdict.DIVERGED)
-_EXPLAINING = Finding(
-    code="explaining",
-    what="the explanation is not finished: the verdict stands, and the node and the cause are still looked for",
-    help="where this is the last word, the process ended before it was done; `--no-explain` leaves it out",
-)
-"""In the proof that is handed on before explaining begins, and not in the one after it."""
 
 
 def verify(
@@ -166,7 +161,7 @@ def export(
     if opset is not None:
         wanted = replace(wanted, opset=opset)
     subject = prepare_subject(model, example_inputs, wanted, dynamic_shapes, data)
-    announce = _announcer(progress, chosen.budget_s)
+    announce = announcer(progress, chosen.budget_s)
     written = write(subject, Path(path), wanted, backends=chosen.backends, tell=announce)
     record = written.examined(Path(path), wanted.pipeline)
     if record.pipeline is not None:
@@ -207,6 +202,41 @@ def quantize(
         verify=_quick_proof,
     )
     return stage.quantize(source, Path(path), QuantizeOptions.of(options), budget)
+
+
+def bundle(
+    proof: Proof | str | Path,
+    path: str | Path,
+    options: BundleOptions | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    data: Any = None,
+    progress: Report | None = None,
+) -> Proof:
+    """Write the bundle of a proof; one that was read from a file has no tensors, so its cases are run again. Gives the proof that is in the bundle."""
+    from onnxproof.bundle.stored_proof import request_of
+
+    if isinstance(proof, Proof):
+        proof.to_bundle(path, options)
+        return proof
+    stored = request_of(Path(proof))
+    subject = load(stored.origin, stored.path, dynamic_shapes=dynamic_shapes, data=data)
+    again = _verify(subject, stored.path, stored.options, progress)
+    again.to_bundle(path, options)
+    return again
+
+
+def replay(
+    path: str | Path, *, progress: Report | None = None, **options: Unpack[ReplayKeywords]
+) -> Proof:
+    """Prove a file on the runtimes of this machine by the cases of a bundle; PyTorch is not needed. The keywords are the fields of `ReplayOptions`.
+
+    >>> import onnxproof
+    >>> onnxproof.replay("model.proof", backends=("ort:cuda",)).verdict      # doctest: +SKIP
+    """
+    from onnxproof.bundle import replay as stage
+
+    return stage.replay(Path(path), ReplayOptions.of(options), progress)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -339,8 +369,7 @@ def _diagnosed(evidence: Evidence, proof: Proof, calibration: Any) -> "Diagnosis
     from onnxproof.diagnosis.diagnose import Diagnosis, diagnose
     from onnxproof.diagnosis.reverify import within_budget_of
 
-    early = replace(proof, findings=(*proof.findings, _EXPLAINING))
-    evidence.announce("looking for the node and the cause", early)
+    evidence.announce("looking for the node and the cause", explaining(proof))
     try:
         policy, reverify = evidence.request.policy, within_budget_of(evidence)
         return diagnose(evidence, policy, reverify, _means(calibration))
@@ -375,15 +404,3 @@ def _profiled(evidence: Evidence, proof: Proof) -> Proof:
 def _quick_proof(subject: Subject, path: Path, options: VerifyOptions) -> Proof:
     """A verification without a diagnosis."""
     return _verify(subject, path, replace(options, explain=False), None)
-
-
-def _announcer(progress: Report | None, budget_s: float) -> Callable[[str], None]:
-    """Tells the progress bar what the export is at."""
-    start = time.monotonic()
-
-    def announce(what: str) -> None:
-        if progress is not None:
-            elapsed = time.monotonic() - start
-            progress(Progress(case=what, done=0, elapsed=elapsed, budget=budget_s))
-
-    return announce

@@ -7,7 +7,7 @@ import typer
 
 from onnxproof.cli import _options as option
 from onnxproof.cli import _parsing as parsing
-from onnxproof.cli._deliver import Delivery, deliver
+from onnxproof.cli._deliver import Delivery, bundled, deliver
 from onnxproof.cli._progress import Report
 from onnxproof.errors import UsageError
 
@@ -38,6 +38,7 @@ def command(
     ] = None,
     pipeline: option.Pipeline = None,
     no_explain: option.NoExplain = False,
+    bundle: option.Bundle = None,
     trust_remote_code: option.TrustRemoteCode = False,
 ) -> int:
     """`onnxproof.verify` from the command line, or a stored proof judged again."""
@@ -71,7 +72,7 @@ def command(
             pipeline=pipeline,
             **arguments,
         )
-        return lock.apply(proof)
+        return bundled(lock.apply(proof), bundle)
 
     return deliver(run, where)
 

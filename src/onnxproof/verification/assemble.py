@@ -15,6 +15,7 @@ from onnxproof.verification import void_outputs
 from onnxproof.verification.case_runner import Trial
 from onnxproof.verification.evidence import Request
 from onnxproof.verification.observations import Observations
+from onnxproof.verification.recording import Recording
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class Measured:
     consensus: CrossCheck | None
     complete: bool
     clock: Clock
+    recording: Recording | None = None
 
 
 def mark_void(
@@ -82,6 +84,8 @@ def assemble_proof(measured: Measured, error: str) -> Proof:
         passes=dict(measured.clock.passes),
         cross=measured.consensus,
         witness=observed.witness,
+        recording=measured.recording,
+        origin=request.subject.origin,
         chosen=request.only,
         half=_half_of_the_file(measured),
     )
