@@ -205,7 +205,7 @@ def quantize(
 
 
 def bundle(
-    proof: Proof | str | Path,
+    proof: str | Path,
     path: str | Path,
     options: BundleOptions | None = None,
     *,
@@ -213,12 +213,9 @@ def bundle(
     data: Any = None,
     progress: Report | None = None,
 ) -> Proof:
-    """Write the bundle of a proof; one that was read from a file has no tensors, so its cases are run again. Gives the proof that is in the bundle."""
+    """Run the cases of a stored proof again, which holds no tensors, and write its bundle; gives the proof that is in it."""
     from onnxproof.bundle.stored_proof import request_of
 
-    if isinstance(proof, Proof):
-        proof.to_bundle(path, options)
-        return proof
     stored = request_of(Path(proof))
     subject = load(stored.origin, stored.path, dynamic_shapes=dynamic_shapes, data=data)
     again = _verify(subject, stored.path, stored.options, progress)
@@ -231,7 +228,6 @@ def replay(
 ) -> Proof:
     """Prove a file on the runtimes of this machine by the cases of a bundle; PyTorch is not needed. The keywords are the fields of `ReplayOptions`.
 
-    >>> import onnxproof
     >>> onnxproof.replay("model.proof", backends=("ort:cuda",)).verdict      # doctest: +SKIP
     """
     from onnxproof.bundle import replay as stage
@@ -379,9 +375,8 @@ def _diagnosed(evidence: Evidence, proof: Proof, calibration: Any) -> "Diagnosis
         raise Stopped(replace(proof, findings=(*proof.findings, stopped))) from why
     except Exception as why:
         what = f"the fault could not be located: {type(why).__name__}: {why}"
-        failed = Finding(
-            code="unexplained", what=what, help="please report it, with the replay line"
-        )
+        help = "please report it, with the replay line"
+        failed = Finding(code="unexplained", what=what, help=help)
         return Diagnosis(findings=(failed,))
 
 
@@ -402,5 +397,4 @@ def _profiled(evidence: Evidence, proof: Proof) -> Proof:
 
 
 def _quick_proof(subject: Subject, path: Path, options: VerifyOptions) -> Proof:
-    """A verification without a diagnosis."""
     return _verify(subject, path, replace(options, explain=False), None)

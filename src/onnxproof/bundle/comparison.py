@@ -101,13 +101,8 @@ class Comparer:
         label: GapLabel,
         output: Array | None,
     ) -> Gap:
-        domain = stored.case.domain
-        emptied = gap.status is Status.SHAPE and answer.reference.size == 0
-        if domain is Domain.EMPTY or emptied:  # 1
-            return replace(gap, domain=Domain.EMPTY)
-        if answer.undecided and (gap.lost or self.half):  # 2
-            return replace(gap, domain=Domain.INF)
-        if domain is not None and not _absorbed(gap, stored):  # 3
+        domain = self._domain(gap, stored, answer)
+        if domain is not None:
             return replace(gap, domain=domain)
         if output is None or gap.status is Status.SHAPE or gap.lost:
             return gap
@@ -116,6 +111,17 @@ class Comparer:
             if not is_suspicious(louder, self.policy):
                 return louder
         return self._measure_visible(label, answer, output) or gap  # 5
+
+    def _domain(self, gap: Gap, stored: StoredCase, answer: StoredOutput) -> Domain | None:
+        """Steps 1 to 3."""
+        domain = stored.case.domain
+        if gap.status is Status.SHAPE and answer.reference.size == 0:  # 1
+            return Domain.EMPTY
+        if domain is Domain.EMPTY:
+            return domain
+        if answer.undecided and (gap.lost or self.half):  # 2
+            return Domain.INF
+        return None if _absorbed(gap, stored) else domain  # 3
 
     def _measure_visible(self, label: GapLabel, answer: StoredOutput, output: Array) -> Gap | None:
         """The gap of what no mask hides, where that agrees; None where it does not, or nothing is hidden."""

@@ -6,12 +6,13 @@
 """
 
 import hashlib
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from onnxproof.bundle import cases, manifest, statement, test_data
+from onnxproof.bundle import cases, manifest, onnx_test_data, statement
 from onnxproof.bundle.cases import StoredCase
 from onnxproof.bundle.manifest import BundleError, CaseRecord, Manifest, ModelFiles, StoredFile
 from onnxproof.onnxmodel import onnx_file
@@ -28,6 +29,7 @@ _LEAST_PASSES = 200
 _OVERHEAD = 96 << 10
 """Bytes for the manifest, the statement and `replay.py`: 60 KB for 100 cases of two outputs."""
 _PIECE = 1 << 20
+_MEASURES = re.compile(r"# The measures: .*\nfrom onnxproof.*\n")
 
 
 def write(proof: Proof, path: Path, options: BundleOptions) -> Path:
@@ -43,7 +45,7 @@ def write(proof: Proof, path: Path, options: BundleOptions) -> Path:
     file = _unchanged_model(proof)
     texts = {
         manifest.PROOF: json.dumps(proof).encode(),
-        manifest.SCRIPT: _script().encode(),
+        manifest.SCRIPT: script().encode(),
     }
     room = int(options.most_mb * (1 << 20)) - _OVERHEAD - len(zlib.compress(texts[manifest.PROOF]))
     members, records = _case_members(proof, recording, file, room)
@@ -88,7 +90,7 @@ def _case_members(
         name, folder = f"cases/{number:03}.safetensors", f"test_data_set_{number}"
         content, odd, outputs = cases.to_members(stored, proof.signature)
         members[name] = content
-        members |= test_data.members(stored, folder, file, proof.signature)
+        members |= onnx_test_data.members(stored, folder, file, proof.signature)
         case = stored.case
         records.append(
             CaseRecord(
@@ -102,7 +104,7 @@ def _case_members(
                 ordinary=case.ordinary,
                 domain=case.domain,
                 dtypes=odd,
-                atol=test_data.tolerances(stored, proof.signature, proof.policy),
+                atol=onnx_test_data.tolerances(stored, proof.signature, proof.policy),
             )
         )
     return members, records
@@ -183,9 +185,12 @@ def _listed(name: str, content: bytes) -> StoredFile:
     return StoredFile(name=name, sha256=hashlib.sha256(content).hexdigest(), bytes=len(content))
 
 
-def _script() -> str:
-    """`replay.py` as it goes into a bundle."""
-    return (Path(__file__).parent / "replay_script.py").read_text(encoding="utf-8")
+def script() -> str:
+    """`replay.py` as it goes into a bundle: one file, with the measures in the place of their import."""
+    folder = Path(__file__).parent
+    text = (folder / "replay_script.py").read_text(encoding="utf-8")
+    measures = (folder / "replay_measures.py").read_text(encoding="utf-8").partition("# ---\n")[2]
+    return _MEASURES.sub(lambda _: measures.rstrip() + "\n", text)
 
 
 def _write_zip(draft: Path, members: Mapping[str, bytes], folder: Path, model: ModelFiles) -> None:
