@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from onnxproof.bundle import signing
 from onnxproof.bundle.cases import StoredCase
 from onnxproof.bundle.comparison import Comparer, simulation_kind
 from onnxproof.bundle.manifest import BundleError
@@ -44,12 +45,12 @@ def replay(path: Path, options: ReplayOptions, progress: Report | None = None) -
     Raises:
         BundleError: the bundle is damaged, or the model is another one.
     """
-    with (
-        open_bundle(path) as bundle,
-        _model(bundle, options.model) as file,
-        use_serving(options.serving),
-    ):
-        return _Replay(bundle, file, _policy(bundle, options), options, progress).run()
+    with open_bundle(path) as bundle, use_serving(options.serving):
+        if options.verify is not None:
+            signing.check(bundle, options.verify)
+        policy = _policy(bundle, options)
+        with _model(bundle, options.model) as file:
+            return _Replay(bundle, file, policy, options, progress).run()
 
 
 class _Replay:

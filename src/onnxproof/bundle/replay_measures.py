@@ -198,3 +198,10 @@ def judge(gaps, policy):
     verdicts = [judge_gap(gap, policy) for gap in gaps]
     deciding = [verdict for verdict in verdicts if verdict != "vacuous"]
     return max(deciding, key=ORDER.index) if deciding else "vacuous"
+
+
+def severity(gap, policy):
+    """A sort key: the worst gap has the largest."""
+    verdict = judge_gap(gap, policy)
+    rank = ORDER.index(verdict) if verdict in ORDER else -1
+    return rank, gap.get("noise_ratio", 0.0)

@@ -25,7 +25,14 @@ import zipfile
 import numpy as np
 
 # The measures: `bundle/write` puts their text here.
-from onnxproof.bundle.replay_measures import classify, domain_of, judge, measure, suspicious
+from onnxproof.bundle.replay_measures import (
+    classify,
+    domain_of,
+    judge,
+    measure,
+    severity,
+    suspicious,
+)
 
 FAR_BELOW = 1e-9
 ROUGH_KINDS = ("float64-graph", "perturbed")
@@ -204,7 +211,7 @@ def table(gaps, policy):
     for output in dict.fromkeys(gap["output"] for gap in gaps):
         own = [gap for gap in gaps if gap["output"] == output]
         counted = [gap for gap in own if gap.get("domain") is None] or own
-        worst = max(counted, key=lambda gap: gap.get("noise_ratio", math.inf))
+        worst = max(counted, key=lambda gap: severity(gap, policy))
         times, apart = worst.get("noise_ratio", math.nan), worst.get("max_abs", math.nan)
         name = "".join(c if c.isprintable() else "?" for c in output)[:24]
         lines.append(f"{name:24} {len(own):6} {times:12.3g} {apart:12.3g}  {judge(own, policy)}")
@@ -223,7 +230,7 @@ def replay(options):
     same = fingerprint(options.model, manifest) == manifest["model"]["fingerprint"]
     if not same and not options.allow_other_model:
         raise Refused(f"`{options.model}` is not the file that the bundle was made for")
-    providers = [options.provider] if options.provider else onnxruntime.get_available_providers()
+    providers = [options.provider or "CPUExecutionProvider"]
     session = onnxruntime.InferenceSession(options.model, providers=providers)
     backend = f"ort:{session.get_providers()[0]}"
     if options.provider and session.get_providers()[0] != options.provider:

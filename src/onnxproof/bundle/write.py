@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from onnxproof.bundle import cases, manifest, onnx_test_data, statement
+from onnxproof.bundle import cases, manifest, onnx_test_data, signing, statement
 from onnxproof.bundle.cases import StoredCase
 from onnxproof.bundle.manifest import BundleError, CaseRecord, Manifest, ModelFiles, StoredFile
 from onnxproof.onnxmodel import onnx_file
@@ -29,7 +29,8 @@ _LEAST_PASSES = 200
 _OVERHEAD = 96 << 10
 """Bytes for the manifest, the statement and `replay.py`: 60 KB for 100 cases of two outputs."""
 _PIECE = 1 << 20
-_MEASURES = re.compile(r"# The measures: .*\nfrom onnxproof.*\n")
+_MEASURES = re.compile(r"# The measures: .*?\n\n", re.DOTALL)
+"""The import in `replay_script.py` that they replace."""
 
 
 def write(proof: Proof, path: Path, options: BundleOptions) -> Path:
@@ -63,6 +64,8 @@ def write(proof: Proof, path: Path, options: BundleOptions) -> Path:
     members[manifest.MANIFEST] = manifest.dumps(contents).encode()
     made = statement.make(contents, members[manifest.MANIFEST], proof)
     members[manifest.STATEMENT] = made
+    if options.sign is not None:
+        members[manifest.ENVELOPE] = signing.sign(made, options.sign)
     with replace_file(path, what="the bundle") as draft:
         _write_zip(draft, members, file.path.parent, model)
     return path
@@ -190,7 +193,7 @@ def script() -> str:
     folder = Path(__file__).parent
     text = (folder / "replay_script.py").read_text(encoding="utf-8")
     measures = (folder / "replay_measures.py").read_text(encoding="utf-8").partition("# ---\n")[2]
-    return _MEASURES.sub(lambda _: measures.rstrip() + "\n", text)
+    return _MEASURES.sub(lambda _: measures.rstrip() + "\n\n\n", text)
 
 
 def _write_zip(draft: Path, members: Mapping[str, bytes], folder: Path, model: ModelFiles) -> None:

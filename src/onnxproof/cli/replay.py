@@ -36,6 +36,12 @@ def command(
             help="Replay a file with another hash, too; the proof says so.",
         ),
     ] = False,
+    verify: Annotated[
+        str | None,
+        typer.Option(
+            "--verify", metavar="PUB.pem", help="Refuse a bundle that this public key did not sign."
+        ),
+    ] = None,
 ) -> int:
     """`onnxproof.replay` from the command line."""
     lock = lock.checked()
@@ -52,6 +58,7 @@ def command(
             only=tuple(case or ()),
             serving=serving,
             allow_other_model=allow_other_model,
+            verify=verify,
             progress=report,
         )
         return lock.apply(proof)
