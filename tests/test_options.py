@@ -6,12 +6,23 @@ from pathlib import Path
 import pytest
 
 import onnxproof
-from onnxproof.options import QuantizeKeywords, QuantizeOptions, VerifyKeywords, VerifyOptions
+from onnxproof.options import (
+    QuantizeKeywords,
+    QuantizeOptions,
+    ReplayKeywords,
+    ReplayOptions,
+    VerifyKeywords,
+    VerifyOptions,
+)
 
 
 @pytest.mark.parametrize(
     ("options", "keywords"),
-    [(VerifyOptions, VerifyKeywords), (QuantizeOptions, QuantizeKeywords)],
+    [
+        (VerifyOptions, VerifyKeywords),
+        (QuantizeOptions, QuantizeKeywords),
+        (ReplayOptions, ReplayKeywords),
+    ],
 )
 def test_the_keywords_are_the_fields(options: type, keywords: type) -> None:
     assert {item.name for item in fields(options)} == set(keywords.__annotations__)

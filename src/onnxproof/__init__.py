@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 _NAMES = {
-    "api": ("diff", "explain", "export", "inspect", "mend", "quantize", "verify"),
+    "api": ("diff", "explain", "export", "inspect", "mend", "quantize", "replay", "verify"),
     "verification.progress": ("Progress",),
     "inspection": ("Inspection",),
     "quantization.result": ("Quantized",),
@@ -29,17 +29,33 @@ _NAMES = {
         "Stage",
         "Verdict",
     ),
-    "options": ("ExportOptions", "Policy", "QuantizeOptions", "Serving", "VerifyOptions"),
+    "options": (
+        "BundleOptions",
+        "ExportOptions",
+        "Policy",
+        "QuantizeOptions",
+        "ReplayOptions",
+        "Serving",
+        "VerifyOptions",
+    ),
     "errors": ("OnnxproofError", "VerdictError"),
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_WHERE)  # noqa: PLE0605 - the mapping above is the one list of public names
 
 if TYPE_CHECKING:
-    from onnxproof.api import diff, explain, export, inspect, mend, quantize, verify
+    from onnxproof.api import diff, explain, export, inspect, mend, quantize, replay, verify
     from onnxproof.errors import OnnxproofError, VerdictError
     from onnxproof.inspection import Inspection
-    from onnxproof.options import ExportOptions, Policy, QuantizeOptions, Serving, VerifyOptions
+    from onnxproof.options import (
+        BundleOptions,
+        ExportOptions,
+        Policy,
+        QuantizeOptions,
+        ReplayOptions,
+        Serving,
+        VerifyOptions,
+    )
     from onnxproof.quantization.result import Quantized
     from onnxproof.quantization.tuning_state import Budget
     from onnxproof.reference.subject import Subject

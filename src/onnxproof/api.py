@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any, Unpack
 from onnxproof.errors import InputError, Stopped
 from onnxproof.inspection import inspect
 from onnxproof.options import (
+    BundleOptions,
     ExportOptions,
     QuantizeKeywords,
     QuantizeOptions,
+    ReplayKeywords,
+    ReplayOptions,
     VerifyKeywords,
     VerifyOptions,
 )
@@ -19,7 +22,7 @@ from onnxproof.results import Finding, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes import use_serving
 from onnxproof.verification.evidence import Evidence, Request
-from onnxproof.verification.progress import Report, announcer, with_proofs
+from onnxproof.verification.progress import Report, announcer, explaining, with_proofs
 from onnxproof.verification.run import run
 
 if TYPE_CHECKING:
@@ -28,15 +31,9 @@ if TYPE_CHECKING:
     from onnxproof.quantization.result import Quantized
     from onnxproof.quantization.tuning_state import Budget
 
-__all__ = ["diff", "explain", "export", "inspect", "mend", "quantize", "verify"]
+__all__ = ["bundle", "diff", "explain", "export", "inspect", "mend", "quantize", "replay", "verify"]
 
 _BAD = (Verdict.DRIFT, Verdict.DIVERGED)
-_EXPLAINING = Finding(
-    code="explaining",
-    what="the explanation is not finished: the verdict stands, and the node and the cause are still looked for",
-    help="where this is the last word, the process ended before it was done; `--no-explain` leaves it out",
-)
-"""In the proof that is handed on before explaining begins, and not in the one after it."""
 
 
 def verify(
@@ -217,6 +214,37 @@ def quantize(
     return stage.quantize(source, Path(path), QuantizeOptions.of(options), budget)
 
 
+def bundle(
+    proof: str | Path,
+    path: str | Path,
+    options: BundleOptions | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    data: Any = None,
+    progress: Report | None = None,
+) -> Proof:
+    """Run the cases of a stored proof again, which holds no tensors, and write its bundle; gives the proof that is in it."""
+    from onnxproof.bundle.stored_proof import request_of
+
+    stored = request_of(Path(proof))
+    subject = load(stored.origin, stored.path, dynamic_shapes=dynamic_shapes, data=data)
+    again = _verify(subject, stored.path, stored.options, progress)
+    again.to_bundle(path, options)
+    return again
+
+
+def replay(
+    path: str | Path, *, progress: Report | None = None, **options: Unpack[ReplayKeywords]
+) -> Proof:
+    """Prove a file on the runtimes of this machine by the cases of a bundle; PyTorch is not needed. The keywords are the fields of `ReplayOptions`.
+
+    >>> onnxproof.replay("model.proof", backends=("ort:cuda",)).verdict      # doctest: +SKIP
+    """
+    from onnxproof.bundle import replay as stage
+
+    return stage.replay(Path(path), ReplayOptions.of(options), progress)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
     """A verification with its diagnosis: what `mend` goes on from."""
@@ -364,8 +392,7 @@ def _diagnosed(evidence: Evidence, proof: Proof, calibration: Any) -> "Diagnosis
     from onnxproof.diagnosis.diagnose import Diagnosis, diagnose
     from onnxproof.diagnosis.reverify import within_budget_of
 
-    early = replace(proof, findings=(*proof.findings, _EXPLAINING))
-    evidence.announce("looking for the node and the cause", early)
+    evidence.announce("looking for the node and the cause", explaining(proof))
     try:
         policy, reverify = evidence.request.policy, within_budget_of(evidence)
         return diagnose(evidence, policy, reverify, _means(calibration))
@@ -375,9 +402,8 @@ def _diagnosed(evidence: Evidence, proof: Proof, calibration: Any) -> "Diagnosis
         raise Stopped(replace(proof, findings=(*proof.findings, stopped))) from why
     except Exception as why:
         what = f"the fault could not be located: {type(why).__name__}: {why}"
-        failed = Finding(
-            code="unexplained", what=what, help="please report it, with the replay line"
-        )
+        help = "please report it, with the replay line"
+        failed = Finding(code="unexplained", what=what, help=help)
         return Diagnosis(findings=(failed,))
 
 
@@ -398,5 +424,4 @@ def _profiled(evidence: Evidence, proof: Proof) -> Proof:
 
 
 def _quick_proof(subject: Subject, path: Path, options: VerifyOptions) -> Proof:
-    """A verification without a diagnosis."""
     return _verify(subject, path, replace(options, explain=False), None)

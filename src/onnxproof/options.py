@@ -233,6 +233,61 @@ class QuantizeKeywords(TypedDict, total=False):
     progress: Callable[[Any], None] | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BundleOptions:
+    """What a bundle holds beside its cases."""
+
+    with_model: bool = False
+    """The ONNX file with its external data, too."""
+    most_mb: float = 8.0
+    """Megabytes beside the model; the most telling cases come first. More than 8 are never recorded."""
+    sign: Path | None = None
+    """A private key (PEM) that signs the statement."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """How a bundle is replayed: the keywords of `replay`."""
+
+    model: Path | None = None
+    """The ONNX file; None takes the one in the bundle, or the one of its name beside it."""
+    backends: tuple[str, ...] = ("ort",)
+    policy: Policy | Callable[[Policy], Policy] | None = None
+    """None judges as the bundle was judged; a function makes another policy of the bundle's."""
+    only: tuple[str, ...] = ()
+    """Cases to run, by name."""
+    serving: Serving | None = None
+    allow_other_model: bool = False
+    """Replay a file with another hash; the proof says so."""
+    verify: Path | None = None
+    """A public key (PEM) that must have signed the bundle."""
+
+    @classmethod
+    def of(cls, keywords: Mapping[str, Any]) -> "ReplayOptions":
+        """The options from keywords, lists as tuples; an unknown keyword is a TypeError with the nearest known one."""
+        _refuse_unknown(cls, keywords)
+        given = {name: value for name, value in keywords.items() if value is not None}
+        for name in ("backends", "only"):
+            if name in given:
+                given[name] = tuple(given[name])
+        for name in ("model", "verify"):
+            if name in given:
+                given[name] = Path(given[name])
+        return cls(**given)
+
+
+class ReplayKeywords(TypedDict, total=False):
+    """The fields of `ReplayOptions` as keywords; a test compares the two."""
+
+    model: str | Path | None
+    backends: Sequence[str]
+    policy: Policy | Callable[[Policy], Policy] | None
+    only: Sequence[str]
+    serving: Serving | None
+    allow_other_model: bool
+    verify: str | Path | None
+
+
 def _refuse_unknown(options: type, keywords: Mapping[str, Any]) -> None:
     known = [item.name for item in fields(options)]
     for name in keywords:

@@ -53,7 +53,9 @@ def compared(path: Path, factor: float, **backends: float | None) -> Any:
     """The backends beside a reference that says x times the factor."""
     reference = FakeReference(lambda inputs: [inputs["x"] * inputs["x"].dtype.type(factor)])
     candidates = [Backend(name, answer) for name, answer in backends.items()]
-    return consensus.compare(candidates, reference, CASE, [], path, SIGNATURE, Policy())  # type: ignore[arg-type]
+    return consensus.compare(
+        candidates, consensus.ask(reference, CASE), [], path, SIGNATURE, Policy()
+    )  # type: ignore[arg-type]
 
 
 def test_the_file_s_own_meaning_says_who_is_right(doubling: Path) -> None:

@@ -147,6 +147,13 @@ def _write_early(report: Report | None, where: Delivery) -> Report:
     return report_both
 
 
+def bundled(proof: "Proof", path: str | None) -> "Proof":
+    """The proof, with its bundle written where one was asked for."""
+    if path is not None:
+        proof.to_bundle(path)
+    return proof
+
+
 def hand_on(proof: "Proof", where: Delivery) -> None:
     """Write and print; what people read goes to standard error when a writer has the other."""
     from onnxproof.report import terminal

@@ -163,6 +163,14 @@ TrustRemoteCode = Annotated[
         help="Run the code that a Hugging Face folder brings with it; refused otherwise.",
     ),
 ]
+Bundle = Annotated[
+    str | None,
+    typer.Option(
+        "--bundle",
+        metavar="PATH",
+        help="Write the most telling cases for `onnxproof replay` on the machine that will serve the model.",
+    ),
+]
 NoExplain = Annotated[
     bool, typer.Option("--no-explain", help="Don't look for the node and the cause.")
 ]

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from onnxproof.errors import PolicyError, UsageError
-from onnxproof.options import Policy, Serving
+from onnxproof.options import BundleOptions, Policy, Serving
 
 _SUM = re.compile(r"[A-Za-z_]\w*([+-][A-Za-z_]\w*)+")
 """A dim that follows from others: `past+seq`."""
+_MOST_BUNDLE_MB = BundleOptions().most_mb
 _LARGEST_SIZE = 1 << 62
 """Instead of an upper end that was left out."""
 
@@ -95,6 +96,17 @@ def positive_budget(value: float) -> float:
             "bad-budget",
             f"`--budget {value:g}` leaves no time for a single case",
             help="give seconds, such as `--budget 60`",
+        )
+    return value
+
+
+def bundle_size(value: float) -> float:
+    """Megabytes of a bundle, if a case can fit into them."""
+    if not 0 < value <= _MOST_BUNDLE_MB:
+        raise UsageError(
+            "bad-size",
+            f"`--size {value:g}` makes no sense",
+            help=f"give megabytes up to {_MOST_BUNDLE_MB:g}: more is never recorded",
         )
     return value
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onnxproof.cli import _options as option
-from onnxproof.cli._deliver import Delivery, deliver
+from onnxproof.cli._deliver import Delivery, bundled, deliver
 from onnxproof.cli._progress import Report
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ def command(
     where: Delivery,
     case: option.Only = None,
     no_explain: option.NoExplain = False,
+    bundle: option.Bundle = None,
 ) -> int:
     """`onnxproof.diff` from the command line."""
     policy = judging.policy()
@@ -41,6 +42,6 @@ def command(
             profile=option.needs_profile(lock, where.html),
             **arguments,
         )
-        return lock.apply(proof)
+        return bundled(lock.apply(proof), bundle)
 
     return deliver(run, where)

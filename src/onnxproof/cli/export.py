@@ -7,7 +7,7 @@ import typer
 
 from onnxproof.cli import _options as option
 from onnxproof.cli import _parsing as parsing
-from onnxproof.cli._deliver import Delivery, deliver
+from onnxproof.cli._deliver import Delivery, bundled, deliver
 from onnxproof.cli._progress import Report
 from onnxproof.options import ExportOptions
 
@@ -73,6 +73,7 @@ class Exporting:
         ),
     ] = False
     no_explain: option.NoExplain = False
+    bundle: option.Bundle = None
     trust_remote_code: option.TrustRemoteCode = False
 
     def options(self) -> ExportOptions:
@@ -130,7 +131,7 @@ def command(
             profile=option.needs_profile(lock, where.html),
             **arguments,
         )
-        return lock.apply(proof)
+        return bundled(lock.apply(proof), exporting.bundle)
 
     return deliver(run, where)
 

@@ -7,7 +7,7 @@ import typer
 
 from onnxproof.cli import _options as option
 from onnxproof.cli import _parsing as parsing
-from onnxproof.cli._deliver import Delivery, deliver
+from onnxproof.cli._deliver import Delivery, bundled, deliver
 from onnxproof.cli._progress import Report
 from onnxproof.errors import UsageError
 
@@ -39,6 +39,7 @@ def command(
     pipeline: option.Pipeline = None,
     target: option.Target = None,
     no_explain: option.NoExplain = False,
+    bundle: option.Bundle = None,
     trust_remote_code: option.TrustRemoteCode = False,
 ) -> int:
     """`onnxproof.verify` from the command line, or a stored proof judged again."""
@@ -73,7 +74,7 @@ def command(
             target=target or "",
             **arguments,
         )
-        return lock.apply(proof)
+        return bundled(lock.apply(proof), bundle)
 
     return deliver(run, where)
 

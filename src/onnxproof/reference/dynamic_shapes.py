@@ -1,7 +1,7 @@
 """The user's `dynamic_shapes`: which dims of the inputs may vary, and by which names and sizes."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from onnxproof.errors import InputError

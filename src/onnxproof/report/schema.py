@@ -27,27 +27,36 @@ _NUMBER = {
 
 def make() -> dict[str, Any]:
     """The whole schema: a proof, or the small document of a run that ended before anything was measured."""
-    defs: dict[str, Any] = {"number": _NUMBER}
-    _object(Proof, defs)
-    version = {"const": SCHEMA, "description": "The version of this form."}
-    proof = defs["Proof"]
-    proof["properties"] = {"schema": version} | proof["properties"]
-    proof["required"] = ["schema", *proof["required"]]
+    document = document_of(Proof, "onnxproof proof", SCHEMA)
+    defs = document["$defs"]
     defs["Failure"] = {
         "description": "A run that ended before anything was measured.",
         "type": "object",
         "additionalProperties": False,
         "required": ["schema", "verdict", "error"],
         "properties": {
-            "schema": version,
+            "schema": defs["Proof"]["properties"]["schema"],
             "verdict": {"const": "error"},
             "error": {"type": "string"},
         },
     }
+    del document["$ref"]
+    alternatives = [{"$ref": "#/$defs/Proof"}, {"$ref": "#/$defs/Failure"}]
+    return document | {"oneOf": alternatives, "$defs": dict(sorted(defs.items()))}
+
+
+def document_of(kind: type, title: str, schema: str) -> dict[str, Any]:
+    """The schema of a JSON document that holds one dataclass, with the version of its form in front."""
+    defs: dict[str, Any] = {"number": _NUMBER}
+    reference = _object(kind, defs)
+    body = defs[kind.__name__]
+    version = {"const": schema, "description": "The version of this form."}
+    body["properties"] = {"schema": version} | body["properties"]
+    body["required"] = ["schema", *body["required"]]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "onnxproof proof",
-        "oneOf": [{"$ref": "#/$defs/Proof"}, {"$ref": "#/$defs/Failure"}],
+        "title": title,
+        **reference,
         "$defs": dict(sorted(defs.items())),
     }
 

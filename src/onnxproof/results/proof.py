@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from onnxproof.errors import VerdictError
-from onnxproof.options import Policy
+from onnxproof.options import BundleOptions, Policy
 from onnxproof.registry import Registry
 from onnxproof.results import (
     CalibrationRange,
@@ -91,12 +91,16 @@ class Proof:
     """Of a folder: its files, each proven alone; their gaps are among `gaps`, under the file's name."""
     export: ExportRecord | None = None
     """How the file was made, when `export` made it."""
+    origin: str = ""
+    """The reference in the words of a command line; empty where it was handed over in Python."""
     witness: Case | None = field(default=None, repr=False, compare=False)
     """The case that shows the fault best; kept in memory for locating, not written to JSON."""
     scene: Any = field(default=None, repr=False, compare=False)
     """What locating worked on; kept in memory for a repro, not written to JSON."""
     located: Any = field(default=None, repr=False, compare=False)
     """What locating learned; kept in memory for a repro and for mending, not written to JSON."""
+    recording: Any = field(default=None, repr=False, compare=False)
+    """The most telling cases; kept in memory for a bundle, not written to JSON."""
 
     def __bool__(self) -> bool:
         raise TypeError(
@@ -176,6 +180,10 @@ class Proof:
         """Write the smallest sub-model that shows the fault, with a script that needs numpy and onnxruntime alone; gives the script's path."""
         return Path(str(_WRITERS.load("repro").write(self, folder)))
 
+    def to_bundle(self, path: str | Path, options: BundleOptions | None = None) -> Path:
+        """Write the most telling cases with the reference's answers, so that `onnxproof.replay` can prove the file where there is no PyTorch; gives the path."""
+        return _BUNDLES.load("write").write(self, Path(path), options or BundleOptions())
+
     def _write(self, writer: str, path: str | Path) -> None:
         _WRITERS.load(writer).write(self, path)
 
@@ -187,4 +195,12 @@ class Writer(Protocol):
         """Write the proof to the path."""
 
 
+class BundleWriter(Protocol):
+    """What the writer of bundles defines: it lies above the reports, since a bundle holds some."""
+
+    def write(self, proof: Proof, path: Path, options: BundleOptions) -> Path:
+        """Write the bundle; gives its path."""
+
+
+_BUNDLES: Registry[BundleWriter] = Registry("bundle", "onnxproof.bundle", BundleWriter)
 _WRITERS: Registry[Writer] = Registry("writer", "onnxproof.report.writers", Writer)

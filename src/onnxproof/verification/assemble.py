@@ -15,6 +15,7 @@ from onnxproof.verification import void_outputs
 from onnxproof.verification.case_runner import Trial
 from onnxproof.verification.evidence import Request
 from onnxproof.verification.observations import Observations
+from onnxproof.verification.recording import Recording
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,7 @@ class Measured:
     rollouts: tuple[Rollout, ...]
     complete: bool
     clock: Clock
+    recording: Recording | None = None
 
 
 def mark_void(
@@ -84,6 +86,8 @@ def assemble_proof(measured: Measured, error: str) -> Proof:
         cross=measured.consensus,
         rollouts=measured.rollouts,
         witness=observed.witness,
+        recording=measured.recording,
+        origin=request.subject.origin,
         chosen=request.only,
         half=_half_of_the_file(measured),
     )

@@ -5,6 +5,7 @@
 3. `measure_flips`: louder re-runs ask whether a decision inside the model flips; their noise counts only if one does.
 """
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -89,6 +90,14 @@ class CaseReference:
             half=self._half,
             part=(place, keep),
         )
+
+    def fork(self) -> "CaseReference":
+        """The same, whose noise can be measured further without changing this one."""
+        fork = copy.copy(self)
+        fork._noises = [list(noises) for noises in self._noises]
+        fork._lost = list(self._lost)
+        fork._other_path = set(self._other_path)
+        return fork
 
     def estimate(self) -> None:
         """Measure the noise once: reference against truth, re-runs where there is no truth, and what half precision costs."""

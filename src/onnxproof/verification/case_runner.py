@@ -29,7 +29,7 @@ from onnxproof.verification.case_reference import (
 from onnxproof.verification.domain_classification import DomainClassifier, Rerun
 from onnxproof.verification.gap_measurement import RECHECK_SHARE, Comparison, GapMeasurer
 from onnxproof.verification.masked import Masks
-from onnxproof.verification.notes import note_of, show
+from onnxproof.verification.notes import Refusal, note_of, refused_gaps
 from onnxproof.verification.quantized import Fidelity
 from onnxproof.verification.void_outputs import Answers
 
@@ -94,6 +94,8 @@ class Outcome:
 
     gaps: list[Gap] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
+    reference: CaseReference | None = None
+    """The reference's side of it, for a recording."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +159,7 @@ class Trial:
     def run(self, case: Case) -> Outcome:
         """Compare all outputs on all backends."""
         reference = self._answer(case)
-        outcome = Outcome()
+        outcome = Outcome(reference=reference)
         self.answers.add(case, reference.reference)
         if case.ordinary:
             self.plain.add(case.name)
@@ -239,7 +241,11 @@ class Trial:
                 raise NoMemory(
                     f"`{candidate.backend}` would need more memory than there is at the moment"
                 ) from why
-            return self._refused_gaps(reference, candidate.backend, why.what, notes)
+            names = [output.name for output in self._signature.outputs]
+            refused = Refusal(case=case, backend=candidate.backend, why=why.what)
+            gaps, refusal_notes = refused_gaps(refused, names, reference.reference)
+            notes += refusal_notes
+            return gaps
         gaps = []
         for place, output in enumerate(outputs):
             comparison = Comparison(
@@ -262,42 +268,6 @@ class Trial:
         candidate: Candidate,
     ) -> list[Gap]:
         return self._compare(reference, candidate, [])
-
-    def _refused_gaps(
-        self,
-        reference: CaseReference,
-        backend: str,
-        refusal: str,
-        notes: list[Note],
-    ) -> list[Gap]:
-        """One gap for each output of a candidate that refuses the case, and a note where the case is of an odd domain."""
-        case = reference.case
-        gaps = []
-        for output, answer in zip(self._signature.outputs, reference.reference, strict=True):
-            gaps.append(
-                Gap(
-                    case=case.name,
-                    group=case.group,
-                    backend=backend,
-                    output=output.name,
-                    status=Status.REFUSED,
-                    detail=refusal,
-                    domain=case.domain,
-                )
-            )
-            if case.domain is not None:
-                notes.append(
-                    Note(
-                        domain=case.domain,
-                        case=case.name,
-                        backend=backend,
-                        output=output.name,
-                        what="the candidate refuses it",
-                        reference=show(answer, answer),
-                        candidate=refusal,
-                    )
-                )
-        return gaps
 
     def _needs_confirmation(self, gap: Gap, case: Case) -> bool:
         suspicious = self._measurer.is_suspicious(gap, share=RECHECK_SHARE)

@@ -46,10 +46,29 @@ class _Answers:
         return self.graph
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """The case that everybody is asked, and the reference's answer."""
+
+    case: Case
+    reference: Outputs
+    truth: Outputs
+
+
+def ask(model: Reference, witness: Case | None) -> Question:
+    """The reference's answer to the witness of a fault, or to the example where there is none."""
+    case = witness
+    if case is None:
+        inputs = model.example()
+        case = Case(name="example", group="ordinary", about="the example inputs", inputs=inputs)
+    reference = model.run(case.inputs)
+    truth = model.truth(case.inputs) or reference
+    return Question(case=case, reference=reference, truth=truth)
+
+
 def compare(
     candidates: Sequence[Candidate],
-    model: Reference,
-    case: Case,
+    question: Question,
     gaps: Sequence[Gap],
     path: Path,
     signature: Signature,
@@ -58,8 +77,7 @@ def compare(
     limit_s: float = _LIMIT_S,
 ) -> CrossCheck:
     """Run every backend on one case, and compare its answers with the arbiter's and each other's."""
-    reference = model.run(case.inputs)
-    truth: Outputs = model.truth(case.inputs) or reference
+    case, reference, truth = question.case, question.reference, question.truth
     answers = _Answers(
         truth=truth,
         graph=_evaluate_graph(case, path, signature, min(limit_s, _LIMIT_S)),

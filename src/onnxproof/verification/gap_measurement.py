@@ -18,9 +18,9 @@ from onnxproof.verification.quantized import Fidelity, Simulated
 Array = np.ndarray[Any, Any]
 RECHECK_SHARE = 0.4
 """Share of the limits from which on the noise is measured again: one comparison alone is a rough estimate (not measured)."""
-_ROUGH_KINDS = (NoiseKind.GRAPH, NoiseKind.PERTURBED)
+ROUGH_KINDS = (NoiseKind.GRAPH, NoiseKind.PERTURBED)
 """Estimates whose re-runs don't know how each operation rounds: there an output's usual size sets the floor."""
-_FAR_BELOW = 1e-9
+FAR_BELOW = 1e-9
 """Elsewhere only what is this far below an output's usual size is nothing: denormal inputs, for one (not measured)."""
 _MOST_SCALES = 16
 """Ordinary cases that the usual size of an output is taken from (not measured)."""
@@ -103,8 +103,8 @@ class GapMeasurer:
         """The gap to another answer than the reference gave, with a truth and a noise of its own."""
         output = self._signature.outputs[comparison.place].name
         floor_scale = self._scales.median(output)
-        if comparison.reference.kind not in _ROUGH_KINDS:
-            floor_scale *= _FAR_BELOW
+        if comparison.reference.kind not in ROUGH_KINDS:
+            floor_scale *= FAR_BELOW
         return measure(
             _label(comparison, output),
             reference=answer,
@@ -119,47 +119,76 @@ class GapMeasurer:
     def _measure_quantized(
         self, comparison: Comparison, simulated: Simulated, output: Array
     ) -> Gap:
-        """The runtime against the simulated graph, in units of what quantization costs; and the quality of the answer."""
         assert self._fidelity is not None
-        case = comparison.case
         place = comparison.place
         name = self._signature.outputs[place].name
-        reference = comparison.reference.reference[place]
-        truth = comparison.reference.truth[place]
-        if truth is None:
-            truth = reference
-        simulated_output = simulated.outputs[place]
-        if simulated_output is None or simulated_output.shape != truth.shape:
-            simulated_output = output
-        noise = self._fidelity.noise(name, simulated_output, truth, ordinary=case.ordinary)
-        gap = measure(
-            _label(comparison, name),
-            reference=reference,
-            truth=simulated_output,
-            candidate=output,
-            noise=noise,
-            atol=self._policy.atol,
-            rtol=self._policy.rtol,
+        answer = QuantizedAnswer(
+            case=comparison.case,
+            place=place,
+            reference=comparison.reference.reference[place],
+            truth=comparison.reference.truth[place],
+            simulated=simulated,
         )
-        unsaturated = None
-        if simulated.unsaturated is not None:
-            unsaturated = simulated.unsaturated[place]
-        return self._fidelity.weigh(gap, case, output, truth, simulated, unsaturated=unsaturated)
+        label = _label(comparison, name)
+        return measure_quantized(label, answer, output, self._fidelity, self._policy)
 
     def is_suspicious(self, gap: Gap, share: float = 1.0) -> bool:
         """Whether a gap is beyond this share of the limits, or can't be measured in units of noise at all."""
-        policy = replace(
-            self._policy,
-            noise_limit=self._policy.noise_limit * share,
-            worst_limit=self._policy.worst_limit * share,
-            runtime_limit=self._policy.runtime_limit * share,
-        )
-        unmeasurable = gap.status in (Status.SHAPE, Status.MISSING) or gap.lost > 0
-        return unmeasurable or beyond_noise(gap, policy)
+        return is_suspicious(gap, self._policy, share)
 
     def learn_scale(self, gap: Gap) -> None:
         """Remember the size of an output on an ordinary case."""
         self._scales.add(gap)
+
+
+def is_suspicious(gap: Gap, policy: Policy, share: float = 1.0) -> bool:
+    """Whether a gap is beyond this share of the policy's limits, or can't be measured in units of noise at all."""
+    tighter = replace(
+        policy,
+        noise_limit=policy.noise_limit * share,
+        worst_limit=policy.worst_limit * share,
+        runtime_limit=policy.runtime_limit * share,
+    )
+    unmeasurable = gap.status in (Status.SHAPE, Status.MISSING) or gap.lost > 0
+    return unmeasurable or beyond_noise(gap, tighter)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizedAnswer:
+    """What the reference and a quantized graph by itself say to one output of one case."""
+
+    case: Case
+    place: int
+    reference: Array
+    truth: Array | None
+    simulated: Simulated
+
+
+def measure_quantized(
+    label: GapLabel, answer: QuantizedAnswer, output: Array, fidelity: Fidelity, policy: Policy
+) -> Gap:
+    """The runtime against the simulated graph, in units of what quantization costs; and the quality of the answer."""
+    simulated, place = answer.simulated, answer.place
+    truth = answer.truth
+    if truth is None:
+        truth = answer.reference
+    simulated_output = simulated.outputs[place]
+    if simulated_output is None or simulated_output.shape != truth.shape:
+        simulated_output = output
+    noise = fidelity.noise(label.output, simulated_output, truth, ordinary=answer.case.ordinary)
+    gap = measure(
+        label,
+        reference=answer.reference,
+        truth=simulated_output,
+        candidate=output,
+        noise=noise,
+        atol=policy.atol,
+        rtol=policy.rtol,
+    )
+    unsaturated = None
+    if simulated.unsaturated is not None:
+        unsaturated = simulated.unsaturated[place]
+    return fidelity.weigh(gap, answer.case, output, truth, simulated, unsaturated=unsaturated)
 
 
 def _label(comparison: Comparison, output: str) -> GapLabel:

@@ -1,10 +1,12 @@
 """The note on a difference that lives in an odd domain: what it is, with both outputs where they differ most."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from onnxproof.results import Domain, Gap, Note
+from onnxproof.results import Case, Domain, Gap, Note, Status
 
 Array = np.ndarray[Any, Any]
 _SHOWN = 6
@@ -15,6 +17,49 @@ _WORDS = {
     Domain.NAN: "NaN is handled otherwise",
     Domain.INF: "infinities are handled otherwise",
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A case that a candidate refuses, and its words."""
+
+    case: Case
+    backend: str
+    why: str
+
+
+def refused_gaps(
+    refusal: Refusal, outputs: Sequence[str], answers: Sequence[Array]
+) -> tuple[list[Gap], list[Note]]:
+    """One gap for each output of a candidate that refuses the case, and a note where the case is of an odd domain."""
+    case = refusal.case
+    gaps = [
+        Gap(
+            case=case.name,
+            group=case.group,
+            backend=refusal.backend,
+            output=output,
+            status=Status.REFUSED,
+            detail=refusal.why,
+            domain=case.domain,
+        )
+        for output in outputs
+    ]
+    if case.domain is None:
+        return gaps, []
+    notes = [
+        Note(
+            domain=case.domain,
+            case=case.name,
+            backend=refusal.backend,
+            output=output,
+            what="the candidate refuses it",
+            reference=show(answer, answer),
+            candidate=refusal.why,
+        )
+        for output, answer in zip(outputs, answers, strict=True)
+    ]
+    return gaps, notes
 
 
 def note_of(gap: Gap, reference: Array, candidate: Array) -> Note:

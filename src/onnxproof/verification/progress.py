@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from onnxproof.results import Finding
 from onnxproof.results.proof import Proof
 
 
@@ -21,6 +22,12 @@ class Progress:
 
 
 Report = Callable[[Progress], None]
+_EXPLAINING = Finding(
+    code="explaining",
+    what="the explanation is not finished: the verdict stands, and the node and the cause are still looked for",
+    help="where this is the last word, the process ended before it was done; `--no-explain` leaves it out",
+)
+"""In the proof that is handed on before explaining begins, and not in the one after it."""
 
 
 def with_proofs(progress: Report | None, change: Callable[[Proof], Proof]) -> Report | None:
@@ -36,8 +43,13 @@ def with_proofs(progress: Report | None, change: Callable[[Proof], Proof]) -> Re
     return report
 
 
+def explaining(proof: Proof) -> Proof:
+    """The proof as it is handed on before explaining begins."""
+    return replace(proof, findings=(*proof.findings, _EXPLAINING))
+
+
 def announcer(progress: Report | None, budget_s: float) -> Callable[[str], None]:
-    """Tells the progress bar what the export is at."""
+    """Tells the progress bar what is done before the cases, such as an export."""
     start = time.monotonic()
 
     def announce(what: str) -> None:

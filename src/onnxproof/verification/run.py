@@ -45,6 +45,7 @@ from onnxproof.verification.open_backends import Fleet, open_without
 from onnxproof.verification.pacing import Pacing
 from onnxproof.verification.progress import Progress
 from onnxproof.verification.quantized import Fidelity, open_fidelity
+from onnxproof.verification.recording import Recording
 from onnxproof.verification.rollout.driving import Driven
 
 _PASSES_OF_THE_REFERENCE = 4.0
@@ -80,6 +81,7 @@ class _Verification:
         self._floor = Floor(())
         self._pacing: Pacing | None = None
         self._space: Space | None = None
+        self._recording: Recording | None = None
 
     def run(self) -> Evidence:
         """Take the steps one by one; a file that isn't there is told before anything runs."""
@@ -213,13 +215,15 @@ class _Verification:
             compare(case)
 
     def _open_trial(self, space: Space, fidelity: Fidelity | None) -> Trial:
+        masks = Masks(space, self._reference.run)
+        self._recording = Recording(self._reference, self._file.op_types, masks, fidelity)
         options = TrialOptions(
             half=self._file.half,
             seed=self._request.seed,
             op_types=self._file.op_types,
             fidelity=fidelity,
             affords=self._budget.affords_reruns,
-            masks=Masks(space, self._reference.run),
+            masks=masks,
         )
         return Trial(
             self._reference, self._fleet.active, self._signature, self._request.policy, options
@@ -298,7 +302,10 @@ class _Verification:
         outcome.gaps = self._looping.without_unread_states(case, outcome.gaps)
         pacing.took(size, self._clock.elapsed - begun)
         self._fleet.note(outcome.gaps, self._request.policy)
-        return observed.add(case, outcome)
+        nearness = observed.add(case, outcome)
+        if self._recording is not None:
+            self._recording.add(case, outcome, nearness)
+        return nearness
 
     def _examine_data(self, data: list[Mapping[str, Any]]) -> None:
         """Does the user's data look like what the model was trained on, and was all of it compared?"""
@@ -341,12 +348,9 @@ class _Verification:
         if not self._budget.affords(2):
             self._findings.append(not_reached("the backends were not set beside each other"))
             return
-        inputs = self._reference.example()
-        example = Case(name="example", group="ordinary", about="the example inputs", inputs=inputs)
         self._consensus = consensus.compare(
             self._fleet.everyone,
-            self._reference,
-            self._observed.witness or example,
+            consensus.ask(self._reference, self._observed.witness),
             self._observed.gaps,
             self._request.path,
             self._signature,
@@ -398,5 +402,6 @@ class _Verification:
             rollouts=self._looping.rollouts,
             complete=self._complete,
             clock=self._clock,
+            recording=self._recording,
         )
         return assemble_proof(measured, error)

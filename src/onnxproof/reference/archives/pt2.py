@@ -10,9 +10,9 @@ from typing import IO, Any
 
 from onnxproof.errors import SubjectError
 from onnxproof.reference.archives._fields import Unknown, plain
-from onnxproof.reference.archives._zip import Archive, write
 from onnxproof.system import temporary
 from onnxproof.system.user_files import readable_bytes, require_regular
+from onnxproof.system.zip_archive import Archive, write
 
 _MODEL = "models/model.json"
 _CONFIGS = {

@@ -12,8 +12,8 @@ from typing import IO, Any
 
 from onnxproof.errors import SubjectError
 from onnxproof.reference.archives._fields import TOUCH_FILES
-from onnxproof.reference.archives._zip import Archive, write
 from onnxproof.system import temporary
+from onnxproof.system.zip_archive import Archive, write
 
 _MEMBERS = re.compile(
     r"(data|constants)\.pkl|(data|constants)/[0-9]{1,9}|code/[\w./+\-]+\.py(\.debug_pkl)?|version|byteorder|\.data/[\w]+|\.format_version"

@@ -18,7 +18,7 @@ from onnxproof.results.proof import SCHEMA, Proof
 from onnxproof.system.user_files import DOCUMENT_BYTES, require_regular
 from onnxproof.system.writing import write_text
 
-LEFT_OUT = frozenset({"witness", "scene", "located"})
+LEFT_OUT = frozenset({"witness", "scene", "located", "recording"})
 """Fields that hold tensors; they stay in memory."""
 _NUMBERS = ("inf", "-inf", "nan")
 _MOST_SHOWN = 10**18
@@ -109,7 +109,7 @@ def from_dict(document: Any, *, where: str = "") -> Proof:
         )
     try:
         body = {name: value for name, value in document.items() if name != "schema"}
-        proof: Proof = _restore(body, Proof, "proof")
+        proof: Proof = restore(body, Proof, "proof")
     except OverflowError:
         raise UsageError(
             "number-too-large",
@@ -174,7 +174,7 @@ def hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _restore(value: Any, kind: Any, where: str) -> Any:
+def restore(value: Any, kind: Any, where: str) -> Any:
     """The value as the type says: enums, dataclasses, tuples and mappings are made again."""
     origin = get_origin(kind)
     if origin in (UnionType, Union):
@@ -187,7 +187,7 @@ def _restore(value: Any, kind: Any, where: str) -> Any:
         if not isinstance(value, dict):
             raise ValueError(f"`{where}` is {_shown(value)} and should be an object")
         return {
-            key: _restore(item, get_args(kind)[1], f"{where}.{key}") for key, item in value.items()
+            key: restore(item, get_args(kind)[1], f"{where}.{key}") for key, item in value.items()
         }
     if kind is Any:
         return value
@@ -199,7 +199,7 @@ def _restore_tuple(items: list[Any], inner: tuple[Any, ...], where: str) -> tupl
     if inner[1:] == (...,):
         kinds = inner[:1] * len(items)
     return tuple(
-        _restore(item, kind, f"{where}[{place}]")
+        restore(item, kind, f"{where}[{place}]")
         for place, (item, kind) in enumerate(zip(items, kinds, strict=True))
     )
 
@@ -209,7 +209,7 @@ def _restore_union(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
         return None
     rest = [kind for kind in kinds if kind is not NoneType]
     if len(rest) == 1:
-        return _restore(value, rest[0], where)
+        return restore(value, rest[0], where)
     if any(type(value) is kind for kind in rest):
         return value
     raise ValueError(f"`{where}` is {_shown(value)}")
@@ -253,7 +253,7 @@ def _restore_record(value: Any, kind: type, where: str) -> Any:
         if name not in value and _is_required(field):
             raise ValueError(f"`{where}` lacks `{name}`")
     types = hints(kind)
-    values = {name: _restore(item, types[name], f"{where}.{name}") for name, item in value.items()}
+    values = {name: restore(item, types[name], f"{where}.{name}") for name, item in value.items()}
     return kind(**values)
 
 

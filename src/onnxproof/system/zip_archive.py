@@ -3,11 +3,11 @@
 import stat
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO
 
-from onnxproof.errors import SubjectError
+from onnxproof.errors import OnnxproofError, SubjectError
 from onnxproof.system.user_files import readable_bytes, require_regular
 
 _MOST_MEMBERS = 200_000
@@ -15,15 +15,25 @@ _MOST_MEMBERS = 200_000
 _BOMB = 100
 """Times its packed size that a member may unpack to; deflated source code and JSON reach 20, deflate itself ends at 1,032."""
 _SMALL = 1 << 20
+_PIECE = 1 << 20
 _KNOWN_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 class Archive:
-    """The members of a checked archive by their names below its one folder."""
+    """The members of a checked archive by their names, below its one folder where it has one."""
 
-    def __init__(self, path: Path, damaged: str) -> None:
-        """Open and check; `damaged` is the code of the error for what is no archive of this kind."""
-        self.path = require_regular(path, SubjectError)
+    def __init__(
+        self,
+        path: Path,
+        damaged: str,
+        *,
+        error: type[OnnxproofError] = SubjectError,
+        one_folder: bool = True,
+    ) -> None:
+        """Open and check; `damaged` is the code of the error for what is no archive of this kind, `error` its class."""
+        self._error = error
+        self._one_folder = one_folder
+        self.path = require_regular(path, error)
         self._damaged = damaged
         try:
             self._zip = zipfile.ZipFile(path)
@@ -60,10 +70,17 @@ class Archive:
 
     def read(self, name: str) -> bytes:
         """A member's content: never more than it says, and never less."""
+        return b"".join(self.pieces(name))
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """The same in pieces, for what need not be in memory at once."""
         entry = self._entries[name]
+        size = 0
         try:
             with self._zip.open(entry) as stream:
-                content = stream.read(entry.file_size + 1)
+                while piece := stream.read(min(_PIECE, entry.file_size + 1 - size)):
+                    size += len(piece)
+                    yield piece
         except (
             zipfile.BadZipFile,
             zlib.error,
@@ -75,12 +92,11 @@ class Archive:
             raise self.refused(
                 f"its member `{name}` is damaged", str(why), code=self._damaged
             ) from why
-        if len(content) != entry.file_size:
+        if size != entry.file_size:
             raise self.refused(
-                f"its member `{name}` has {len(content):,} bytes and says {entry.file_size:,}",
+                f"its member `{name}` has {size:,} bytes and says {entry.file_size:,}",
                 code=self._damaged,
             )
-        return content
 
     def refused(
         self,
@@ -89,10 +105,10 @@ class Archive:
         *,
         code: str = "archive-refused",
         help: str = "",
-    ) -> SubjectError:
+    ) -> OnnxproofError:
         """The error that names this archive."""
         notes = [note[:300]] if note else []
-        return SubjectError(
+        return self._error(
             code,
             f"`{self.path.name}` is refused: {what}",
             where=str(self.path),
@@ -108,13 +124,15 @@ class Archive:
                 code="archive-too-large",
             )
         folders = {entry.filename.split("/", 1)[0] for entry in entries}
-        if len(folders) > 1:
+        if self._one_folder and len(folders) > 1:
             raise self.refused("its members are not in one folder", ", ".join(sorted(folders)[:6]))
         members: dict[str, zipfile.ZipInfo] = {}
         for entry in entries:
             if entry.is_dir() and entry.file_size == 0:
                 continue
-            name = entry.filename.partition("/")[2]
+            name = entry.filename
+            if self._one_folder:
+                name = name.partition("/")[2]
             self._check_entry(entry, name)
             if name in members:
                 raise self.refused(

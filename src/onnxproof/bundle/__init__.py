@@ -1,0 +1,1 @@
+"""The proof travels: the most telling cases with the reference's answers, replayed where there is no PyTorch."""

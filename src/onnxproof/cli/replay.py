@@ -1,0 +1,66 @@
+"""Prove a model on the runtimes of this machine by the cases of a bundle; PyTorch is not needed."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onnxproof.cli import _options as option
+from onnxproof.cli._deliver import Delivery, deliver
+from onnxproof.cli._progress import Report
+
+if TYPE_CHECKING:
+    from onnxproof.results.proof import Proof
+
+
+@option.folded
+def command(
+    bundle: Annotated[str, typer.Argument(help="What `onnxproof bundle` wrote.")],
+    limits: option.Limits,
+    judging: option.Judging,
+    lock: option.Lock,
+    where: Delivery,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="PATH",
+            help="The ONNX file. [default: the one in the bundle, or the one of its name beside it]",
+        ),
+    ] = None,
+    backend: option.Backend = None,
+    case: option.Only = None,
+    allow_other_model: Annotated[
+        bool,
+        typer.Option(
+            "--allow-other-model",
+            help="Replay a file with another hash, too; the proof says so.",
+        ),
+    ] = False,
+    verify: Annotated[
+        str | None,
+        typer.Option(
+            "--verify", metavar="PUB.pem", help="Refuse a bundle that this public key did not sign."
+        ),
+    ] = None,
+) -> int:
+    """`onnxproof.replay` from the command line."""
+    lock = lock.checked()
+    serving = limits.serving()
+
+    def run(report: Report | None) -> "Proof":
+        from onnxproof.api import replay
+
+        proof = replay(
+            bundle,
+            model=model,
+            backends=tuple(backend or ("ort",)),
+            policy=judging.policy,
+            only=tuple(case or ()),
+            serving=serving,
+            allow_other_model=allow_other_model,
+            verify=verify,
+            progress=report,
+        )
+        return lock.apply(proof)
+
+    return deliver(run, where)
