@@ -29,7 +29,7 @@ _NAMES = {
         "Stage",
         "Verdict",
     ),
-    "options": ("ExportOptions", "Policy", "QuantizeOptions", "Serving", "VerifyOptions"),
+    "options": ("ExportOptions", "Input", "Policy", "QuantizeOptions", "Serving", "VerifyOptions"),
     "errors": ("OnnxproofError", "VerdictError"),
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names}
@@ -39,7 +39,14 @@ if TYPE_CHECKING:
     from onnxproof.api import diff, explain, export, inspect, mend, quantize, verify
     from onnxproof.errors import OnnxproofError, VerdictError
     from onnxproof.inspection import Inspection
-    from onnxproof.options import ExportOptions, Policy, QuantizeOptions, Serving, VerifyOptions
+    from onnxproof.options import (
+        ExportOptions,
+        Input,
+        Policy,
+        QuantizeOptions,
+        Serving,
+        VerifyOptions,
+    )
     from onnxproof.quantization.result import Quantized
     from onnxproof.quantization.tuning_state import Budget
     from onnxproof.reference.subject import Subject

@@ -77,7 +77,7 @@ def verify(
 
 
 def diff(
-    first: str | Path,
+    first: str | Path | Subject,
     second: str | Path,
     example_inputs: Any = None,
     *,
@@ -86,13 +86,14 @@ def diff(
     **options: Unpack[VerifyKeywords],
 ) -> Proof:
     """Prove that two ONNX files say the same; the first is the reference, and PyTorch is not needed."""
-    if Path(first).suffix != ".onnx":
+    words = str(first.source if isinstance(first, Subject) else first)
+    if Path(words).suffix != ".onnx":
         raise InputError(
             "not-onnx",
-            f"`{first}` is not an .onnx file",
+            f"`{words}` is not an .onnx file",
             help="`onnxproof verify` takes a PyTorch reference",
         )
-    return verify(str(first), second, example_inputs, data=data, progress=progress, **options)
+    return verify(first, second, example_inputs, data=data, progress=progress, **options)
 
 
 def explain(

@@ -4,12 +4,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from onnxproof.errors import InputError, OnnxproofError
-from onnxproof.inputs import inference
+from onnxproof.inputs import inference, rules
 from onnxproof.inputs.roles import confirm_roles
 from onnxproof.inputs.space import Space
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.reference import pairing
 from onnxproof.reference.protocol import Reference
+from onnxproof.reference.subject import Subject
+from onnxproof.reference.user_code import user_line
 from onnxproof.results import Case, Finding, Signature
 from onnxproof.runtimes.session.execution import Candidate
 from onnxproof.verification import runtime_checks
@@ -23,10 +25,8 @@ _PASSES_FOR_RUNTIMES = 3
 """Forward passes of the reference that the first questions to a runtime need: two answers and a truth."""
 
 
-def pair(
-    reference: Reference, file: OnnxFile, dynamic_shapes: Any
-) -> tuple[Signature, list[Finding]]:
-    """How the inputs and outputs of the reference go with the file's."""
+def pair(reference: Reference, file: OnnxFile, subject: Subject) -> tuple[Signature, list[Finding]]:
+    """How the inputs and outputs of the reference go with the file's; what the user said of inputs holds from here on."""
     example = reference.example()
     try:
         inputs, outputs = reference.leaves(example)
@@ -36,9 +36,22 @@ def pair(
         raise InputError(
             "example-refused",
             f"the reference refuses the example inputs: {type(why).__name__}: {why}",
+            where=user_line(why, ""),
             help="call the module with them by itself; inputs are a tuple, or a dict of keyword inputs",
         ) from why
-    return pairing.merge(inputs, outputs, file, tree=reference.tree, dynamic_shapes=dynamic_shapes)
+    signature, findings = pairing.merge(
+        inputs, outputs, file, tree=reference.tree, dynamic_shapes=subject.dynamic_shapes
+    )
+    reference.rules = rules.resolve(subject.inputs, subject.dims, signature)
+    try:
+        reference.rules.check(example)
+    except rules.RuledOut as why:
+        raise InputError(
+            "example-ruled-out",
+            f"the example is not what was said of the inputs: {why}",
+            help="give another example, or another `--values`, `--range` or `--avoid`",
+        ) from why
+    return signature, [*subject.findings, *findings]
 
 
 def learn_space(
@@ -59,6 +72,7 @@ def learn_space(
         domains=request.policy.domains,
         data=data,
         parameter=reference.parameter,
+        rules=reference.rules,
     )
 
     def affordable() -> bool:
