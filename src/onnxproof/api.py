@@ -170,6 +170,9 @@ def export(
     announce = _announcer(progress, chosen.budget_s)
     written = write(subject, Path(path), wanted, backends=chosen.backends, tell=announce)
     record = written.examined(Path(path), wanted.pipeline)
+    open_dims = {dim.name for dim in written.record.dims}
+    sizes = {name: size for name, size in subject.dims.items() if name in open_dims}
+    subject = replace(subject, dims=sizes)
     if record.pipeline is not None:
         subject = replace(subject, data=None, preprocess=None)
     proof = _verify(subject, Path(path), chosen, with_proofs(progress, record.added_to))

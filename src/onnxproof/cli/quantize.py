@@ -34,7 +34,7 @@ class Calibrating:
         typer.Option(
             "--preprocess",
             metavar="FILE.py:FUNCTION",
-            help="Makes the model's input of an image as Pillow opens it.",
+            help="Makes the model's input of an image: Pillow's, an array or a path, as its annotation says.",
         ),
     ] = None
 

@@ -42,15 +42,16 @@ class Rule:
     samples: Array | None = None
 
     @classmethod
-    def of(cls, name: str, declared: Input) -> "Rule | None":
-        """The rule that a declaration makes; None where it says nothing of values."""
+    def of(cls, name: str, declared: Input, example: Array | None = None) -> "Rule | None":
+        """The rule that a declaration makes; None where it says nothing of values. The example's are as real as those of samples."""
         samples = _samples(name, declared.samples)
         values = None
         low, high = declared.range or (None, None)
         if declared.values:
             values = np.unique(np.asarray(declared.values))
         elif samples is not None:
-            low, high, values = _extent(samples, low, high)
+            known = samples if example is None else np.append(samples, example)
+            low, high, values = _extent(known, low, high)
         avoid = np.asarray(declared.avoid) if declared.avoid else None
         if values is None and avoid is None and low is None and high is None:
             return None
@@ -257,7 +258,12 @@ class Rules:
         return fitted
 
 
-def resolve(declared: Mapping[str, Input], dims: Mapping[str, str], signature: Signature) -> Rules:
+def resolve(
+    declared: Mapping[str, Input],
+    dims: Mapping[str, str],
+    signature: Signature,
+    example: Mapping[str, Array],
+) -> Rules:
     """The rules by the names of the signature; the file's own names of inputs are understood too.
 
     Raises:
@@ -274,7 +280,7 @@ def resolve(declared: Mapping[str, Input], dims: Mapping[str, str], signature: S
                 notes=[f"its inputs are {_named(info.name for info in signature.inputs)}"],
                 help="`--input`, `--values`, `--range` and `--avoid` begin with the name of an input",
             )
-        rule = Rule.of(names[name], said)
+        rule = Rule.of(names[name], said, example.get(names[name]))
         if rule is not None:
             inputs[names[name]] = rule
     return Rules(inputs=inputs, sizes=_resolve_sizes(dims, signature))

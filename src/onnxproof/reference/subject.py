@@ -12,6 +12,7 @@ import numpy as np
 from onnxproof.errors import SubjectError
 from onnxproof.options import Input
 from onnxproof.preprocessing import compose
+from onnxproof.preprocessing.calling import Preprocessing
 from onnxproof.reference import archives, checkpoint, factory, missing_example, pretrained, replay
 from onnxproof.reference.user_code import function as function
 from onnxproof.results import Finding
@@ -126,7 +127,10 @@ def _compose(subject: Subject) -> Subject:
 
 def _preprocess(subject: Subject) -> Subject:
     """The module's own inputs, made of the raw ones, which are kept beside them."""
-    example = subject.preprocess(*subject.args, **subject.kwargs)
+    if subject.kwargs:
+        example = subject.preprocess(*subject.args, **subject.kwargs)
+    else:
+        example = Preprocessing(subject.preprocess)(subject.args, "the example")
     args, kwargs = arguments(example)
     return replace(
         subject,

@@ -42,7 +42,7 @@ def pair(reference: Reference, file: OnnxFile, subject: Subject) -> tuple[Signat
     signature, findings = pairing.merge(
         inputs, outputs, file, tree=reference.tree, dynamic_shapes=subject.dynamic_shapes
     )
-    reference.rules = rules.resolve(subject.inputs, subject.dims, signature)
+    reference.rules = rules.resolve(subject.inputs, subject.dims, signature, example)
     try:
         reference.rules.check(example)
     except rules.RuledOut as why:
