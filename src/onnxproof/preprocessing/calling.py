@@ -192,7 +192,7 @@ def _read_array(path: Path) -> Array:
     image = open_image(path)
     if image.mode not in ("L", "RGB", "RGBA"):
         image = image.convert("RGB")
-    return np.asarray(image)
+    return np.array(image)  # one that may be written into
 
 
 def open_image(path: Path) -> Any:
