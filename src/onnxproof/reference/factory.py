@@ -13,6 +13,8 @@ from onnxproof.system import user_files
 
 _SEED = 0
 """Of the random weights of a class that is built without a checkpoint: the same in every command."""
+_PLAIN = (int, float, str, bool, "int", "float", "str", "bool")
+"""Annotations of parameters that take no whole config."""
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -120,7 +122,7 @@ def _section_for(
         key, value = next(iter(sections.items()))
         return dict(value), key
     required = _required(parameters)
-    if len(required) == 1 and required[0] not in content:
+    if len(required) == 1 and parameters[required[0]].annotation not in _PLAIN:
         return {required[0]: _as_config(content)}, ""
     raise SubjectError(
         "config-does-not-fit",
