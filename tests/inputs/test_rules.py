@@ -231,7 +231,9 @@ def test_sizes_are_brought_to_the_nearest_that_is_declared(
     assert rule.nearest(size) == nearest and rule.allows(nearest) and not rule.allows(size)
 
 
-@pytest.mark.parametrize("words", ["", "9..1", "1..8:0", "a..b", "seq & past"])
+@pytest.mark.parametrize(
+    "words", ["", "9..1", "1..8:0", "a..b", "seq & past", "3.1", "-4", "seq/2"]
+)
 def test_sizes_that_make_no_sense_are_refused(words: str) -> None:
     with pytest.raises(UsageError, match="can't be understood as the sizes of a dim"):
         SizeRule.parse(words)
@@ -255,6 +257,10 @@ def test_names_that_no_input_and_no_dim_has(tmp_path: Path) -> None:
         verify(speech(inputs={"rate": Input(values=(1,))}), path)
     with pytest.raises(InputError, match=r"no open dim is called `len`\n.*`batch`, `samples`"):
         verify(speech(dims={"len": "1..5"}), path)
+    with pytest.raises(InputError, match=r"no open dim is called `rate`"):
+        verify(speech(dims={"samples": "2*rate"}), path)
+    with pytest.raises(InputError, match=r"of the dims: samples is 512, and 2\*batch is declared"):
+        verify(speech(dims={"samples": "2*batch"}), path)
     with pytest.raises(InputError, match=r"example-ruled-out.*`sr` holds 16000, and 8000 are"):
         verify(speech(inputs={"sr": Input(values=(8000,))}), path)
 

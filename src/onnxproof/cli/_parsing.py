@@ -166,12 +166,27 @@ def dims(words: list[str] | None) -> dict[str, str]:
             last = name
             sizes[name] = rest.strip()
         else:
-            raise UsageError(
-                "bad-dim",
-                f"`--dim {word}` can't be understood",
-                help="write name=from..to, such as `--dim seq=1..512`",
-            )
+            raise _bad_dim(word)
+    for name, rest in sizes.items():
+        _check_sizes(name, rest)
     return sizes
+
+
+def _check_sizes(name: str, words: str) -> None:
+    from onnxproof.inputs.rules import SizeRule
+
+    try:
+        SizeRule.parse(words)
+    except UsageError as why:
+        raise _bad_dim(f"{name}={words}") from why
+
+
+def _bad_dim(word: str) -> UsageError:
+    return UsageError(
+        "bad-dim",
+        f"`--dim {word}` can't be understood",
+        help="write name=from..to, such as `--dim seq=1..512`; 8..512:8, 128,256 or total=past+seq",
+    )
 
 
 def share(words: str | None) -> float | None:

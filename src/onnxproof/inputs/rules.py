@@ -16,11 +16,15 @@ import numpy as np
 from onnxproof.errors import InputError, UsageError
 from onnxproof.numerics.array_files import read_arrays
 from onnxproof.options import Input
-from onnxproof.results import Signature
+from onnxproof.results import InputInfo, Signature
 
 Array = np.ndarray[Any, Any]
 _MOST_VALUES = 4096
 """Different integers of sample data up to which they are all that is allowed; beyond it, their range is (not measured)."""
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_TERM = rf"(?:{_NAME.pattern}|\d+)"
+_RELATION = re.compile(rf"{_TERM}(?:(?:\+|-|\*|//){_TERM})*")
+"""Sums, differences, products and whole quotients of dims and numbers."""
 _FEW = 6
 """Values that a message lists."""
 
@@ -165,7 +169,7 @@ class SizeRule:
             return cls._parse_range(text, words)
         if text and all(part.isdigit() for part in text.split(",")):
             return cls(sizes=tuple(sorted({int(part) for part in text.split(",")})))
-        if not text or not all(c.isalnum() or c in "_+-*/." for c in text):
+        if not _RELATION.fullmatch(text) or not _NAME.search(text):
             raise _bad_size(words)
         return cls(follows=text)
 
@@ -219,7 +223,7 @@ class Rules:
 
     def deciding(self, example: Mapping[str, Array]) -> dict[str, int]:
         """Inputs of one integer by which a dim is computed, with their values in the example."""
-        words = set(re.findall(r"[A-Za-z_]\w*", " ".join(self.relations.values())))
+        words = set(_NAME.findall(" ".join(self.relations.values())))
         return {
             name: int(array.reshape(-1)[0])
             for name, array in example.items()
@@ -289,7 +293,10 @@ def resolve(
 def _resolve_sizes(dims: Mapping[str, str], signature: Signature) -> dict[str, SizeRule]:
     sizes = {name: SizeRule.parse(words) for name, words in dims.items()}
     known = [dim.name for dim in signature.dims]
+    counts = [info.name for info in signature.inputs if _is_one_integer(info)]
+    terms = [term for rule in sizes.values() for term in _NAME.findall(rule.follows)]
     unknown = [name for name in sizes if name not in known]
+    unknown += [term for term in terms if term not in (*known, *counts)]
     if unknown:
         raise InputError(
             "unknown-dim",
@@ -298,6 +305,10 @@ def _resolve_sizes(dims: Mapping[str, str], signature: Signature) -> dict[str, S
             help="name a dim as the file does, or by `--dynamic x:1=seq`",
         )
     return sizes
+
+
+def _is_one_integer(info: InputInfo) -> bool:
+    return math.prod(info.shape) == 1 and info.dtype.startswith(("int", "uint"))
 
 
 def _bad_size(words: str) -> UsageError:

@@ -177,12 +177,13 @@ def _require_all(fit: _Fit, wanted: Mapping[str, Any], path: Path, name: str) ->
         for key, shape in common.items()
         if list(fit.state[key].shape) != shape
     ]
-    faults = {
-        "missing in the checkpoint": missing,
-        "not in the module": unexpected,
-        "of another shape": reshaped,
-    }
-    notes = [f"{words}: {_listed(keys)}" for words, keys in faults.items() if keys]
+    notes = _notes(
+        {
+            "missing in the checkpoint": missing,
+            "not in the module": unexpected,
+            "of another shape": reshaped,
+        }
+    )
     if notes:
         raise SubjectError(
             "weights-mismatch",
@@ -192,6 +193,10 @@ def _require_all(fit: _Fit, wanted: Mapping[str, Any], path: Path, name: str) ->
             notes=notes,
             help="build the module as it was trained (`--set`, `--config`), or load the weights in a factory",
         )
+
+
+def _notes(faults: Mapping[str, list[str]]) -> list[str]:
+    return [f"{words}: {_listed(keys)}" for words, keys in faults.items() if keys]
 
 
 def _no_weights(checkpoint: Checkpoint, wanted: Mapping[str, Any], name: str) -> SubjectError:

@@ -75,6 +75,14 @@ def learn_space(
         rules=reference.rules,
     )
 
+    example = Case(name="example", group="ordinary", about="", inputs=reference.example())
+    if refusal := space.refusal(example):
+        raise InputError(
+            "example-ruled-out",
+            f"the example is not what was said of the dims: {refusal}",
+            help="give another example, or another `--dim`",
+        )
+
     def affordable() -> bool:
         """Whether a pass for a dim and one case still fit."""
         return budget.affords(PASSES_OF_A_CASE + 1)
