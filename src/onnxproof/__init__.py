@@ -32,6 +32,7 @@ _NAMES = {
     "options": (
         "BundleOptions",
         "ExportOptions",
+        "Input",
         "Policy",
         "QuantizeOptions",
         "ReplayOptions",
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from onnxproof.options import (
         BundleOptions,
         ExportOptions,
+        Input,
         Policy,
         QuantizeOptions,
         ReplayOptions,

@@ -76,7 +76,7 @@ def verify(
 
 
 def diff(
-    first: str | Path,
+    first: str | Path | Subject,
     second: str | Path,
     example_inputs: Any = None,
     *,
@@ -85,13 +85,14 @@ def diff(
     **options: Unpack[VerifyKeywords],
 ) -> Proof:
     """Prove that two ONNX files say the same; the first is the reference, and PyTorch is not needed."""
-    if Path(first).suffix != ".onnx":
+    words = str(first.source if isinstance(first, Subject) else first)
+    if Path(words).suffix != ".onnx":
         raise InputError(
             "not-onnx",
-            f"`{first}` is not an .onnx file",
+            f"`{words}` is not an .onnx file",
             help="`onnxproof verify` takes a PyTorch reference",
         )
-    return verify(str(first), second, example_inputs, data=data, progress=progress, **options)
+    return verify(first, second, example_inputs, data=data, progress=progress, **options)
 
 
 def explain(
@@ -174,6 +175,9 @@ def export(
     subject = prepare_subject(model, example_inputs, wanted, dynamic_shapes, data)
     written = write(subject, Path(path), wanted, backends=chosen.backends, tell=announce)
     record = written.examined(Path(path), wanted.pipeline)
+    open_dims = {dim.name for dim in written.record.dims}
+    sizes = {name: size for name, size in subject.dims.items() if name in open_dims}
+    subject = replace(subject, dims=sizes)
     if record.pipeline is not None:
         subject = replace(subject, data=None, preprocess=None)
     proof = _verify(subject, Path(path), chosen, with_proofs(progress, record.added_to))

@@ -40,6 +40,36 @@ class ExportOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """What one input is: the values that it may have, and its dtype and shape where there is no example.
+
+    >>> Input(values=(8000, 16000)), Input(dtype="float32", shape=(2, 3, 224, 224), range=(0, 1))  # doctest: +ELLIPSIS
+    (Input(...), Input(...))
+    """
+
+    dtype: str = ""
+    shape: tuple[int, ...] | None = None
+    values: tuple[float, ...] = ()
+    """All the values that its elements may have."""
+    range: tuple[float | None, float | None] | None = None
+    """The smallest and the largest value; None leaves an end open."""
+    avoid: tuple[float, ...] = ()
+    """Values that it never has, such as special tokens."""
+    samples: Any = field(default=None, compare=False)
+    """An array of real values: elements are drawn from it, and stay within its range."""
+
+    def __post_init__(self) -> None:
+        """Refuse a range that holds nothing."""
+        low, high = self.range or (None, None)
+        if low is not None and high is not None and not low <= high:
+            raise UsageError(
+                "bad-range",
+                f"nothing lies between {low:g} and {high:g}",
+                help="the smaller one first",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
     """How gaps become a verdict: data, so that a stored proof can be judged again under another one."""
 

@@ -321,7 +321,6 @@ def test_debug_shows_the_traceback(folder: Path, capfd: pytest.CaptureFixture[st
             "error[size-differs]: dim 1 of `input` is 6 in the example and fixed at 8 in the file",
         ),
         ("model.py:refused", "error[example-refused]: the reference refuses the example inputs"),
-        ("model.py:no_example", "error[no-example]: `no_example` needs example inputs"),
         ("model.py:nothing", "error[no-factory]: `model.py` has no `nothing`"),
         ("model.py:number", "error[bad-factory]: `number()` returned a int"),
         ("nowhere.py:build", "error[no-such-file]: there is no file `nowhere.py`"),

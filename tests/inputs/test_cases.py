@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 from onnxproof import api
 from onnxproof.errors import InputError
 from onnxproof.inputs import data_stream, generators, inference
+from onnxproof.inputs.rules import Rule, Rules
 from onnxproof.inputs.search import climb
 from onnxproof.inputs.space import Role, Slot, Space, as_dtype, evaluate, upper
 from onnxproof.onnxmodel import onnx_file
@@ -77,6 +78,12 @@ def space(*names: str, dims: tuple[DimInfo, ...] = DIMS, rows: int = 30, **other
 
 
 def made(given: Space, name: str) -> list[Case]:
+    if name == "declared" and {"x", "count"} <= {slot.name for slot in given.slots}:
+        rules = {
+            "x": Rule(name="x", low=0.0, high=1.0),
+            "count": Rule(name="count", values=np.array([3, 5])),
+        }
+        given = replace(given, rules=Rules(inputs=rules))
     return list(generators.generators()[name](given))
 
 

@@ -188,7 +188,7 @@ def fails(image: Any) -> Any:
     ("options", "kind", "words"),
     [
         ({}, InputError, "a file of pixels does not say how they are normalised"),
-        ({"preprocess": fails}, InputError, "the preprocessing raised ValueError: too dark"),
+        ({"preprocess": fails}, UsageError, "`fails` raised ValueError on `.*`: too dark"),
         (
             {"preprocess": lambda image: np.zeros((1, 9, 9), np.float32)},
             InputError,

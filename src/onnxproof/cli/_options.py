@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from onnxproof.cli import _parsing as parsing
+from onnxproof.cli._subject_options import InputOptions as InputOptions
+from onnxproof.cli._subject_options import SubjectOptions as SubjectOptions
 from onnxproof.errors import PolicyError, UsageError
 from onnxproof.options import Policy, Serving
 
@@ -140,27 +142,12 @@ Static = Annotated[
         help="Dims that must stay as they are in the example; may be repeated.",
     ),
 ]
-Ranges = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--dim",
-        metavar="seq=1..512",
-        help="Sizes that a named dim will ever have; may be repeated.",
-    ),
-]
 Pipeline = Annotated[
     str | None,
     typer.Option(
         "--pipeline",
         metavar="deploy.py:preprocess",
         help="The preprocessing of the deployment, verified from raw inputs on.",
-    ),
-]
-TrustRemoteCode = Annotated[
-    bool,
-    typer.Option(
-        "--trust-remote-code",
-        help="Run the code that a Hugging Face folder brings with it; refused otherwise.",
     ),
 ]
 Bundle = Annotated[
@@ -341,15 +328,6 @@ class Lock:
         if self.update_baseline:
             return baseline.update(proof, self.baseline)
         return baseline.check(proof, self.baseline, factor=self.baseline_factor or baseline.FACTOR)
-
-
-def reference(words: str, *, trust_remote_code: bool) -> Any:
-    """The subject as the command's function takes it: its words, or these with leave to run a folder's code."""
-    if not trust_remote_code:
-        return words
-    from onnxproof.reference.subject import Subject
-
-    return Subject(source=words, trust_remote_code=True)
 
 
 def needs_profile(lock: Lock, html: str | None) -> bool:

@@ -11,8 +11,6 @@ from onnxproof.options import BundleOptions, Policy, Serving
 _SUM = re.compile(r"[A-Za-z_]\w*([+-][A-Za-z_]\w*)+")
 """A dim that follows from others: `past+seq`."""
 _MOST_BUNDLE_MB = BundleOptions().most_mb
-_LARGEST_SIZE = 1 << 62
-"""Instead of an upper end that was left out."""
 
 
 def policy(
@@ -193,38 +191,60 @@ def static_dims(words: list[str] | None) -> dict[str, tuple[int, ...]]:
 
 
 def dim_ranges(words: list[str] | None) -> dict[str, tuple[int | None, int | None]]:
-    """`seq=1..512` by the dim's name; either end may be left out.
+    """The smallest and the largest size of each dim of `--dim`; either end may be left out.
 
-    >>> dim_ranges(["seq=1..512", "batch=..8"])
-    {'seq': (1, 512), 'batch': (None, 8)}
+    >>> dim_ranges(["seq=1..512", "batch=..8", "width=32,64", "total=past+seq"])
+    {'seq': (1, 512), 'batch': (None, 8), 'width': (32, 64)}
     """
+    from onnxproof.inputs.rules import SizeRule
+
     ranges: dict[str, tuple[int | None, int | None]] = {}
-    for word in split_words(words):
-        name, _, sizes = word.partition("=")
-        ends = _range_ends(sizes)
-        if ends is None or not name.isidentifier():
-            raise UsageError(
-                "bad-dim",
-                f"`--dim {word}` can't be understood",
-                help="write name=from..to, such as `--dim seq=1..512`",
-            )
-        ranges[name] = ends
+    for name, sizes in dims(words).items():
+        rule = SizeRule.parse(sizes)
+        if rule.sizes:
+            ranges[name] = (rule.sizes[0], rule.sizes[-1])
+        elif not rule.follows:
+            ranges[name] = (rule.low or None, rule.high)
     return ranges
 
 
-def _range_ends(sizes: str) -> tuple[int | None, int | None] | None:
-    """`1..512` as two numbers; None where it is no range, or one that goes down."""
-    low, dots, high = sizes.partition("..")
-    digits = low + high
-    if not dots or (digits and not digits.isdigit()):
-        return None
-    if int(low or 0) > int(high or _LARGEST_SIZE):
-        return None
-    return _size(low), _size(high)
+def dims(words: list[str] | None) -> dict[str, str]:
+    """`seq=1..512` by the dim's name; a list may go on after a comma.
+
+    >>> dims(["seq=1..512,batch=1,2", "total=past+seq"])
+    {'seq': '1..512', 'batch': '1,2', 'total': 'past+seq'}
+    """
+    sizes: dict[str, str] = {}
+    last = ""
+    for word in split_words(words):
+        name, equals, rest = word.partition("=")
+        if not equals and last and name.isdigit():
+            sizes[last] += f",{name}"
+        elif name.isidentifier() and rest.strip():
+            last = name
+            sizes[name] = rest.strip()
+        else:
+            raise _bad_dim(word)
+    for name, rest in sizes.items():
+        _check_sizes(name, rest)
+    return sizes
 
 
-def _size(text: str) -> int | None:
-    return int(text) if text else None
+def _check_sizes(name: str, words: str) -> None:
+    from onnxproof.inputs.rules import SizeRule
+
+    try:
+        SizeRule.parse(words)
+    except UsageError as why:
+        raise _bad_dim(f"{name}={words}") from why
+
+
+def _bad_dim(word: str) -> UsageError:
+    return UsageError(
+        "bad-dim",
+        f"`--dim {word}` can't be understood",
+        help="write name=from..to, such as `--dim seq=1..512`; 8..512:8, 128,256 or total=past+seq",
+    )
 
 
 def share(words: str | None) -> float | None:

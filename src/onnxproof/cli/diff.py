@@ -20,6 +20,7 @@ def command(
     judging: option.Judging,
     lock: option.Lock,
     where: Delivery,
+    declared: option.InputOptions,
     case: option.Only = None,
     no_explain: option.NoExplain = False,
     bundle: option.Bundle = None,
@@ -33,7 +34,7 @@ def command(
         from onnxproof.api import diff
 
         proof = diff(
-            first,
+            declared.subject(first),
             second,
             policy=policy,
             explain=not no_explain,

@@ -29,6 +29,7 @@ def command(
     running: option.Running,
     judging: option.Judging,
     where: Delivery,
+    loading: option.SubjectOptions,
     subject: Annotated[
         str | None,
         typer.Argument(
@@ -84,7 +85,6 @@ def command(
     ] = None,
     case: option.Only = None,
     dynamic: option.Dynamic = None,
-    trust_remote_code: option.TrustRemoteCode = False,
 ) -> int:
     """Verify and explain; the exit code is that of `verify`, and 2 when something that was asked for could not be written."""
     if causes or cause is not None:
@@ -111,9 +111,8 @@ def command(
         from onnxproof import api
         from onnxproof.options import VerifyOptions
 
-        source = option.reference(subject, trust_remote_code=trust_remote_code)
         options = VerifyOptions.of(keywords)
-        loaded = api.load(source, Path(model), dynamic_shapes=shapes, data=data)
+        loaded = api.load(loading.subject(subject), Path(model), dynamic_shapes=shapes, data=data)
         examined = api.examine(loaded, Path(model), options, report, calibration)
         wanted.write(examined, extras)
         return examined.proof

@@ -24,7 +24,6 @@ class Exporting:
     ] = None
     dynamic: option.Dynamic = None
     static: option.Static = None
-    dim: option.Ranges = None
     precision: Annotated[
         str | None,
         typer.Option(
@@ -74,14 +73,13 @@ class Exporting:
     ] = False
     no_explain: option.NoExplain = False
     bundle: option.Bundle = None
-    trust_remote_code: option.TrustRemoteCode = False
 
-    def options(self) -> ExportOptions:
+    def options(self, loading: option.SubjectOptions) -> ExportOptions:
         """The same as `onnxproof.export` takes them."""
         return ExportOptions(
             dynamic=parsing.dynamic_shapes(self.dynamic) or {},
             static=parsing.static_dims(self.static),
-            ranges=parsing.dim_ranges(self.dim),
+            ranges=parsing.dim_ranges(loading.dim),
             opset=self.opset,
             precision=self.precision,
             external_data=self.external_data,
@@ -98,13 +96,14 @@ def command(
     subject: Annotated[
         str,
         typer.Argument(
-            help="What to export: file.py:factory, package.module:factory, .pt2, a Hugging Face folder."
+            help="What to export: package.module:Class, file.py:factory, .pt2, a Hugging Face folder."
         ),
     ],
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="MODEL.onnx", help="Where the ONNX file goes.")
     ],
     exporting: Exporting,
+    loading: option.SubjectOptions,
     running: option.Running,
     judging: option.Judging,
     lock: option.Lock,
@@ -114,14 +113,13 @@ def command(
     policy = judging.policy()
     arguments = running.arguments()
     lock = lock.checked()
-    options = exporting.options()
+    options = exporting.options(loading)
 
     def run(report: Report | None) -> "Proof":
         from onnxproof.api import export
 
-        source = option.reference(subject, trust_remote_code=exporting.trust_remote_code)
         proof = export(
-            source,
+            loading.subject(subject),
             None,
             output,
             options=options,

@@ -34,7 +34,7 @@ class Calibrating:
         typer.Option(
             "--preprocess",
             metavar="FILE.py:FUNCTION",
-            help="Makes the model's input of an image as Pillow opens it.",
+            help="Makes the model's input of an image: Pillow's, an array or a path, as its annotation says.",
         ),
     ] = None
 
@@ -181,7 +181,6 @@ class Proving:
     seed: option.Seed = 0
     strict: option.Strict = False
     dynamic: option.Dynamic = None
-    trust_remote_code: option.TrustRemoteCode = False
 
     def arguments(self) -> dict[str, Any]:
         """The same as arguments of `onnxproof.quantize`."""
@@ -222,7 +221,7 @@ def command(
     subject: Annotated[
         str,
         typer.Argument(
-            help="The float model: file.py:factory, package.module:factory, .pt2, TorchScript, .onnx, a Hugging Face folder."
+            help="The float model: package.module:Class, file.py:factory, .pt2, TorchScript, .onnx, a Hugging Face folder."
         ),
     ],
     output: Annotated[
@@ -233,6 +232,7 @@ def command(
     budgeting: Budgeting,
     method: Method,
     proving: Proving,
+    loading: option.SubjectOptions,
     printing: Printing,
 ) -> int:
     """`onnxproof.quantize` from the command line; the exit code is that of the proof, and 1 when the budget does not hold."""
@@ -244,7 +244,7 @@ def command(
         from onnxproof.api import quantize
 
         result = quantize(
-            option.reference(subject, trust_remote_code=proving.trust_remote_code),
+            loading.subject(subject),
             output,
             calibration=calibrating.calibration,
             preprocess=calibrating.preprocess,

@@ -21,10 +21,11 @@ def command(
     judging: option.Judging,
     lock: option.Lock,
     where: Delivery,
+    loading: option.SubjectOptions,
     subject: Annotated[
         str | None,
         typer.Argument(
-            help="The reference: file.py:factory, package.module:factory, .pt2, TorchScript, .onnx, a Hugging Face folder."
+            help="The reference: package.module:Class, file.py:factory, .pt2, TorchScript, .onnx, a Hugging Face folder."
         ),
     ] = None,
     model: Annotated[str | None, typer.Argument(help="The ONNX file, or a folder of them.")] = None,
@@ -40,7 +41,6 @@ def command(
     target: option.Target = None,
     no_explain: option.NoExplain = False,
     bundle: option.Bundle = None,
-    trust_remote_code: option.TrustRemoteCode = False,
 ) -> int:
     """`onnxproof.verify` from the command line, or a stored proof judged again."""
     lock = lock.checked()
@@ -60,9 +60,8 @@ def command(
     def run(report: Report | None) -> "Proof":
         from onnxproof.api import verify
 
-        source = option.reference(subject, trust_remote_code=trust_remote_code)
         proof = verify(
-            source,
+            loading.subject(subject),
             model,
             dynamic_shapes=shapes,
             policy=policy,

@@ -178,6 +178,8 @@ class TrialCases:
     def _add(self, case: Case) -> None:
         """Answer a case by both models, and sort it in; an enough of one kind takes no more."""
         assert self._failing is not None and self._passing is not None
+        if self.space is not None:
+            case = self.space.fitted(case)
         scene = None if self.deadline.passed else same_scene(self.witness, case, self.least_noise)
         if scene is None:
             return
@@ -255,7 +257,9 @@ class TrialCases:
             try:
                 drawn = self.space.values(f"trial-{round_}", case.sizes)
                 return {
-                    name: drawn[name] if drawn[name].shape == np.shape(array) else np.asarray(array)
+                    name: drawn[name]
+                    if drawn[name].shape == np.shape(array) and name not in self.space.deciding
+                    else np.asarray(array)
                     for name, array in case.inputs.items()
                 }
             except (KeyError, ValueError):  # sizes that the space does not know

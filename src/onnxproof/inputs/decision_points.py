@@ -104,14 +104,16 @@ class Point:
 
 
 class Watch:
-    """Probes the decision points of a file."""
+    """Probes the decision points of a file; `fit` brings inputs to what the user said of them."""
 
     def __init__(
         self,
         file: OnnxFile,
         signature: Signature,
         clock: Clock,
+        fit: Callable[[Inputs], dict[str, Array]] = dict,
     ) -> None:
+        self._fit = fit
         self._signature = signature
         self._clock = clock
         self.points = list(_points(file))[:_MOST_POINTS]
@@ -136,7 +138,8 @@ class Watch:
                 if left <= 0 or point.exercised or deadline.passed:
                     break
                 left -= 1
-                inputs = {name: _moved(array, move) for name, array in start.inputs.items()}
+                moved = {name: _moved(array, move) for name, array in start.inputs.items()}
+                inputs = self._fit(moved)
                 before = set(point.seen)
                 if not self._probe(inputs) or point.seen == before:
                     continue
@@ -178,7 +181,7 @@ class Watch:
             return
         element = int(crossed[0])
         for _ in range(_HALVINGS):
-            middle = {name: _mean(low[name], high[name]) for name in low}
+            middle = self._fit({name: _mean(low[name], high[name]) for name in low})
             signs = self._signs(point, middle)
             if signs is None:
                 return

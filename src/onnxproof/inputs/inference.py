@@ -8,7 +8,9 @@ import numpy as np
 import onnx
 
 from onnxproof.inputs.roles import HIDDEN_BELOW
+from onnxproof.inputs.rules import Rules
 from onnxproof.inputs.space import (
+    NO_RULES,
     Array,
     Inputs,
     Role,
@@ -72,6 +74,7 @@ def make_space(
     domains: tuple[Domain, ...] = tuple(Domain),
     data: Iterable[tuple[str, Inputs]] = (),
     parameter: Parameter = lambda name: None,
+    rules: Rules = NO_RULES,
 ) -> Space:
     """The input space of a pair of models; `parameter` gives the reference's own weight of a name, where there is one."""
     tables = lookups(file)
@@ -83,14 +86,16 @@ def make_space(
             slot = replace(slot, differing_rows=_differing_rows(file, rows_by_table, parameter))
         slots.append(slot)
     return Space(
-        signature=signature,
+        signature=rules.narrow(signature),
         slots=tuple(slots),
         seed=seed,
         constants=_small_constants(file),
         bounds=_bounds(file),
         domains=domains,
         data=data,
-        relations=_declared_relations(signature),
+        relations=_declared_relations(signature) | rules.relations,
+        rules=rules,
+        deciding=rules.deciding({slot.name: slot.example for slot in slots}),
     )
 
 
@@ -269,7 +274,7 @@ def learn_dims(
             break
         if dim.name in space.relations or dim.name in space.pinned:
             continue
-        size = dim.example + 1
+        size = space.next_size(dim)
         if dim.maximum is not None and dim.example >= dim.maximum:
             size = dim.example - 1
         if size < 1:

@@ -4,12 +4,14 @@ import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as dataclass_replace
 from enum import StrEnum
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from onnxproof.inputs.rules import Rules
 from onnxproof.results import Case, DimInfo, Domain, InputInfo, Signature
 
 Array = np.ndarray[Any, Any]
@@ -18,6 +20,8 @@ Sizes = Mapping[str, int]
 """The size of every open dim, by its name."""
 Inputs = Mapping[str, Array]
 """Arrays by the name of the input."""
+NO_RULES = Rules()
+"""Nothing was said."""
 _LARGEST = 1 << 22
 """Elements of one generated input at the most, unless the example itself is larger (not measured)."""
 
@@ -77,6 +81,10 @@ class Space:
     """Dims that follow from others: `{"total": "past + seq"}`; a dim tied to another has its bare name."""
     pinned: frozenset[str] = frozenset()
     """Dims of which the reference refuses other sizes."""
+    rules: Rules = NO_RULES
+    """What the user said that inputs are."""
+    deciding: Mapping[str, int] = field(default_factory=dict)
+    """Inputs of one integer by which a dim is computed, with the example's values: `sizes` hold them beside the dims."""
 
     def rng(self, name: str) -> np.random.Generator:
         """Random numbers that depend on the seed and the case's name alone, so that any case can be replayed by itself."""
@@ -94,7 +102,8 @@ class Space:
 
     def sizes(self, **changed: int) -> dict[str, int]:
         """A size for every dim: the example's, the given ones, and what follows from them."""
-        sizes = {dim.name: dim.example for dim in self.signature.dims} | changed
+        sizes = {dim.name: dim.example for dim in self.signature.dims} | dict(self.deciding)
+        sizes |= changed
         for name, expression in self.relations.items():
             sizes[name] = evaluate(expression, sizes)
         return sizes
@@ -105,9 +114,46 @@ class Space:
         batches = {}
         for dim in self.free_dims:
             if dim.name in leading:
-                rows = min(3, dim.maximum or 3)
+                rows = self.admitted(dim.name, min(3, dim.maximum or 3))
                 batches[dim.name] = max(dim.example, rows)
         return self.sizes(**batches)
+
+    def admitted(self, name: str, size: int) -> int:
+        """The size of a dim that is nearest to one and that the user's words allow."""
+        rule = self.rules.sizes.get(name)
+        if rule is None or rule.follows:
+            return size
+        return rule.nearest(size)
+
+    def next_size(self, dim: DimInfo) -> int:
+        """A size just above the example's."""
+        rule = self.rules.sizes.get(dim.name)
+        if rule is None:
+            return dim.example + 1
+        larger = [size for size in rule.sizes if size > dim.example]
+        return self.admitted(dim.name, min(larger, default=dim.example + rule.step))
+
+    def refusal(self, case: Case) -> str:
+        """Why a case has sizes that the user ruled out; empty where it has none."""
+        if not self.rules.sizes:
+            return ""
+        sizes = {name: int(np.asarray(case.inputs[name]).reshape(-1)[0]) for name in self.deciding}
+        for info in self.signature.inputs:
+            shape = np.shape(case.inputs[info.name])
+            named = zip(info.dims, shape, strict=False)
+            sizes |= {dim: size for dim, size in named if isinstance(dim, str)}
+        for name, rule in self.rules.sizes.items():
+            if rule.follows and sizes[name] != evaluate(rule.follows, sizes):
+                return f"{name} is {sizes[name]}, and {rule.follows} is declared"
+            if not rule.allows(sizes[name]):
+                return f"{name} is {sizes[name]}, which is not declared"
+        return ""
+
+    def fitted(self, case: Case) -> Case:
+        """The case with values that the user's words allow; the user's own data stays as it is."""
+        if case.group == "data" or not self.rules.inputs:
+            return case
+        return dataclass_replace(case, inputs=self.rules.fit(case.inputs))
 
     def shape(self, info: InputInfo, sizes: Sizes) -> Shape:
         """The shape of an input at these sizes."""
@@ -118,7 +164,7 @@ class Space:
         for dim in self.signature.dims:
             size = sizes[dim.name]
             too_large = dim.maximum is not None and size > dim.maximum
-            if size < dim.minimum or too_large:
+            if size < dim.minimum or too_large or self.admitted(dim.name, size) != size:
                 return False
         for slot in self.slots:
             elements = _count(self.shape(slot.info, sizes))
@@ -132,7 +178,14 @@ class Space:
         arrays = {}
         for slot in self.slots:
             shape = self.shape(slot.info, sizes)
-            arrays[slot.name] = ordinary(slot, shape, rng, sizes, scale=scale)
+            rule = self.rules.inputs.get(slot.name)
+            if slot.name in self.deciding:
+                value = sizes.get(slot.name, self.deciding[slot.name])
+                arrays[slot.name] = np.full(shape, value, slot.dtype)
+            elif rule is not None and rule.bounded:
+                arrays[slot.name] = _scaled(rule.draw(shape, rng, slot.dtype), scale)
+            else:
+                arrays[slot.name] = ordinary(slot, shape, rng, sizes, scale=scale)
         return arrays
 
     def case(
@@ -146,11 +199,14 @@ class Space:
         scale: float = 1.0,
         **flags: Any,
     ) -> Case:
-        """A case of ordinary values in which some inputs are replaced."""
+        """A case of ordinary values in which some inputs are replaced, as far as the user's words allow."""
         inputs = self.values(name, sizes, scale=scale)
         for key, array in (replace or {}).items():
-            inputs[key] = as_dtype(array, inputs[key].dtype)
-        return Case(name=name, group=group, about=about, inputs=inputs, sizes=dict(sizes), **flags)
+            if key not in self.deciding:
+                inputs[key] = as_dtype(array, inputs[key].dtype)
+        sizes = {dim: size for dim, size in sizes.items() if dim not in self.deciding}
+        case = Case(name=name, group=group, about=about, inputs=inputs, sizes=sizes, **flags)
+        return self.fitted(case)
 
     def of_role(self, *roles: Role) -> list[Slot]:
         """The inputs of these roles."""
@@ -190,6 +246,13 @@ def ordinary(
         return ((real + 1j * imaginary) * scale).astype(slot.dtype)
     mean, spread = _moments(slot.example)
     return as_dtype((mean + spread * rng.standard_normal(shape)) * scale, slot.dtype)
+
+
+def _scaled(array: Array, scale: float) -> Array:
+    """Floats times a factor; any other as they are."""
+    if scale == 1 or not is_float(array.dtype):
+        return array
+    return as_dtype(array.astype(np.float64) * scale, array.dtype)
 
 
 def upper(slot: Slot, sizes: Sizes) -> int:
@@ -240,10 +303,10 @@ def is_float(dtype: np.dtype[Any]) -> bool:
 
 
 def evaluate(expression: str, sizes: Sizes) -> int:
-    """A sum, difference or product of dims: nothing else is ever read from a file.
+    """A sum, difference, product or whole quotient of dims: nothing else is ever read from a file.
 
-    >>> evaluate("past + seq", {"past": 6, "seq": 4})
-    10
+    >>> evaluate("past + seq", {"past": 6, "seq": 4}), evaluate("4*sr//125", {"sr": 16000})
+    (10, 512)
     """
     total = 0
     sign = 1
@@ -259,8 +322,13 @@ def evaluate(expression: str, sizes: Sizes) -> int:
 
 
 def _product(token: str, sizes: Sizes) -> int:
-    """The product of numbers and dims: `2*seq`."""
+    """The product of numbers and dims, divided by others: `2*seq`, `seq//4`."""
+    numerator, *divisors = token.split("//")
     product = 1
+    for divisor in divisors:
+        product *= max(1, _product(divisor, sizes))
+    if divisors:
+        return _product(numerator, sizes) // product
     for factor in token.split("*"):
         if factor.isdigit():
             product *= int(factor)

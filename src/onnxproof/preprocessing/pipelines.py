@@ -14,6 +14,7 @@ import numpy as np
 
 from onnxproof.errors import InputError, UsageError
 from onnxproof.preprocessing import as_arguments
+from onnxproof.preprocessing.calling import Preprocessing
 from onnxproof.preprocessing.comparison import explain
 from onnxproof.preprocessing.mistake import (
     Explanation,
@@ -93,8 +94,9 @@ def compare(
     """Both preprocessings on every raw input, then the module behind the one and the file behind the other."""
     from onnxproof.reference.torch_session import TorchSession
 
-    deployed_function = load_function(deployed)
     require_preprocessing(subject)
+    own_function = Preprocessing(subject.preprocess)
+    deployed_function = Preprocessing(load_function(deployed))
     session = open_session(backend, path)
     module = TorchSession(subject.module, subject.args, subject.kwargs)
     count = 0
@@ -103,12 +105,13 @@ def compare(
     try:
         for label, raw in itertools.islice(_raw_inputs(subject), _MAX_COMPARED):
             count += 1
+            own = _preprocess(own_function, raw, label)
             prepared = _PreparedInput(
                 label=label,
-                raw=raw,
-                own_function=subject.preprocess,
+                raw=own_function.arguments(raw),
+                own_function=own_function,
                 deployed_function=deployed_function,
-                own=_preprocess(subject.preprocess, raw, label),
+                own=own,
                 deployed=_preprocess(deployed_function, raw, label),
             )
             difference = _find_difference(prepared.own, prepared.deployed)
@@ -138,8 +141,8 @@ class _PreparedInput:
 
     label: str
     raw: tuple[Any, ...]
-    own_function: Function
-    deployed_function: Function
+    own_function: Preprocessing
+    deployed_function: Preprocessing
     own: Sequence[Array]
     deployed: Sequence[Array]
 
@@ -230,7 +233,7 @@ def _explain_difference(difference: _Difference, prepared: _PreparedInput) -> Ex
     if place is None:
         return Explanation()
 
-    def rerun(function: Function) -> Callable[..., Array]:
+    def rerun(function: Preprocessing) -> Callable[..., Array]:
         def call(*changed: Any) -> Array:
             arguments = tuple(map(_convert_like, changed, prepared.raw))
             try:
@@ -284,19 +287,12 @@ def _data_files(path: Path) -> list[Path]:
 
 
 def _preprocess(
-    function: Function,
+    function: Preprocessing,
     raw: tuple[Any, ...],
     label: str,
 ) -> list[Array]:
     """The tensors that a preprocessing computes from a raw input, as arrays."""
-    try:
-        positional, named = as_arguments(function(*raw))
-    except Exception as why:  # the user's own code
-        name = getattr(function, "__name__", function)
-        raise UsageError(
-            "preprocess-raised",
-            f"`{name}` raised {type(why).__name__} on {label}: {why}",
-        ) from why
+    positional, named = as_arguments(function(raw, label))
     leaves = tree.flatten([*positional, *named.values()])
     return [_as_array(leaf) for _, leaf in leaves]
 

@@ -125,7 +125,7 @@ def _load_function(source: Any) -> Callable[[Predict], Any] | None:
 
 
 def _import_function(source: str) -> Callable[[Predict], Any]:
-    from onnxproof.reference.subject import import_file, import_module
+    from onnxproof.reference.user_code import import_file, import_module
 
     place, _, name = source.rpartition(":")
     is_file = place.endswith(".py")

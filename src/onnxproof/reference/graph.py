@@ -10,6 +10,7 @@ import onnx
 
 from onnxproof.errors import Crashed, InputError, ModelError, Refused
 from onnxproof.inputs.inference import lookups
+from onnxproof.inputs.rules import Rules
 from onnxproof.inputs.space import as_dtype
 from onnxproof.numerics.measure import is_float
 from onnxproof.onnxmodel import onnx_file
@@ -65,6 +66,7 @@ class GraphReference:
         self._truth: reference.ReferenceSession | None = None
         self._others: dict[str, Session] = {}
         self.kind = NoiseKind.GRAPH
+        self.rules = Rules()
         self.tree: Any = None
 
     @property
@@ -92,6 +94,7 @@ class GraphReference:
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         """The file as it is served; not on inputs that would end this process."""
+        self.rules.check(inputs)
         aborts_on_empty = bool(self._file.op_types & _ABORT_ON_NOTHING)
         if aborts_on_empty and any(array.size == 0 for array in inputs.values()):
             raise Refused(
@@ -259,11 +262,11 @@ def _array(value: Any) -> Array:
     return np.array(to_numpy(value))
 
 
-def example_for(path: Path) -> tuple[Array, ...]:
-    """Inputs that fit a file, in its order: for a reference that comes without an example."""
+def example_for(path: Path) -> dict[str, Array]:
+    """Inputs that fit a file, by name in its order: for a reference that comes without an example."""
     file = onnx_file.read(path)
     onnx_file.require_tensors(file)
-    return tuple(generate_example(file).values())
+    return generate_example(file)
 
 
 def generate_example(file: onnx_file.OnnxFile) -> dict[str, Array]:

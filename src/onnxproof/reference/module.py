@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from onnxproof.inputs.rules import Rules
 from onnxproof.reference.float64 import TruthSession, open_in_precision, run_with_jitter
 from onnxproof.reference.leaf import Leaf, drop_missing, leaves_of
 from onnxproof.reference.perturbation import move_by_ulp
@@ -35,6 +36,7 @@ class ModuleReference:
         self._half: dict[str, TorchSession | None] = {}
         self._worked = False
         self.kind = NoiseKind.DOUBLE
+        self.rules = Rules()
         self.tree = bind(subject.module, subject.args, subject.kwargs)
 
     @property
@@ -65,6 +67,7 @@ class ModuleReference:
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         """The module as it is."""
+        self.rules.check(inputs)
         with self._clock.forward("torch"), guard.memory(_ALL_GB), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return drop_missing(self._session.run(inputs))

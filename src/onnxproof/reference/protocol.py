@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from onnxproof.inputs.rules import Rules
 from onnxproof.reference.leaf import Leaf
 from onnxproof.reference.subject import Subject
 from onnxproof.reference.traced_value import Fetch, TracedValue
@@ -28,6 +29,9 @@ class Reference(Protocol):
     """How the truth is computed; downgraded after a failure."""
     tree: Any
     """The example as nested containers by parameter name, for reading `dynamic_shapes`; None for a graph."""
+
+    rules: Rules
+    """What the user said that inputs are: `run` refuses what breaks it."""
 
     @property
     def session(self) -> "TorchSession | None":

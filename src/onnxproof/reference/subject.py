@@ -1,7 +1,5 @@
 """Load a reference: a module in memory, `file.py:factory`, `package.module:factory`, .pt2, TorchScript, .onnx, a Hugging Face folder."""
 
-import importlib
-import importlib.util
 import sys
 import zipfile
 from collections.abc import Callable, Mapping
@@ -12,11 +10,15 @@ from typing import Any
 import numpy as np
 
 from onnxproof.errors import SubjectError
+from onnxproof.options import Input
 from onnxproof.preprocessing import compose
-from onnxproof.reference import archives, pretrained
+from onnxproof.preprocessing.calling import Preprocessing
+from onnxproof.reference import archives, checkpoint, factory, missing_example, pretrained, replay
+from onnxproof.reference.user_code import function as function
+from onnxproof.results import Finding
 from onnxproof.system import user_files
 
-_FORMS = "an nn.Module, `file.py:factory`, `package.module:factory`, a .pt2, a TorchScript file, an .onnx, a Hugging Face folder"
+_FORMS = "an nn.Module, `file.py:factory`, `package.module:Class`, a .pt2, a TorchScript file, an .onnx, a Hugging Face folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,18 @@ class Subject:
     """A path or a factory's name instead of a module, as `verify` takes it."""
     trust_remote_code: bool = False
     """Whether the code that a Hugging Face folder brings may be run; it is refused otherwise, and nobody is asked."""
+    arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """Keyword arguments of the factory or class that `source` names; `{"encoder.hidden": 64}` sets one of a section of `config`."""
+    config: str | Path | None = None
+    """A YAML or JSON file with keyword arguments, or a section of it: `config.yaml:model`."""
+    weights: str | Path | None = None
+    """A checkpoint for what `source` builds; `ckpt.pt:ema` names one dict of it."""
+    inputs: Mapping[str, Input] = field(default_factory=dict)
+    """What inputs are, by name: the values that they may have, and their dtype and shape where there is no example."""
+    dims: Mapping[str, str] = field(default_factory=dict)
+    """Sizes that open dims may have: `1..512`, `8..512:8`, `128,256`, or how one follows from others: `past + seq`."""
+    findings: tuple[Finding, ...] = field(default=(), repr=False)
+    """What was concluded while it was loaded."""
 
 
 def load(
@@ -64,8 +78,7 @@ def load(
     changes: dict[str, Any] = {"example_inputs": example_inputs}
     changes |= {"dynamic_shapes": dynamic_shapes, "data": data}
     loaded = replace(loaded, **{name: v for name, v in changes.items() if v is not None})
-    if loaded.example_inputs is None and otherwise is not None and _is_script(loaded.module):
-        loaded = replace(loaded, example_inputs=otherwise())
+    loaded = _with_example(loaded, otherwise)
     args, kwargs = _call_arguments(loaded, loaded.example_inputs)
     loaded = replace(loaded, args=args, kwargs=kwargs, raw=None)
     if require_example:
@@ -73,6 +86,22 @@ def load(
     if loaded.preprocess is None:
         return loaded
     return _compose(loaded) if inside else _preprocess(loaded)
+
+
+def _with_example(subject: Subject, otherwise: Callable[[], Any] | None) -> Subject:
+    """The subject with an example, where one can be had: of the declared inputs, of a Lightning module, or of the file's own inputs."""
+    if subject.example_inputs is not None or subject.args or subject.kwargs:
+        return subject
+    if subject.onnx is not None:
+        example = missing_example.of_file(subject.onnx, subject.inputs)
+        return replace(subject, example_inputs=example)
+    missing_example.check_names(subject.module, subject.inputs)
+    example = missing_example.of_declared(subject.module, subject.inputs)
+    if example is None:
+        example = getattr(subject.module, "example_input_array", None)
+    if example is None and otherwise is not None:
+        example = missing_example.of_call(subject.module, otherwise(), subject.inputs)
+    return replace(subject, example_inputs=example)
 
 
 def _check_example(subject: Subject) -> None:
@@ -83,7 +112,8 @@ def _check_example(subject: Subject) -> None:
             "no-example",
             f"`{subject.name}` needs example inputs to be called with",
             where=subject.origin,
-            help="pass example_inputs, or let the factory return (module, example_inputs)",
+            help="say what they are, as in `--input x:float32[2,3,224,224]`, pass example_inputs, "
+            "or let the factory return (module, example_inputs)",
         )
 
 
@@ -97,7 +127,10 @@ def _compose(subject: Subject) -> Subject:
 
 def _preprocess(subject: Subject) -> Subject:
     """The module's own inputs, made of the raw ones, which are kept beside them."""
-    example = subject.preprocess(*subject.args, **subject.kwargs)
+    if subject.kwargs:
+        example = subject.preprocess(*subject.args, **subject.kwargs)
+    else:
+        example = Preprocessing(subject.preprocess)(subject.args, "the example")
     args, kwargs = arguments(example)
     return replace(
         subject,
@@ -106,10 +139,6 @@ def _preprocess(subject: Subject) -> Subject:
         args=args,
         kwargs=kwargs,
     )
-
-
-def _is_script(module: Any) -> bool:
-    return type(module).__name__.endswith("ScriptModule")
 
 
 def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -161,30 +190,43 @@ _OVERRIDES = (
     "name",
     "args",
     "kwargs",
+    "inputs",
+    "dims",
 )
 """Fields of a subject that win over what its source gives."""
 
 
 def _from_source(subject: Subject) -> Subject:
     """What the source gives, with whatever else the subject says."""
-    loaded = _load(subject.source, trust_remote_code=subject.trust_remote_code)
+    loaded = _load_words(subject.source, subject)
     overrides: dict[str, Any] = {}
     for name in _OVERRIDES:
         value = getattr(subject, name)
         if value is not None and not _is_empty(value):
             overrides[name] = value
-    return replace(loaded, **overrides)
+    return replace(loaded, **overrides, origin=loaded.origin + replay.options(subject))
 
 
 def _is_empty(value: Any) -> bool:
     return isinstance(value, str | tuple | Mapping) and not value
 
 
-def _load(source: Any, *, trust_remote_code: bool = False) -> Subject:
-    if isinstance(source, Subject):
-        if source.source is None:
-            return source
+def _load(source: Any) -> Subject:
+    if not isinstance(source, Subject):
+        return _load_words(source, Subject())
+    if source.source is not None:
         return _from_source(source)
+    if source.weights is not None or source.config is not None or source.arguments:
+        raise SubjectError(
+            "no-source",
+            "`weights`, `config` and `arguments` are for what `source` names",
+            help="Subject(source='package.module:Class', weights=...), or load the weights yourself",
+        )
+    return source
+
+
+def _load_words(source: Any, how: Subject) -> Subject:
+    """What a path or a name stands for; `how` says with which arguments and weights it is built."""
     if callable(source) and not isinstance(source, str | Path):
         return Subject(module=source, name=type(source).__name__)
     if not isinstance(source, str | Path):
@@ -195,62 +237,57 @@ def _load(source: Any, *, trust_remote_code: bool = False) -> Subject:
         )
     text = str(source)
     path = Path(text)
+    if ":" in text and path.suffix not in _FILES and not path.exists():
+        return _factory(text, how)
+    if how.weights is not None or how.config is not None or how.arguments:
+        raise SubjectError(
+            "nothing-to-build",
+            f"`{text}` is not built by code, so it takes no arguments and no weights",
+            help="`--weights`, `--config` and `--set` are for `file.py:factory` and `package.module:Class`",
+        )
+    return _load_file(path, how)
+
+
+_FILES = (".onnx", ".pt2", ".pt", ".pth", ".ts", ".torchscript", ".jit")
+
+
+def _load_file(path: Path, how: Subject) -> Subject:
     if path.suffix == ".onnx":
-        return Subject(onnx=path, name=path.name, origin=text)
+        return Subject(onnx=path, name=path.name, origin=str(path))
     if path.is_dir():
-        return _hugging_face(path, trust_remote_code=trust_remote_code)
+        return _hugging_face(path, trust_remote_code=how.trust_remote_code)
     if path.suffix == ".pt2":
         return _exported_program(path)
-    if path.suffix in (".pt", ".pth", ".ts", ".torchscript", ".jit"):
+    if path.suffix in _FILES:
         return _torchscript(path)
-    if ":" in text:
-        return _factory(text)
     raise SubjectError(
-        "unknown-subject", f"`{text}` is not something onnxproof can load", help=f"give {_FORMS}"
+        "unknown-subject", f"`{path}` is not something onnxproof can load", help=f"give {_FORMS}"
     )
 
 
-def function(text: str) -> Any:
-    """What `file.py:name` or `package.module:name` names, not called."""
-    place, _, name = text.rpartition(":")
-    is_file = place.endswith(".py")
-    module = import_file(Path(place)) if is_file else import_module(place, text)
-    value = getattr(module, name, None)
-    if value is None:
-        public = ", ".join(_public_callables(module))
-        raise SubjectError(
-            "no-factory",
-            f"`{place}` has no `{name}`",
-            where=text,
-            notes=[f"it defines {public or 'nothing callable'}"],
-        )
-    return value
-
-
-def _public_callables(module: Any) -> list[str]:
-    return [
-        name
-        for name, value in vars(module).items()
-        if callable(value)
-        and not name.startswith("_")
-        and getattr(value, "__module__", "") == module.__name__
-    ]
-
-
-def _factory(text: str) -> Subject:
+def _factory(text: str, how: Subject) -> Subject:
+    """What a factory or class builds, with its arguments and weights."""
     built = function(text)
     name = text.rpartition(":")[2]
-    try:
-        if callable(built) and not _is_module(built):
-            built = built()
-    except Exception as why:  # the user's own code: whatever it raises is told in its words
-        raise SubjectError(
-            "factory-raised",
-            f"`{name}()` raised {type(why).__name__}: {why}",
-            where=_raised_at(why, text),
-            help="call it by itself to see the whole traceback, or add --debug",
-        ) from why
-    return _from_factory(built, name, text)
+    stored = checkpoint.read(how.weights) if how.weights is not None else None
+    notes: list[str] = []
+    if callable(built) and not _is_module(built):
+        arguments, notes = factory.keyword_arguments(
+            built,
+            name,
+            config=how.config,
+            settings=how.arguments,
+            stored=stored.arguments if stored is not None else {},
+        )
+        is_class = isinstance(built, type)
+        built = factory.build(built, name, arguments, text)
+        if is_class and stored is None:
+            notes.append(f"`{name}` has random weights; `--weights` loads a checkpoint")
+    subject = _from_factory(built, name, text)
+    findings = [Finding(code="built", what=note) for note in notes]
+    if stored is not None:
+        findings.append(checkpoint.load_into(subject.module, stored, name))
+    return replace(subject, findings=tuple(findings))
 
 
 def _from_factory(built: Any, name: str, origin: str) -> Subject:
@@ -266,50 +303,6 @@ def _from_factory(built: Any, name: str, origin: str) -> Subject:
         where=origin,
         help="return a module, (module, example_inputs), or an onnxproof.Subject",
     )
-
-
-def import_file(path: Path) -> Any:
-    """The module of a Python file that a user named."""
-    user_files.require_regular(path, SubjectError)
-    name = f"onnxproof_subject_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and pickling look a class's module up here
-    sys.path.insert(0, str(path.resolve().parent))
-    try:
-        spec.loader.exec_module(module)
-    except Exception as why:  # the user's own code
-        raise SubjectError(
-            "file-raised",
-            f"importing `{path}` raised {type(why).__name__}: {why}",
-            where=_raised_at(why, str(path)),
-        ) from why
-    finally:
-        sys.path.remove(str(path.resolve().parent))
-    return module
-
-
-def import_module(place: str, text: str) -> Any:
-    """The module of a dotted name that a user wrote."""
-    try:
-        return importlib.import_module(place)
-    except Exception as why:  # the user's own code
-        raise SubjectError(
-            "no-module",
-            f"`{place}` can't be imported: {why}",
-            where=text,
-            help="is it installed, and is its folder on PYTHONPATH?",
-        ) from why
-
-
-def _raised_at(why: BaseException, default: str) -> str:
-    trace = why.__traceback__
-    place = default
-    while trace is not None:
-        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return place
 
 
 def _is_module(value: Any) -> bool:
@@ -360,13 +353,10 @@ def _torchscript(path: Path) -> Subject:
 
 def _hugging_face(path: Path, *, trust_remote_code: bool) -> Subject:
     model = pretrained.load(path, trust_remote_code=trust_remote_code)
-    origin = str(path)
-    if trust_remote_code:
-        origin = f"{path} --trust-remote-code"
     return Subject(
         module=model.module,
         example_inputs=model.example,
         dynamic_shapes=model.dims,
         name=path.name,
-        origin=origin,
+        origin=str(path),
     )

@@ -4,12 +4,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from onnxproof.errors import InputError, OnnxproofError
-from onnxproof.inputs import inference
+from onnxproof.inputs import inference, rules
 from onnxproof.inputs.roles import confirm_roles
 from onnxproof.inputs.space import Space
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.reference import pairing
 from onnxproof.reference.protocol import Reference
+from onnxproof.reference.user_code import user_line
 from onnxproof.results import Case, Finding, Signature
 from onnxproof.runtimes.session.execution import Candidate
 from onnxproof.verification import runtime_checks
@@ -32,7 +33,7 @@ _PASSES_FOR_LOOPS = 12
 def pair(
     reference: Reference, file: OnnxFile, request: Request
 ) -> tuple[Signature, list[Finding], list[Loop]]:
-    """How the inputs and outputs of the reference go with the file's, and the loops that it may have."""
+    """How the inputs and outputs of the reference go with the file's, and the loops that it may have; what the user said of inputs holds from here on."""
     example = reference.example()
     try:
         inputs, outputs = reference.leaves(example)
@@ -42,6 +43,7 @@ def pair(
         raise InputError(
             "example-refused",
             f"the reference refuses the example inputs: {type(why).__name__}: {why}",
+            where=user_line(why, ""),
             help="call the module with them by itself; inputs are a tuple, or a dict of keyword inputs",
         ) from why
     loops: list[Loop] = []
@@ -57,7 +59,18 @@ def pair(
         dynamic_shapes=request.subject.dynamic_shapes,
         states=[name for loop in likely for name in loop.inputs],
     )
-    return signature, findings, loops
+    reference.rules = rules.resolve(
+        request.subject.inputs, request.subject.dims, signature, example
+    )
+    try:
+        reference.rules.check(example)
+    except rules.RuledOut as why:
+        raise InputError(
+            "example-ruled-out",
+            f"the example is not what was said of the inputs: {why}",
+            help="give another example, or another `--values`, `--range` or `--avoid`",
+        ) from why
+    return signature, [*request.subject.findings, *findings], loops
 
 
 def learn_space(
@@ -79,7 +92,16 @@ def learn_space(
         domains=request.policy.domains,
         data=data,
         parameter=reference.parameter,
+        rules=reference.rules,
     )
+
+    example = Case(name="example", group="ordinary", about="", inputs=reference.example())
+    if refusal := space.refusal(example):
+        raise InputError(
+            "example-ruled-out",
+            f"the example is not what was said of the dims: {refusal}",
+            help="give another example, or another `--dim`",
+        )
 
     def affordable() -> bool:
         """Whether a pass for a dim and one case still fit."""

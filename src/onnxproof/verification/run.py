@@ -187,7 +187,10 @@ class _Verification:
         )
 
         def compare(case: Case) -> float | None:
-            return self._compare(case, trial, sizing, pacing)
+            if refusal := space.refusal(case) or sizing.refusal(case):
+                self._observed.drop(case, refusal)
+                return None
+            return self._compare(space.fitted(case), trial, pacing)
 
         if driven is not None:
             self._roll_out(driven, compare)
@@ -233,7 +236,7 @@ class _Verification:
         self, space: Space, pacing: Pacing, compare: Callable[[Case], float | None]
     ) -> list[Mapping[str, Any]]:
         """Run the planned cases; returns the first of the user's data among them."""
-        probes = Watch(self._file, self._signature, self._clock)
+        probes = Watch(self._file, self._signature, self._clock, space.rules.fit)
         data: list[Mapping[str, Any]] = []
         for case in self._paced(self._planned(space, probes), pacing):
             if case.group == "data" and len(data) < _DATA_EXAMINED:
@@ -279,14 +282,11 @@ class _Verification:
                 continue
             yield case
 
-    def _compare(self, case: Case, trial: Trial, sizing: Sizing, pacing: Pacing) -> float | None:
+    def _compare(self, case: Case, trial: Trial, pacing: Pacing) -> float | None:
         """Run one case; returns how near it came to an alarm, or None where it was dropped."""
         observed = self._observed
         self._announce(case.name)
         size, begun = elements(case), self._clock.elapsed
-        if refusal := sizing.refusal(case):
-            observed.drop(case, refusal)
-            return None
         if case.group == "lengths" and pacing.is_too_expensive(size):
             observed.drop(case, f"{size:,} elements would take too much of the budget")
             return None

@@ -36,7 +36,21 @@ def generators() -> dict[str, Generator]:
 
 
 def plan(space: Space) -> Iterator[Case]:
-    """All cases, one at a time: ordinary ones first, then every generator in turn, so that a short budget still sees each kind."""
+    """All cases, one at a time; what the user's words brought to the same values is one case."""
+    if not space.rules.inputs:
+        yield from _in_turn(space)
+        return
+    seen: set[int] = set()
+    for case in _in_turn(space):
+        arrays = [(name, array.shape, array.tobytes()) for name, array in case.inputs.items()]
+        content = hash(tuple(arrays))
+        if content not in seen:
+            seen.add(content)
+            yield case
+
+
+def _in_turn(space: Space) -> Iterator[Case]:
+    """Ordinary cases first, then every generator in turn, so that a short budget still sees each kind."""
     in_turn = generators()
     for name in _FIRST:
         yield from in_turn.pop(name)(space)

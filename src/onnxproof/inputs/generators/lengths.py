@@ -14,9 +14,10 @@ def generate(space: Space) -> Iterator[Case]:
     batches = {info.dims[0] for info in space.signature.inputs if len(info.dims) > 1}
     for size in _FAR:
         for dim in space.free_dims:
-            if dim.name in batches or size <= dim.example:
+            admitted = space.admitted(dim.name, size)
+            if dim.name in batches or admitted <= dim.example:
                 continue
-            sizes = space.sizes(**{dim.name: size})
+            sizes = space.sizes(**{dim.name: admitted})
             if space.fits(sizes):
-                label = f"{dim.name}={size}"
+                label = f"{dim.name}={admitted}"
                 yield space.case(label, "lengths", label, sizes)

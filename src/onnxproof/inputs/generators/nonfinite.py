@@ -30,7 +30,11 @@ _MOST_INPUTS = 4
 def generate(space: Space) -> Iterator[Case]:
     """Each kind for each float input, the others ordinary."""
     sizes = space.roomy()
-    slots = [slot for slot in space.real_floats() if not slot.additive][:_MOST_INPUTS]
+    slots = [
+        slot
+        for slot in space.real_floats()
+        if not slot.additive and slot.name not in space.rules.inputs
+    ][:_MOST_INPUTS]
     for kind, domain in _KINDS.items():
         if domain not in space.domains:
             continue

@@ -24,11 +24,16 @@ def generate(space: Space) -> Iterator[Case]:
 def _together(space: Space) -> Iterator[Case]:
     """All open dims at one size, then all of them large."""
     for label, size in _TOGETHER.items():
-        sizes = space.sizes(**{dim.name: size for dim in space.free_dims})
+        wanted = {dim.name: space.admitted(dim.name, size) for dim in space.free_dims}
+        sizes = space.sizes(**wanted)
         if space.fits(sizes):
             about = f"every open dim at {size}"
+            if set(wanted.values()) != {size}:
+                about += ", or the nearest that is declared"
             yield space.case(f"all-{label}", "shapes", about, sizes, ordinary=True)
-    large = {dim.name: max(2 * dim.example + 1, 9) for dim in space.free_dims}
+    large = {
+        dim.name: space.admitted(dim.name, max(2 * dim.example + 1, 9)) for dim in space.free_dims
+    }
     sizes = space.sizes(**large)
     if space.fits(sizes):
         yield space.case("all-large", "shapes", "every open dim large", sizes)
@@ -68,4 +73,5 @@ def _sizes(space: Space, dim: DimInfo) -> list[int]:
     sizes += [example - 1, example + 1]
     sizes += usual
     sizes += [2 * example, 4 * example + 1]
+    sizes = [space.admitted(dim.name, size) for size in sizes]
     return [size for size in dict.fromkeys(sizes) if size >= 1 and size != example]

@@ -15,15 +15,15 @@ from onnxproof.errors import InputError, UsageError
 from onnxproof.inputs import data_stream as user_data
 from onnxproof.numerics.array_files import SUFFIXES as ARRAY_SUFFIXES
 from onnxproof.onnxmodel.onnx_file import Port
+from onnxproof.preprocessing.calling import IMAGE_SUFFIXES as SUFFIXES
+from onnxproof.preprocessing.calling import Preprocessing, open_image
 from onnxproof.quantization.calibration.batches import SIZE
 from onnxproof.results import Finding
-from onnxproof.system.user_files import require_regular
 
 Array = np.ndarray[Any, Any]
 Preprocess = Callable[[Any], Any]
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-_HELP = "say how pixels become inputs: `--preprocess deploy.py:preprocess`, a function of an image as Pillow opens it, or let the factory return onnxproof.Subject(..., preprocess=...)"
+_HELP = "say how pixels become inputs: `--preprocess deploy.py:preprocess`, a function of an image, or let the factory return onnxproof.Subject(..., preprocess=...)"
 
 
 def are_images(data: Any) -> bool:
@@ -60,7 +60,8 @@ def read(
             "no-data", f"`{data}` holds no image", help=f"images end in {', '.join(SUFFIXES)}"
         )
     if preprocess is not None:
-        return _stack(_apply_preprocess(preprocess, file, ports) for file in files), []
+        call = Preprocessing(preprocess, first="a Pillow image")
+        return _stack(_apply_preprocess(call, file, ports) for file in files), []
     if len(ports) != 1:
         raise InputError(
             "images-need-preprocessing",
@@ -78,35 +79,11 @@ def _files(folder: Path) -> list[Path]:
     )
 
 
-def _open(file: Path) -> Any:
-    from PIL import Image
-
-    require_regular(file, InputError)
-    try:
-        image = Image.open(file)
-        image.load()
-        return image
-    except Exception as why:  # damaged files raise half a dozen classes
-        raise InputError(
-            "bad-data", f"`{file.name}` can't be read as an image: {why}", where=str(file)
-        ) from why
-
-
 def _apply_preprocess(
-    preprocess: Preprocess, file: Path, ports: Sequence[Port]
+    preprocess: Preprocessing, file: Path, ports: Sequence[Port]
 ) -> dict[str, Array]:
     """What the user's function makes of one image, with a batch axis."""
-    image = _open(file)
-    try:
-        result = preprocess(image)
-    except Exception as why:  # the user's own code: the message gives whatever it raises
-        raise InputError(
-            "preprocess-raised",
-            f"the preprocessing raised {type(why).__name__}: {why}",
-            where=str(file),
-            notes=[f"the image is {image.mode}, {image.width} x {image.height}"],
-            help="it is called with an image as Pillow opens it",
-        ) from why
+    result = preprocess((str(file),), f"`{file.name}`")
     if not isinstance(result, Mapping | tuple | list):
         result = (result,)
     _, arrays = next(user_data.stream([result], [port.name for port in ports]))
@@ -153,7 +130,7 @@ def _read_pixels(file: Path, port: Port, scale: float) -> Array:
     dims = port.dims or ()
     axis = _channel_axis(port)
     channels = 1 if axis is None else int(dims[axis] or 1)
-    image = np.asarray(_open(file).convert(_MODES[channels]))
+    image = np.asarray(open_image(file).convert(_MODES[channels]))
     if image.ndim == 2 and axis is not None:
         image = image[..., None]
     if axis == 1:

@@ -1,0 +1,7 @@
+"""`python -m onnxproof`."""
+
+import sys
+
+from onnxproof.cli import main
+
+sys.exit(main())
