@@ -10,6 +10,7 @@ from onnxproof.report import consensus_table, export_table, quality
 from onnxproof.report.plain import brief, noise_change, relative, safe, short, visible
 from onnxproof.report.rows import Row, facts, last_column, numbers, place, rows
 from onnxproof.results import Cause, DimInfo, Finding, Location, Verdict
+from onnxproof.results.gaps import CAUSE_FAILED
 from onnxproof.results.proof import Proof
 
 COLOURS = {
@@ -289,6 +290,7 @@ def _findings(proof: Proof, out: Console) -> None:
     findings = [finding for finding in proof.findings if not _is_below_verdict(finding)]
     if not findings:
         return
+    findings.sort(key=lambda finding: finding.code != CAUSE_FAILED)  # never among those left out
     out.print()
     out.print("findings", style="bold")
     for finding in findings[:_FEW]:
