@@ -110,7 +110,8 @@ DRIFTING = proof(small("batch=2", 40.0), verdict=Verdict.DRIFT)
 INT8 = proof(rounded(case="data-0", group="data"))
 BOTH_INT8 = proof(rounded(case="data-0", group="data", noise_kind=NoiseKind.TWIN, clipped=0.4))
 BOTH_APART = proof(
-    rounded(30.0, case="data-0", group="data", noise_kind=NoiseKind.TWIN, clipped=0.4)
+    rounded(30.0, case="data-0", group="data", noise_kind=NoiseKind.TWIN, clipped=0.4),
+    verdict=Verdict.DRIFT,
 )
 TANKED = proof(rounded(3.0, case="data-0", group="data"), verdict=Verdict.DIVERGED)
 DOUBT = Finding(

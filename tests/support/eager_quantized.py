@@ -36,14 +36,13 @@ def build() -> tuple[nn.Module, torch.Tensor]:
 
 
 def convert(
-    module: nn.Module, calibrate: Callable[[nn.Module], Any], *, fuse: bool = True
+    module: nn.Module, calibrate: Callable[[nn.Module], Any], *, config: Any = None
 ) -> nn.Module:
     """Fuse, prepare, calibrate, convert."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        if fuse:
-            module = quantization.fuse_modules(module, [["conv", "norm", "relu"]])
-        module.qconfig = quantization.get_default_qconfig("x86")
+        module = quantization.fuse_modules(module, [["conv", "norm", "relu"]])
+        module.qconfig = config or quantization.get_default_qconfig("x86")
         prepared = quantization.prepare(module)
         calibrate(prepared)
         return quantization.convert(prepared)

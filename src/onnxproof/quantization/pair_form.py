@@ -74,8 +74,8 @@ def _folded(
     if node.op_type == "ConstantOfShape" and np.prod(arrays[node.input[0]]) > _LARGEST:
         return None
     try:
-        value = ReferenceEvaluator(node, opsets=_opsets(model)).run(None, arrays)[0]
-        return numpy_helper.from_array(np.asarray(value), node.output[0])
+        outputs: Any = ReferenceEvaluator(node, opsets=_opsets(model)).run(None, arrays)
+        return numpy_helper.from_array(np.asarray(outputs[0]), node.output[0])
     except Exception:  # the evaluator raises whatever numpy does: then the node stays as it is
         return None
 
