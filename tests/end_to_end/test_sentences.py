@@ -767,6 +767,18 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
         lambda: markdown.dumps(proof(verdict=Verdict.VACUOUS)),
     ),
     (
+        "markdown_writer",
+        "| group | backend | cases | worst case | runtime adds | at worst | max abs | SQNR | ",
+        lambda: markdown.dumps(INT8),
+        lambda: markdown.dumps(SOUND),
+    ),
+    (
+        "terminal",
+        "runtime adds: its error beyond the graph's own quantization",
+        lambda: shown(INT8, verbose=True),
+        lambda: shown(SOUND, verbose=True),
+    ),
+    (
         "plain",
         " times the noise before, ",
         lambda: markdown.dumps(replace(WRONG, causes=(CAUSE,))),
