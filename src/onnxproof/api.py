@@ -378,13 +378,14 @@ def _verify_folder(
 
 
 def _measured(request: Request) -> Evidence:
-    """Verification; a quantized file that passes is asked whether its parameters fit the reference's weights."""
+    """Verification; of a quantized file also whether its parameters fit the reference's weights, and whether its layers run as integers."""
     evidence = run(request)
     if not evidence.file.quantized:
         return evidence
     from onnxproof.diagnosis.locate import parameters
+    from onnxproof.quantization import kernel_fallback
 
-    return parameters.doubt(evidence)
+    return kernel_fallback.add_finding(parameters.doubt(evidence))
 
 
 def _needs_diagnosis(evidence: Evidence, proof: Proof) -> bool:

@@ -132,6 +132,10 @@ def test_hypotheses_that_end_their_process_take_nothing_with_them(
     proof = verify_with(monkeypatch, wrong, {name: test for name, (test, _) in PLANTED.items()})
     assert_explained(proof)
     assert proof.untried == tuple(f"{name}: {reason}" for name, (_, reason) in PLANTED.items())
+    (finding,) = [finding for finding in proof.findings if finding.code == "cause-failed"]
+    for name, (_, reason) in PLANTED.items():
+        assert f"{name}: {reason}" in finding.what
+    assert not any(finding.code == "budget-ended" for finding in proof.findings)
     assert float(wrong[0].weight.detach().max()) == 1.0
 
 

@@ -23,7 +23,12 @@ from onnxproof.cli import _reference, commands, main
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted((DOCS / "guides").glob("*.md"))]
+FOLDERS = ("guides", "stories")
+PAGES = [
+    ROOT / "README.md",
+    *sorted(DOCS.glob("*.md")),
+    *(page for folder in FOLDERS for page in sorted((DOCS / folder).glob("*.md"))),
+]
 FENCE = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)
 NUMBER = re.compile(r"[-+]?\d[\d,.]*(?:e[-+]?\d+)?%?")
 CASE = re.compile(r"case `[^`]*`|--case '[^']*'")

@@ -108,6 +108,11 @@ SOUND = proof(small())
 WRONG = proof(small("batch=2", 5e4, allowance=300.0), verdict=Verdict.DIVERGED)
 DRIFTING = proof(small("batch=2", 40.0), verdict=Verdict.DRIFT)
 INT8 = proof(rounded(case="data-0", group="data"))
+BOTH_INT8 = proof(rounded(case="data-0", group="data", noise_kind=NoiseKind.TWIN, clipped=0.4))
+BOTH_APART = proof(
+    rounded(30.0, case="data-0", group="data", noise_kind=NoiseKind.TWIN, clipped=0.4),
+    verdict=Verdict.DRIFT,
+)
 TANKED = proof(rounded(3.0, case="data-0", group="data"), verdict=Verdict.DIVERGED)
 DOUBT = Finding(
     code="few-samples", what="there is 1 calibration sample", help="give a few hundred", doubts=True
@@ -329,6 +334,14 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
     ("proof", " dB lost to 16-bit ranges that clip", SATURATED.sentence, INT8.sentence),
     ("proof", "is a sound quantization of", INT8.sentence, DOUBTED.sentence),
     ("proof", "is a sound quantization of", INT8.sentence, TANKED.sentence),
+    ("proof", "says the same as the quantized", BOTH_INT8.sentence, INT8.sentence),
+    ("proof", "of the inputs clipped", CLIPPED.sentence, BOTH_INT8.sentence),
+    (
+        "proof",
+        "is further than it should be from the quantized",
+        BOTH_APART.sentence,
+        BOTH_INT8.sentence,
+    ),
     ("proof", "loses more than quantization should of", CLIPPED.sentence, DOUBTED.sentence),
     ("proof", "may be no sound quantization of", DOUBTED.sentence, CLIPPED.sentence),
     (
@@ -752,6 +765,18 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
         "| group | backend | cases | worst case | × noise | × peak | max abs | ",
         lambda: markdown.dumps(SOUND),
         lambda: markdown.dumps(proof(verdict=Verdict.VACUOUS)),
+    ),
+    (
+        "markdown_writer",
+        "| group | backend | cases | worst case | runtime adds | at worst | max abs | SQNR | ",
+        lambda: markdown.dumps(INT8),
+        lambda: markdown.dumps(SOUND),
+    ),
+    (
+        "terminal",
+        "runtime adds: its error beyond the graph's own quantization",
+        lambda: shown(INT8, verbose=True),
+        lambda: shown(SOUND, verbose=True),
     ),
     (
         "plain",

@@ -183,6 +183,12 @@ def _mend(examined: "Examination", output: str) -> str:
 
 
 def _ratio(proof: "Proof") -> str:
+    """How near the file is: decibels of a quantized one, else multiples of the noise."""
+    level = proof.quality()
+    if level is not None:
+        from onnxproof.results.judging import level_words
+
+        return level_words(level)
     worst = proof.worst
     return f"{worst.noise_ratio:,.1f} times the noise" if worst is not None else "nothing compared"
 

@@ -1,6 +1,6 @@
 """From the evidence of a fault to the node, the cause, and a fix that was tried."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from onnxproof.results import (
     Verdict,
     judging,
 )
+from onnxproof.results.gaps import CAUSE_FAILED
 from onnxproof.results.proof import Proof
 from onnxproof.system.allocator import release_free_memory
 from onnxproof.system.deadline import Deadline
@@ -104,21 +105,31 @@ def _explain(
     try:
         workbench = open_workbench(evidence, policy, scene, located, means=means)
         report = causes.explain(workbench, reverify)
+        shares = waterfall(workbench)
     except (OnnxproofError, ValueError, KeyError, TypeError, IndexError) as why:
         what = f"the cause could not be tried: {type(why).__name__}: {why}"
         return replace(diagnosis, findings=(_unexplained(what),))
-    findings: tuple[Finding, ...] = ()
-    if report.untried:
-        what = f"{len(report.untried)} of {len(causes.codes())} causes were not tried"
-        findings = (not_reached(what),)
     return replace(
         diagnosis,
         causes=report.causes,
         ruled_out=report.skipped,
         untried=report.untried,
-        waterfall=waterfall(workbench),
-        findings=findings,
+        waterfall=shares,
+        findings=tuple(_about_untried(report)),
     )
+
+
+def _about_untried(report: causes.Report) -> Iterator[Finding]:
+    """What is not known of the causes: a try that failed is told apart from one for which no time was left."""
+    late = len(report.untried) - len(report.failed)
+    if late:
+        yield not_reached(f"{late} of {len(causes.codes())} causes were not tried")
+    if report.failed:
+        yield Finding(
+            code=CAUSE_FAILED,
+            what=f"not known, since trying it failed: {'; '.join(report.failed)}",
+            help="the verdict and the place stand; what this cause would have said is not known",
+        )
 
 
 def _unexplained(what: str, help: str = "") -> Finding:

@@ -4,7 +4,6 @@ Every counterfactual is the candidate itself with one change (other ranges, a sc
 user's data. Alone, each says what it would recover; `waterfall` puts one on top of the other.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -27,7 +26,7 @@ from onnxproof.quantization.qdq import (
     find_weights,
 )
 from onnxproof.quantization.qdq_edit import with_floats, with_ranges, without_rounding
-from onnxproof.quantization.scoring import Outputs, compare, compute_outputs
+from onnxproof.quantization.scoring import REFUSED, Outputs, Score, compare, compute_outputs
 from onnxproof.quantization.weight_matching import find_original, is_saturated
 from onnxproof.runtimes import ort
 from onnxproof.runtimes.reference import add_outputs
@@ -65,11 +64,15 @@ class Study:
 
     def sqnr_db(self, model: onnx.ModelProto, optimisation: str = "disabled") -> float:
         """The SQNR of a graph in dB; minus infinity where the runtime refuses it."""
+        return self.score(model, optimisation).sqnr_db
+
+    def score(self, model: onnx.ModelProto, optimisation: str = "disabled") -> Score:
+        """SQNR and agreement of a graph; nothing is left where the runtime refuses it."""
         try:
             outputs = compute_outputs(model, self.samples, optimisation)
-            return compare(self.reference_outputs, outputs).sqnr_db
         except OnnxproofError:
-            return -math.inf
+            return REFUSED
+        return compare(self.reference_outputs, outputs)
 
     @cached_property
     def served_db(self) -> float:
@@ -77,9 +80,14 @@ class Study:
         return self.sqnr_db(self.model, "")
 
     @cached_property
-    def graph_db(self) -> float:
+    def graph_score(self) -> Score:
         """The candidate as its graph says it."""
-        return self.sqnr_db(self.model)
+        return self.score(self.model)
+
+    @property
+    def graph_db(self) -> float:
+        """Its SQNR in dB."""
+        return self.graph_score.sqnr_db
 
     @cached_property
     def pairs(self) -> list[Pair]:
@@ -134,6 +142,18 @@ class Study:
     def _relus(self) -> set[str]:
         return find_folded_relus(self.model)
 
+    def _keeps_symmetry(self, pair: Pair) -> bool:
+        """Whether other ranges of this pair are symmetric, too: signed types are made for it, unsigned ones are where the whole graph is (PyTorch's symmetric quint8)."""
+        if not pair.symmetric:
+            return False
+        return pair.dtype.startswith("int") or self._unsigned_symmetric
+
+    @cached_property
+    def _unsigned_symmetric(self) -> bool:
+        """True when zero is the exact middle of all 8-bit unsigned roundings: of one it may be chance, of several it is the scheme."""
+        unsigned = [pair for pair in self.pairs if pair.dtype == "uint8"]
+        return len(unsigned) > 1 and all(bool((pair.zero == 128).all()) for pair in unsigned)
+
     # counterfactuals: activations --------------------------------------------------------------------------------------------------
 
     def fuse_layers(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
@@ -158,10 +178,13 @@ class Study:
         stats = self.statistics[pair.value]
         lows, highs = stats.channel_low, stats.channel_high
         if lows is None or highs is None or pair.scale.size == 1 or lows.size != pair.scale.size:
-            return _fit_symmetry(*self.observed_range(pair), pair)
+            return _fit_symmetry(*self.observed_range(pair), self._keeps_symmetry(pair))
         if self._has_relu(pair):
             lows = np.zeros_like(lows)
-        limits = [_fit_symmetry(low, high, pair) for low, high in zip(lows, highs, strict=True)]
+        limits = [
+            _fit_symmetry(low, high, self._keeps_symmetry(pair))
+            for low, high in zip(lows, highs, strict=True)
+        ]
         return np.asarray([low for low, _ in limits]), np.asarray([high for _, high in limits])
 
     def trim_ranges(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
@@ -181,7 +204,7 @@ class Study:
                 low, high = choose(self.statistics[pair.value], 256, pair.symmetric)
                 if self._has_relu(pair):
                     low = 0.0
-                limits[pair.value] = _fit_symmetry(low, high, pair)
+                limits[pair.value] = _fit_symmetry(low, high, self._keeps_symmetry(pair))
         return limits
 
     def use_asymmetric_ranges(self, model: onnx.ModelProto | None = None) -> onnx.ModelProto | None:
@@ -338,10 +361,10 @@ def _range_ratio(plain: Array, axis: int) -> float:
     return float(ranges.max() / max(ranges.min(), 1e-30))
 
 
-def _fit_symmetry(low: Any, high: Any, pair: Pair) -> Limits:
-    """A range around zero, symmetric where the pair is; never of no width."""
+def _fit_symmetry(low: Any, high: Any, symmetric: bool) -> Limits:
+    """A range that holds zero, or is symmetric around it; never of no width."""
     low, high = min(float(low), 0.0), max(float(high), 0.0)
-    if pair.symmetric and pair.dtype.startswith("int"):
+    if symmetric:
         high = max(-low, high)
         low = -high
     if not high > low:

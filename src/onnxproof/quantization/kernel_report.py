@@ -55,6 +55,8 @@ _HEAVY = frozenset(
         "NhwcFusedConv",
     }
 )
+_PASSES = 5
+"""Passes of a model in one turn (not measured)."""
 _WARM_UP = 3
 """Turns that are not measured: the first passes allocate."""
 
@@ -71,6 +73,8 @@ class KernelCounts:
     """Q and DQ nodes that are left: each is a pass over memory."""
     fell_back: tuple[str, ...] = ()
     """Names of the heavy nodes that run in float."""
+    float_outputs: frozenset[str] = frozenset()
+    """What they give."""
 
     @property
     def heavy(self) -> tuple[int, int]:
@@ -99,6 +103,9 @@ def count_kernels(model: onnx.ModelProto | Path) -> KernelCounts:
         fallback={op: count for op, count in sorted(counts.items()) if op in _HEAVY},
         conversions=counts["QuantizeLinear"] + counts["DequantizeLinear"],
         fell_back=tuple(node.name for node in nodes if node.op_type in _HEAVY),
+        float_outputs=frozenset(
+            name for node in nodes if node.op_type in _HEAVY for name in node.output if name
+        ),
     )
 
 
@@ -113,24 +120,45 @@ def latencies(
 
     The 20th percentile is given: passes that were interrupted lie above it (not measured against others).
     """
+    times = take_turns(models, batch, rounds=rounds, seconds=seconds)
+    return [fast_pass(measured) for measured in times]
+
+
+def fast_pass(turns: Sequence[Sequence[float]]) -> float:
+    """The 20th percentile of all passes."""
+    return float(np.percentile([spent for turn in turns for spent in turn], 20))
+
+
+def take_turns(
+    models: Sequence[onnx.ModelProto | Path],
+    batch: Mapping[str, Array],
+    *,
+    rounds: int = 40,
+    seconds: float = 3.0,
+) -> list[list[list[float]]]:
+    """Seconds of each pass, by model and turn; in every turn each model has five passes."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
     sessions = [ort.native(_source(model), options) for model in models]
-    times: list[list[float]] = [[] for _ in sessions]
+    times: list[list[list[float]]] = [[] for _ in sessions]
     end = time.perf_counter() + seconds
     inputs = dict(batch)
     for turn in range(_WARM_UP + rounds):
         for place, session in enumerate(sessions):
-            for _repeat in range(5):
-                start = time.perf_counter()
-                session.run(None, inputs)
-                if turn >= _WARM_UP:
-                    times[place].append(time.perf_counter() - start)
+            passes = [_time_pass(session, inputs) for _ in range(_PASSES)]
+            if turn >= _WARM_UP:
+                times[place].append(passes)
         if time.perf_counter() > end and turn > 8:
             break
-    return [float(np.percentile(measured, 20)) for measured in times]
+    return times
+
+
+def _time_pass(session: Any, inputs: dict[str, Array]) -> float:
+    start = time.perf_counter()
+    session.run(None, inputs)
+    return time.perf_counter() - start
 
 
 def _source(model: onnx.ModelProto | Path) -> Path | bytes:

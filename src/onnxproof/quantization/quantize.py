@@ -22,10 +22,11 @@ from onnxproof.quantization.calibration.ranges import calibrator
 from onnxproof.quantization.calibration.samples import Samples, example_inputs
 from onnxproof.quantization.evaluation import Evaluator
 from onnxproof.quantization.float_graph import prepare
-from onnxproof.quantization.kernel_report import count_kernels, latencies
+from onnxproof.quantization.kernel_report import count_kernels
 from onnxproof.quantization.paired_metric import Outcome
 from onnxproof.quantization.result import Quantized
 from onnxproof.quantization.scoring import compare, compute_outputs
+from onnxproof.quantization.speed_report import SpeedQuestion, explain_speed, measure_speed
 from onnxproof.quantization.stage_errors import measure_stages
 from onnxproof.quantization.trial_cache import TrialCache
 from onnxproof.quantization.trials import QuantizationTrials
@@ -274,13 +275,24 @@ class _Job:
             backends = self._options.backends
             entries = measure_stages(self._subject, plain, draft, held, backends)
         sample = single_sample(tuning.trials)
-        times = latencies([plain, quantized], sample)
+        speed = measure_speed(plain, quantized, sample)
+        census = count_kernels(self._path)
+        findings += explain_speed(
+            SpeedQuestion(
+                speed=speed,
+                scheme=self._options.scheme,
+                plain=plain,
+                quantized=quantized,
+                census=census,
+                batch=sample,
+            )
+        )
         score = compare(compute_outputs(plain, held), compute_outputs(quantized, held))
         outcome = judge_sqnr(score, self._budget)  # what tuning saw is no judge of itself
         if self._budget.max_drop is not None:
             outcome = tuning.outcome()
         max_latency = self._budget.max_latency
-        in_time = max_latency is None or times[1] <= max_latency
+        in_time = max_latency is None or speed.quantized_s <= max_latency
         metric = tuning.metric
         if not metric and tuning.evaluator is not None:
             metric = tuning.evaluator.compare(plain, quantized)
@@ -298,12 +310,13 @@ class _Job:
             steps=tuple(tuning.steps),
             front=tuple(front(tuning.points, sample, tuning.evaluator, plain)),
             ledger=tuple(entries),
-            census=count_kernels(self._path),
+            census=census,
             findings=tuple(findings),
             float_size=plain.ByteSize(),
             size=quantized.ByteSize(),
-            float_latency_s=times[0],
-            latency_s=times[1],
+            float_latency_s=speed.float_s,
+            latency_s=speed.quantized_s,
+            speed=speed,
             kept_float=tuning.kept_float,
             tried=cache.tried if cache else 0,
             recalled=cache.recalled if cache else 0,

@@ -8,6 +8,7 @@ from typing import Any
 from onnxproof.quantization.kernel_report import KernelCounts
 from onnxproof.quantization.paired_metric import Metric, Outcome
 from onnxproof.quantization.scoring import Score
+from onnxproof.quantization.speed_report import Speed
 from onnxproof.quantization.stage_errors import StageError
 from onnxproof.quantization.tuning_state import Budget, Point, Step
 from onnxproof.results import Finding, Verdict
@@ -39,6 +40,8 @@ class Quantized:
     size: int
     float_latency_s: float
     latency_s: float
+    speed: Speed | None = None
+    """The ratio of the two, with its noise."""
     kept_float: tuple[str, ...] = ()
     tried: int = 0
     recalled: int = 0

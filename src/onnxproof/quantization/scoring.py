@@ -33,6 +33,20 @@ class Score:
         return self.sqnr_db > other.sqnr_db + margin
 
 
+def describe_change(before: Score, after: Score) -> str:
+    """Both scores beside each other, for people.
+
+    >>> describe_change(Score(sqnr_db=2.7, agreement=0.72), Score(sqnr_db=37.2, agreement=1.0))
+    '2.7 dB become 37.2 dB, and the same best class for 72.00% becomes 100.00%'
+    """
+    words = f"{before.sqnr_db:.1f} dB become {after.sqnr_db:.1f} dB"
+    if before.agreement is None or after.agreement is None:
+        return words
+    return (
+        f"{words}, and the same best class for {before.agreement:.2%} becomes {after.agreement:.2%}"
+    )
+
+
 REFUSED = Score(sqnr_db=-math.inf, agreement=None)
 """The score of a graph that the runtime refuses, and of none at all."""
 

@@ -83,6 +83,8 @@ def _facts(result: "Quantized") -> list[str]:
         f"{integer} of {heavy} heavy nodes run as integers",
         f"{result.tried} graphs tried",
     ]
+    if result.speed is not None:
+        facts.append(f"a pass takes {result.speed}")
     if result.recalled:
         facts.append(f"{result.recalled} of them known from an earlier run")
     return [*facts, f"{result.seconds:.1f} s"]

@@ -1,11 +1,12 @@
 """A proof as rows: one for each case group and backend, the worst first. Every writer shows these."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from onnxproof.options import Policy
-from onnxproof.report.plain import ratio, share
+from onnxproof.report.plain import percent, ratio, share
 from onnxproof.results import Gap, Status, Verdict, judging
 from onnxproof.results.judging import judge_gap, level_words, severity, worse
 from onnxproof.results.proof import Proof
@@ -70,7 +71,19 @@ def numbers(gap: Gap) -> list[str]:
         return [f"{gap.lost} not finite", "", "", "fails"]
     if gap.mismatches:
         return [f"{gap.mismatches} differ", "", f"{gap.max_abs:.3g}", share(gap.allowance)]
+    if gap.noise_kind in judging.QUANTIZED:
+        return [
+            _added(gap.noise_ratio),
+            _added(gap.worst_ratio),
+            f"{gap.max_abs:.2g}",
+            last_number(gap),
+        ]
     return [ratio(gap.noise_ratio), ratio(gap.worst_ratio), f"{gap.max_abs:.2g}", last_number(gap)]
+
+
+def _added(times: float) -> str:
+    """What a runtime adds to a quantized graph's own error, as a share of it."""
+    return percent(times, 1)
 
 
 def last_number(gap: Gap) -> str:
@@ -94,6 +107,19 @@ def last_column(proof: Proof) -> str:
     if len(kinds) > 1:
         return "allclose or SQNR"
     return "allclose"
+
+
+def column_names(proof: Proof) -> tuple[str, str, str, str]:
+    """What the numbers of each row are."""
+    last = last_column(proof)
+    if last == "SQNR":
+        return "runtime adds", "at worst", "max abs", last
+    return "x noise", "x peak", "max abs", last
+
+
+def column_titles(proof: Proof) -> list[str]:
+    """The same where there is more than ASCII."""
+    return [re.sub("^x ", "× ", name) for name in column_names(proof)]
 
 
 def facts(proof: Proof) -> list[str]:

@@ -8,8 +8,9 @@ from rich.text import Text
 
 from onnxproof.report import consensus_table, export_table, quality, rollout_table
 from onnxproof.report.plain import brief, noise_change, relative, safe, short, visible
-from onnxproof.report.rows import Row, facts, last_column, numbers, place, rows
+from onnxproof.report.rows import Row, column_names, facts, last_column, numbers, place, rows
 from onnxproof.results import Cause, DimInfo, Finding, Location, Verdict
+from onnxproof.results.gaps import CAUSE_FAILED
 from onnxproof.results.proof import Proof
 
 COLOURS = {
@@ -32,6 +33,8 @@ _CASE = 10
 _SPARE = (
     "max abs",
     "x peak",
+    "at worst",
+    "runtime adds",
     "allclose",
     "SQNR",
     "allclose or SQNR",
@@ -41,14 +44,24 @@ _SPARE = (
 )
 """Then these columns do, in this order."""
 _RIGHT = frozenset(
-    {"cases", "x noise", "x peak", "max abs", "allclose", "SQNR", "allclose or SQNR"}
+    {
+        "cases",
+        "x noise",
+        "x peak",
+        "runtime adds",
+        "at worst",
+        "max abs",
+        "allclose",
+        "SQNR",
+        "allclose or SQNR",
+    }
 )
 _LEGEND = (
     "x noise: rms error in units of the reference's own rounding noise; x peak: the same for the worst element;\n"
     "allclose: share of the classical tolerance that the worst element used, 100% and more fails"
 )
 _QUANTIZED_LEGEND = (
-    "x noise: what the runtime adds, in units of what the graph's own quantization costs; x peak: the same for the worst element;\n"
+    "runtime adds: its error beyond the graph's own quantization, as a share of what that costs; at worst: the same for the worst element;\n"
     "SQNR: what is left of the reference's answers, asked on your data, or else on the example inputs"
 )
 
@@ -226,7 +239,7 @@ def _columns(proof: Proof, shown_rows: Sequence[Row]) -> dict[str, list[str]]:
     if len(proof.signature.outputs) > 1:
         columns["worst case"] = [f"{row.worst.case} ({row.worst.output})" for row in shown_rows]
     cells = [numbers(row.worst) for row in shown_rows]
-    for position, name in enumerate(("x noise", "x peak", "max abs", last_column(proof))):
+    for position, name in enumerate(column_names(proof)):
         columns[name] = [row_cells[position] for row_cells in cells]
     return columns
 
@@ -299,6 +312,7 @@ def _findings(proof: Proof, out: Console) -> None:
     findings = [finding for finding in proof.findings if not _is_below_verdict(finding)]
     if not findings:
         return
+    findings.sort(key=lambda finding: finding.code != CAUSE_FAILED)  # never among those left out
     out.print()
     out.print("findings", style="bold")
     for finding in findings[:_FEW]:

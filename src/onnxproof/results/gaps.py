@@ -7,6 +7,9 @@ from onnxproof.results.verdicts import Domain, NoiseKind, Status, Verdict, Void
 RTOL_GRID = (0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 """The relative tolerances for which a gap keeps the smallest absolute one that passes."""
 
+CAUSE_FAILED = "cause-failed"
+"""The finding that trying a cause raised or ended its process."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:

@@ -5,12 +5,18 @@ from typing import TYPE_CHECKING
 
 from onnxproof.results import judging
 from onnxproof.results.gaps import Finding, Gap
-from onnxproof.results.verdicts import Verdict
+from onnxproof.results.verdicts import NoiseKind, Verdict
 
 if TYPE_CHECKING:
     from onnxproof.results.proof import Proof
 
 _BAD = (Verdict.DRIFT, Verdict.DIVERGED)
+_TWIN_WORDS = {
+    Verdict.FAITHFUL: "says the same as the quantized",
+    Verdict.DRIFT: "is further than it should be from the quantized",
+    Verdict.DIVERGED: "does not say what",
+}
+"""Where the reference is quantized as well."""
 _QUANTIZED_WORDS = {
     Verdict.FAITHFUL: "is a sound quantization of",
     Verdict.DRIFT: "loses more than quantization should of",
@@ -91,14 +97,17 @@ def _quantized_sentence(proof: "Proof", level: float) -> str:
     quantized = [gap for gap in counted if gap.noise_kind in judging.QUANTIZED]
     most = max((gap.noise_ratio for gap in quantized), default=0.0)
     judged = judging.asked(proof.gaps)
-    clipped = judging.clipped_share(judged)
+    clipped = judging.clipped_by_file(judged)
     cut = ""
     if clipped > proof.policy.clip_limit:
         cut = f", {clipped:.2%} of the inputs clipped"
     lost = judging.saturation_db(judged)
     if lost > judging.SATURATION_LIMIT_DB:
         cut += f", {lost:.1f} dB lost to 16-bit ranges that clip"
-    word = _QUANTIZED_WORDS[proof.verdict]
+    words = _QUANTIZED_WORDS
+    if judged[0].noise_kind is NoiseKind.TWIN:
+        words = _TWIN_WORDS
+    word = words[proof.verdict]
     tail = " says" if proof.verdict is Verdict.DIVERGED else ""
     deciding = _deciding_finding(proof)
     if deciding is not None:

@@ -20,9 +20,10 @@ import numpy as np
 from onnxproof.errors import Crashed, ModelError, Refused
 from onnxproof.numerics.measure import Noise, is_float, noise_of
 from onnxproof.onnxmodel.onnx_file import OnnxFile, constants, read
+from onnxproof.options import Policy
 from onnxproof.reference.protocol import Reference
 from onnxproof.reference.subject import Subject
-from onnxproof.results import Case, Gap, NoiseKind, Signature
+from onnxproof.results import Case, Finding, Gap, NoiseKind, Signature, judging
 from onnxproof.runtimes import Session, ort, reference
 from onnxproof.runtimes.session.execution import Clock, feed
 from onnxproof.verification import open_ended
@@ -271,6 +272,21 @@ def decibels(signal: float, error: float) -> float:
     if signal > 0:
         return 10 * math.log10(signal / error)
     return -math.inf
+
+
+def shared_clipping(gaps: Sequence[Gap], policy: Policy) -> list[Finding]:
+    """Ordinary inputs that the quantized reference clips as the file does: no fault of the file, and yet its answers are worth little."""
+    twins = [gap for gap in judging.asked(gaps) if gap.noise_kind is NoiseKind.TWIN]
+    clipped = judging.clipped_share(twins)
+    if clipped <= policy.clip_limit:
+        return []
+    return [
+        Finding(
+            code="inputs-clipped",
+            what=f"{clipped:.2%} of the inputs lie beyond the range of the first rounding; the quantized reference clips them, too",
+            help="verify the file against the float model: that says what the ranges cost, and calibrate with inputs as they are served",
+        )
+    ]
 
 
 def _input_ranges(file: OnnxFile) -> dict[str, tuple[float, float]]:

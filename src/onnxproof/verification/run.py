@@ -44,7 +44,7 @@ from onnxproof.verification.observations import Observations, elements
 from onnxproof.verification.open_backends import Fleet, open_without
 from onnxproof.verification.pacing import Pacing
 from onnxproof.verification.progress import Progress
-from onnxproof.verification.quantized import Fidelity, open_fidelity
+from onnxproof.verification.quantized import Fidelity, open_fidelity, shared_clipping
 from onnxproof.verification.recording import Recording
 from onnxproof.verification.rollout.driving import Driven
 
@@ -370,7 +370,8 @@ class _Verification:
             signature=self._signature,
             clock=self._clock,
             budget=self._budget,
-            noted=self._observed.noted,
+            # integers have no NaN: nothing is to be explained where one became a number
+            noted=None if self._file.quantized else self._observed.noted,
             differing=tuple(self._observed.differing),
             agreeing=tuple(self._observed.agreeing),
             space=self._space,
@@ -390,6 +391,7 @@ class _Verification:
                 self._findings += self._floor.findings(complete=self._complete, budget_s=budget_s)
         self._findings += masked_findings(observed.gaps)
         self._findings += self._looping.unread_findings
+        self._findings += shared_clipping(observed.gaps, self._request.policy)
         measured = Measured(
             request=self._request,
             observed=observed,

@@ -57,6 +57,8 @@ class Report:
     causes: tuple[Cause, ...] = ()
     skipped: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    """Those of the untried ones that raised or ended their process: nobody knows what they would have said."""
 
 
 def codes() -> dict[str, Hypothesis]:
@@ -114,6 +116,7 @@ def explain(workbench: "Workbench", verify: Verify | None = None) -> Report:
     causes: list[_Judged] = []
     skipped: list[str] = []
     untried: list[str] = []
+    failed: list[str] = []
     trials = {
         code: partial(_try_and_verify, workbench, code, hypothesis, verify)
         for code, hypothesis in codes().items()
@@ -123,7 +126,8 @@ def explain(workbench: "Workbench", verify: Verify | None = None) -> Report:
             if isinstance(outcome, NotStarted):
                 untried.append(f"{outcome.name}: {NO_TIME}")
             elif isinstance(outcome, Failed):
-                untried.append(f"{outcome.name}: {outcome.reason}")
+                failed.append(f"{outcome.name}: {outcome.reason}")
+                untried.append(failed[-1])
             elif isinstance(outcome.value, str):
                 skipped.append(f"{outcome.name}: {outcome.value}")
             else:
@@ -134,6 +138,7 @@ def explain(workbench: "Workbench", verify: Verify | None = None) -> Report:
         causes=tuple(_settle(causes)),
         skipped=tuple(skipped),
         untried=tuple(untried),
+        failed=tuple(failed),
     )
 
 

@@ -14,12 +14,14 @@ from onnx import numpy_helper
 
 from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
-from onnxproof.diagnosis.judge import Counterfactual, Judgement, judge
+from onnxproof.diagnosis.judge import Counterfactual, Judgement, Standing, judge
 from onnxproof.diagnosis.trial_cases import Run, TrialCase, TrialCases
 from onnxproof.errors import OnnxproofError
 from onnxproof.inputs import data_stream
 from onnxproof.quantization.attribution import Study, gain
 from onnxproof.quantization.float_graph import prepare
+from onnxproof.quantization.pair_form import in_pair_form
+from onnxproof.quantization.scoring import describe_change
 from onnxproof.quantization.trials import QuantizationTrials
 from onnxproof.quantization.waterfall import compute_waterfall
 from onnxproof.results import Case, Fix, NoiseKind, Share
@@ -64,7 +66,7 @@ def _open_study(bench: Workbench, plain: onnx.ModelProto | None) -> Study:
     places = [order.index(value.name) for value in bench.model.graph.output if value.name in order]
     answers = [bench.scene.reference.run(item) for item in items]
     return Study(
-        bench.model,
+        in_pair_form(bench.model),
         [(str(place), batch) for place, batch in enumerate(batches)],
         [[answer[place] for place in places] for answer in answers],
         _float_weights(plain),
@@ -113,15 +115,18 @@ def granted(
         return f"with {found.graph_db:.1f} dB the graph is as good as healthy quantized models are"
     if model is None:
         return "there is nothing to change"
-    after = found.sqnr_db(model)
+    score = found.score(model)
+    after = score.sqnr_db
     recovered = gain(found.graph_db, after)
     if recovered < LEAST_DB:
         return f"it would recover {recovered:.1f} dB"
     healed = after >= policy.drift_db
-    evidence = f"{what}: {found.graph_db:.1f} dB become {after:.1f} dB"
+    evidence = f"{what}: {describe_change(found.graph_score, score)}"
     if not healed:
         return Tried(after=10 ** (-after / 20), evidence=evidence, fix=Fix(kind="graph", what=fix))
     judgement = judge_levels(bench, run_graph(bench, model))
+    if judgement.standing is Standing.REFUTED:
+        return f"{evidence}, but {judgement}"
     return Tried(
         judgement=judgement,
         model=model,

@@ -13,7 +13,7 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel.graph import source_of
 from onnxproof.options import Policy
 from onnxproof.quantization.attribution import Study, gain
-from onnxproof.quantization.operator_form import as_pairs, has_integer_operators
+from onnxproof.quantization.pair_form import in_pair_form
 from onnxproof.quantization.parameter_search import Mended, ParameterSearch
 from onnxproof.quantization.qdq import constants
 from onnxproof.reference.graph import GraphReference
@@ -90,8 +90,6 @@ def search(
 ) -> Mended | None:
     """The parameters that are wrong, if putting them right brings enough."""
     floats = reference_arrays(reference)
-    if has_integer_operators(study.model):
-        study = Study(as_pairs(study.model), study.samples, study.reference_outputs)
     mended = ParameterSearch(study, floats, policy.drift_db, ranges).run()
     if mended is None or gain(mended.before_db, mended.after_db) < LEAST_DB:
         return None
@@ -131,7 +129,7 @@ def _study(
     answers = [
         truth[order.index(value.name)] for value in model.graph.output if value.name in order
     ]
-    return Study(model, [("ordinary", feed(dict(inputs), signature))], [answers])
+    return Study(in_pair_form(model), [("ordinary", feed(dict(inputs), signature))], [answers])
 
 
 def _suspects(model: onnx.ModelProto, mended: Mended) -> list[Suspect]:

@@ -13,6 +13,7 @@ from onnxproof.diagnosis.locate.scene import Located, Scene, name_suspects
 from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel.graph import source_of
 from onnxproof.quantization.attribution import Study, gain
+from onnxproof.quantization.pair_form import in_pair_form
 from onnxproof.quantization.qdq import Pair
 from onnxproof.quantization.qdq_edit import without_rounding
 from onnxproof.results import Location, Stage, Suspect
@@ -78,7 +79,7 @@ def _simulate(scene: Scene) -> list[Array] | None:
 
 def _costly_roundings(scene: Scene) -> Location:
     """Take one rounding out after the other, and measure what the answers gain."""
-    model = onnx.load(scene.path)
+    model = in_pair_form(onnx.load(scene.path))
     study = _study(scene, model)
     ranked = sorted(study.pairs, key=lambda pair: -_coarseness(study, pair))[:_MOST_TRIALS]
     suspects = _named_by_gain(study, model, ranked) or _named_by_range(study, model)
@@ -150,7 +151,7 @@ def _suspect(
     producer = next((n for n in model.graph.node if pair.value in n.output), node)
     module, source = source_of(producer)
     return Suspect(
-        node=node.name or node.output[0],
+        node=(node.name or node.output[0]).split("::")[0],
         op_type=node.op_type,
         ratio=ratio,
         module=module,

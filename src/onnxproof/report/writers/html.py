@@ -17,7 +17,7 @@ from typing import Any
 from onnxproof.errors import UsageError
 from onnxproof.report import consensus_table, page_data, rollout_table
 from onnxproof.report.plain import LONGEST, block, brief, ratio, relative, short
-from onnxproof.report.rows import facts, last_column, numbers, place, rows
+from onnxproof.report.rows import column_titles, facts, last_column, numbers, place, rows
 from onnxproof.results import Verdict, judging
 from onnxproof.results.proof import Proof
 from onnxproof.system.writing import write_text
@@ -69,6 +69,7 @@ def _article(proof: Proof, name: str) -> dict[str, Any]:
         "rows": [(row, numbers(row.worst)) for row in rows(proof)],
         "facts": facts(proof),
         "last": last_column(proof),
+        "columns": column_titles(proof),
         "where": place(proof),
         "cross": _cross(proof),
         "rollouts": [rollout_table.cells(rollout) for rollout in proof.rollouts],

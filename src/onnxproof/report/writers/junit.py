@@ -5,7 +5,7 @@ from pathlib import Path
 from xml.etree import ElementTree as xml
 
 from onnxproof.report.plain import block, relative, short, visible
-from onnxproof.report.rows import Row, last_column, numbers, place, rows
+from onnxproof.report.rows import Row, column_names, last_column, numbers, place, rows
 from onnxproof.results import Finding, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.system.writing import write_text
@@ -100,7 +100,9 @@ def _case(suite: xml.Element, proof: Proof, row: Row, seconds: float) -> None:
     case = _testcase(suite, proof, f"{row.group} [{row.backend}]", seconds)
     worst, word = row.worst, row.verdict.value
     values = " / ".join(number for number in numbers(worst) if number)
-    legend = f"times the noise / worst element / max abs / {last_column(proof)}"
+    legend = " / ".join(("times the noise", "worst element", *column_names(proof)[2:]))
+    if last_column(proof) == "SQNR":
+        legend = " / ".join(column_names(proof))
     measured = f"case {worst.case}, output {worst.output}: {values} ({legend})"
     if row.verdict is Verdict.DIVERGED or (row.verdict is Verdict.DRIFT and proof.policy.strict):
         _add(case, "failure", f"{word}: {measured}", word, _log(proof))

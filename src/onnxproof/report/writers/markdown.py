@@ -5,7 +5,7 @@ from pathlib import Path
 
 from onnxproof.report import consensus_table, rollout_table
 from onnxproof.report.plain import block, noise_change, relative, short, visible
-from onnxproof.report.rows import facts, last_column, numbers, place, rows
+from onnxproof.report.rows import column_titles, facts, numbers, place, rows
 from onnxproof.results import Cause, Finding, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.system.text import markdown
@@ -83,9 +83,9 @@ def _table(proof: Proof) -> str:
     if not proof.gaps:
         return ""
     proof_rows = rows(proof)
-    columns = "group | backend | cases | worst case | × noise | × peak | max abs"
+    measured = " | ".join(column_titles(proof))
     lines = [
-        f"| {columns} | {last_column(proof)} | verdict |",
+        f"| group | backend | cases | worst case | {measured} | verdict |",
         "|---|---|--:|---|--:|--:|--:|--:|---|",
     ]
     for row in proof_rows[:_ROWS]:
