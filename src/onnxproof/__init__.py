@@ -1,4 +1,4 @@
-"""onnxproof proves that an ONNX model still says what its PyTorch model says.
+"""onnxproof proves that an ONNX model still matches its PyTorch model.
 
 The names below are loaded when they are first used: `import onnxproof` loads neither torch nor onnx.
 """

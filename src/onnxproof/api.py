@@ -52,7 +52,7 @@ def verify(
     progress: Report | None = None,
     **options: Unpack[VerifyKeywords],
 ) -> Proof:
-    """Prove that an ONNX file says what a PyTorch module says; the other keywords are the fields of `VerifyOptions`.
+    """Prove that an ONNX file matches a PyTorch module; the other keywords are the fields of `VerifyOptions`.
 
     `pipeline` is the deployment's own preprocessing, compared with `Subject(preprocess=...)` on raw inputs; the file takes what it makes.
 
@@ -85,7 +85,7 @@ def diff(
     progress: Report | None = None,
     **options: Unpack[VerifyKeywords],
 ) -> Proof:
-    """Prove that two ONNX files say the same; the first is the reference, and PyTorch is not needed."""
+    """Prove that two ONNX files match; the first is the reference, and PyTorch is not needed."""
     if Path(first).suffix != ".onnx":
         raise InputError(
             "not-onnx",
@@ -151,7 +151,7 @@ def export(
     progress: Report | None = None,
     **verification: Unpack[VerifyKeywords],
 ) -> Proof:
-    """Export a module to an ONNX file and prove that the file says what the module says.
+    """Export a module to an ONNX file and prove that the file matches it.
 
     Without `dynamic_shapes`, every dim that can vary does; `proof.export` tells which, what the others are fixed by, and what was assumed.
 

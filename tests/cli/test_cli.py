@@ -37,7 +37,7 @@ def test_a_faithful_file_exits_0_and_says_so(
 ) -> None:
     assert main(["verify", "model.py:build", "good.onnx", *QUICK]) == 0
     out = capfd.readouterr().out
-    assert "FAITHFUL  good.onnx says what build says" in out
+    assert "FAITHFUL  good.onnx matches build" in out
     assert "onnxproof verify model.py:build good.onnx --case" in out
 
 
@@ -52,7 +52,7 @@ def test_drift_passes_with_a_warning_and_fails_under_strict(
 
 def test_a_wrong_file_exits_1(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", "model.py:build", "bad.onnx", *QUICK]) == 1
-    assert "DIVERGED  bad.onnx does not say what build says" in capfd.readouterr().out
+    assert "DIVERGED  bad.onnx differs from build" in capfd.readouterr().out
 
 
 def test_a_case_that_does_not_exist_proves_nothing_and_exits_3(

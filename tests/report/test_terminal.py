@@ -80,7 +80,7 @@ def test_the_verdict_is_one_sentence_on_the_first_line() -> None:
     first = printed(proof(Verdict.FAITHFUL, *HEALTHY)).splitlines()[0]
     assert (
         first
-        == "FAITHFUL  model.onnx says what build says: 4 cases, at most 2.0 times the rounding noise"
+        == "FAITHFUL  model.onnx matches build: 4 cases, at most 2.0 times the rounding noise"
     )
 
 

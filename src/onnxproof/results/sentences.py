@@ -14,7 +14,7 @@ _BAD = (Verdict.DRIFT, Verdict.DIVERGED)
 _QUANTIZED_WORDS = {
     Verdict.FAITHFUL: "is a sound quantization of",
     Verdict.DRIFT: "loses more than quantization should of",
-    Verdict.DIVERGED: "does not say what",
+    Verdict.DIVERGED: "differs from",
 }
 
 
@@ -37,7 +37,7 @@ def _faithful_sentence(proof: "Proof") -> str:
     count = len({gap.case for gap in proof.gaps})
     cases = "1 case" if count == 1 else f"{count} cases"
     return (
-        f"{proof.candidate} says what {proof.subject} says: {cases}, "
+        f"{proof.candidate} matches {proof.subject}: {cases}, "
         f"{_largest_ratio(proof)}{_left_out(proof)}"
     )
 
@@ -45,12 +45,12 @@ def _faithful_sentence(proof: "Proof") -> str:
 def _bad_sentence(proof: "Proof", worst: Gap) -> str:
     counted = [finding for finding in proof.findings if finding.counts]
     if counted and judging.judge_gap(worst, proof.policy) not in _BAD:
-        return f"{proof.candidate} does not say what {proof.subject} says: {counted[0].what}"
+        return f"{proof.candidate} differs from {proof.subject}: {counted[0].what}"
     how = _size(worst) if _has_values(worst) else worst.detail
     where = f"output `{worst.output}`, case `{worst.case}` on {worst.backend}"
     if proof.verdict is Verdict.DRIFT:
         return f"{proof.candidate} drifts from {proof.subject}: {where}, {how}"
-    return f"{proof.candidate} does not say what {proof.subject} says: {where}, {how}"
+    return f"{proof.candidate} differs from {proof.subject}: {where}, {how}"
 
 
 def _has_values(gap: Gap) -> bool:
@@ -99,13 +99,13 @@ def _quantized_sentence(proof: "Proof", level: float) -> str:
     if lost > judging.SATURATION_LIMIT_DB:
         cut += f", {lost:.1f} dB lost to 16-bit ranges that clip"
     word = _QUANTIZED_WORDS[proof.verdict]
-    tail = " says" if proof.verdict is Verdict.DIVERGED else ""
+    tail = ""
     deciding = _deciding_finding(proof)
     if deciding is not None:
         word = "may be no sound quantization of"
         if deciding.counts:
-            word = "does not say what"
-        tail = f"{tail}: {deciding.what}"
+            word = "differs from"
+        tail = f": {deciding.what}"
     data = "your data" if judged[0].group == "data" else "the example inputs"
     return (
         f"{proof.candidate} {word} {proof.subject}{tail}: {judging.level_words(level)} on {data}{cut}; "
