@@ -79,8 +79,7 @@ HEALTHY = (
 def test_the_verdict_is_one_sentence_on_the_first_line() -> None:
     first = printed(proof(Verdict.FAITHFUL, *HEALTHY)).splitlines()[0]
     assert (
-        first
-        == "FAITHFUL  model.onnx matches build: 4 cases, at most 2.0 times the rounding noise"
+        first == "FAITHFUL  model.onnx matches build: 4 cases, at most 2.0 times the rounding noise"
     )
 
 

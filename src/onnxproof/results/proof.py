@@ -81,6 +81,8 @@ class Proof:
     hashes: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     passes: Mapping[str, int] = field(default_factory=dict)
+    group_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What the cases of each group took on each backend, its share of the reference's passes included."""
     half: str = ""
     """The half precision whose own rounding is the noise here: the file was made for it, and the reference is wider."""
     export: ExportRecord | None = None
