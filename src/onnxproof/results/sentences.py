@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 from onnxproof.results import judging
 from onnxproof.results.gaps import Finding, Gap
 from onnxproof.results.verdicts import Verdict
+from onnxproof.system.text import visible
 
 if TYPE_CHECKING:
     from onnxproof.results.proof import Proof
 
+_LONGEST = 400
+"""Characters of a line of the outline: names come from models."""
 _BAD = (Verdict.DRIFT, Verdict.DIVERGED)
 _QUANTIZED_WORDS = {
     Verdict.FAITHFUL: "is a sound quantization of",
@@ -122,6 +125,23 @@ def _deciding_finding(proof: "Proof") -> Finding | None:
     if not findings or measured is not Verdict.FAITHFUL:
         return None
     return findings[0]
+
+
+def outline(proof: "Proof") -> str:
+    """The proof in a few lines, for Python's prompt and for a debugger."""
+    sentence = verdict_sentence(proof).splitlines()[0]
+    lines = [f"<Proof {proof.verdict.value.upper()}: {sentence}"]
+    location = proof.location
+    if location is not None:
+        nodes = ", ".join(location.nodes[:3]) or "no single node"
+        lines.append(f"where: stage {location.stage.value}, {nodes}")
+    words = {True: "proven", False: "possible"}
+    for cause in proof.causes[:2]:
+        lines.append(f"{words[cause.proven]} cause {cause.code}: {cause.title}")
+    if proof.findings:
+        codes = dict.fromkeys(finding.code for finding in proof.findings)
+        lines.append(f"findings: {', '.join(codes)}")
+    return "\n  ".join(visible(line)[:_LONGEST] for line in lines) + ">"
 
 
 def facts(proof: "Proof") -> Sequence[str]:
