@@ -18,6 +18,7 @@ from onnxproof.options import (
 )
 from onnxproof.reference import subject as subjects
 from onnxproof.reference.subject import Subject
+from onnxproof.report.arguments import public
 from onnxproof.results import Finding, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes import use_serving
@@ -36,6 +37,7 @@ __all__ = ["bundle", "diff", "explain", "export", "inspect", "mend", "quantize",
 _BAD = (Verdict.DRIFT, Verdict.DIVERGED)
 
 
+@public
 def verify(
     model: Any,
     onnx: str | Path,
@@ -47,9 +49,7 @@ def verify(
     progress: Report | None = None,
     **options: Unpack[VerifyKeywords],
 ) -> Proof:
-    """Prove that an ONNX file (or a folder of them) says what a PyTorch module says; the other keywords are the fields of `VerifyOptions`.
-
-    `pipeline` is the deployment's own preprocessing, compared with `Subject(preprocess=...)` on raw inputs; the file takes what it makes.
+    """Prove that an ONNX file, or a folder of them, matches a PyTorch module.
 
     >>> import torch, onnxproof
     >>> module, x = torch.nn.Linear(4, 2).eval(), torch.randn(3, 4)
@@ -75,6 +75,7 @@ def verify(
     return compared.add_to(_verify(bare, path, chosen, with_proofs(progress, compared.add_to)))
 
 
+@public
 def diff(
     first: str | Path | Subject,
     second: str | Path,
@@ -84,7 +85,12 @@ def diff(
     progress: Report | None = None,
     **options: Unpack[VerifyKeywords],
 ) -> Proof:
-    """Prove that two ONNX files say the same; the first is the reference, and PyTorch is not needed."""
+    """Prove that two ONNX files match; the first is the reference, and PyTorch is not needed.
+
+    >>> import onnxproof
+    >>> onnxproof.diff("before.onnx", "after.onnx").verdict      # doctest: +SKIP
+    <Verdict.FAITHFUL: 'faithful'>
+    """
     words = str(first.source if isinstance(first, Subject) else first)
     if Path(words).suffix != ".onnx":
         raise InputError(
@@ -95,6 +101,7 @@ def diff(
     return verify(first, second, example_inputs, data=data, progress=progress, **options)
 
 
+@public
 def explain(
     model: Any,
     onnx: str | Path,
@@ -106,7 +113,7 @@ def explain(
     progress: Report | None = None,
     **options: Unpack[VerifyKeywords],
 ) -> Proof:
-    """Verify, and say where and why; `calibration` is what a quantized file was calibrated on.
+    """Verify, and say where and why.
 
     >>> import onnxproof
     >>> proof = onnxproof.explain("model.py:build", "model.int8.onnx", calibration="calib.npz")      # doctest: +SKIP
@@ -117,6 +124,7 @@ def explain(
     return examine(subject, Path(onnx), chosen, progress, calibration).proof
 
 
+@public
 def mend(
     model: Any,
     onnx: str | Path,
@@ -139,6 +147,7 @@ def mend(
     return examine(subject, Path(onnx), chosen, None, calibration).mend(output)
 
 
+@public
 def export(
     model: Any,
     example_inputs: Any,
@@ -151,7 +160,7 @@ def export(
     progress: Report | None = None,
     **verification: Unpack[VerifyKeywords],
 ) -> Proof:
-    """Export a module to an ONNX file and prove that the file says what the module says.
+    """Export a module to an ONNX file and prove that the file matches it.
 
     Without `dynamic_shapes`, every dim that can vary does; `proof.export` tells which, what the others are fixed by, and what was assumed.
     With `ExportOptions(with_cache=True)` a Hugging Face model becomes a folder of files.
@@ -184,6 +193,7 @@ def export(
     return record.added_to(proof)
 
 
+@public
 def quantize(
     model: Any,
     path: str | Path,
@@ -196,9 +206,7 @@ def quantize(
     data: Any = None,
     **options: Unpack[QuantizeKeywords],
 ) -> "Quantized":
-    """Quantize a model, tune it to a budget, and prove what it costs; the other keywords are the fields of `QuantizeOptions`.
-
-    `budget` is a `Budget`, or the largest drop of the metric as a number. `evaluate` is a function of `predict`, or (inputs, labels).
+    """Quantize a model, tune it to a budget, and prove what it costs.
 
     >>> import onnxproof
     >>> result = onnxproof.quantize("model.onnx", "model.int8.onnx", calibration="calib.npz")      # doctest: +SKIP

@@ -143,7 +143,7 @@ def test_the_verdict_is_the_first_thing_and_the_guilty_line_is_shown(
 ) -> None:
     page = visit("large")
     heading = page.locator("h1")
-    assert heading.inner_text().startswith("DIVERGED model.onnx does not say what build says")
+    assert heading.inner_text().startswith("DIVERGED model.onnx differs from build")
     assert heading.bounding_box()["y"] < 150
     assert "scores = query @ key.transpose(2, 0)" in page.locator(".source pre").inner_text()
     assert (

@@ -44,7 +44,7 @@ def test_a_proof_in_one_line_and_a_failure_that_reads_well(run: pytest.Pytester)
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(
         [
-            "error?verdict-diverged?: bad.onnx does not say what build says: output `*",
+            "error?verdict-diverged?: bad.onnx differs from build: output `*",
             "  --> bad.onnx",
             "  = note: stage export, node *",
             "  = help: replay: onnxproof verify model.py:build bad.onnx --case '*' --backend ort --seed 0",

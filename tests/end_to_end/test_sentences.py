@@ -298,10 +298,10 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
     ),
     ("proof", " times the rounding noise", SOUND.sentence, INT8.sentence),
     ("proof", " of float16 itself", replace(SOUND, half="float16").sentence, SOUND.sentence),
-    ("proof", " does not say what ", WRONG.sentence, SOUND.sentence),
+    ("proof", " differs from ", WRONG.sentence, SOUND.sentence),
     (
         "proof",
-        "does not say what",
+        "differs from",
         replace(SOUND, verdict=Verdict.DIVERGED, findings=(COUNTED,)).sentence,
         DRIFTING.sentence,
     ),

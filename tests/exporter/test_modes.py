@@ -45,9 +45,14 @@ class Counter(nn.Module):
 
 
 def test_a_dropout_differs_and_is_named() -> None:
-    layers = find_training_layers(example_of(Outer(nn.Dropout(0.5)), torch.ones(4, 8)))
+    layers = find_training_layers(example_of(Outer(nn.Dropout(0.5)).eval(), torch.ones(4, 8)))
     assert layers.layers == ("inner (Dropout)",)
-    assert "inner (Dropout)" in layers.warnings[0]
+    assert layers.warnings == []  # the module came in eval mode, and that is what is exported
+
+
+def test_a_dropout_of_a_module_in_training_is_a_warning() -> None:
+    example = example_of(Outer(nn.Dropout(0.5)).train(), torch.ones(4, 8))
+    assert "inner (Dropout)" in find_training_layers(example).warnings[0]
 
 
 def test_a_list_of_tuples_that_stays_the_same_is_no_difference() -> None:

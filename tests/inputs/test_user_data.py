@@ -223,6 +223,28 @@ def test_arrays_that_no_input_takes_are_told(
     )
 
 
+def test_the_only_array_under_a_wrong_name_is_taken_and_told(
+    linear: tuple[nn.Module, Path],
+) -> None:
+    words = told(verified(linear, {"image": X}), "data-renamed")
+    assert "has no `x`" in words and "`image`, was taken" in words
+
+
+def test_the_names_of_the_file_are_as_good_as_those_of_the_module(tmp_path: Path) -> None:
+    module, path = Net().eval(), tmp_path / "m.onnx"
+    torch.onnx.export(
+        module,
+        (torch.randn(3, 4),),
+        path,
+        input_names=["pixels"],
+        dynamic_axes={"pixels": {0: "batch"}},
+        dynamo=False,
+    )
+    proof = verified((module, path), {"pixels": X})
+    codes = {finding.code for finding in proof.findings}
+    assert "data-renamed" not in codes and "data-data" in {gap.case for gap in proof.gaps}
+
+
 def test_data_that_the_time_did_not_reach_fails_the_run(
     linear: tuple[nn.Module, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

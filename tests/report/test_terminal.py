@@ -79,8 +79,7 @@ HEALTHY = (
 def test_the_verdict_is_one_sentence_on_the_first_line() -> None:
     first = printed(proof(Verdict.FAITHFUL, *HEALTHY)).splitlines()[0]
     assert (
-        first
-        == "FAITHFUL  model.onnx says what build says: 4 cases, at most 2.0 times the rounding noise"
+        first == "FAITHFUL  model.onnx matches build: 4 cases, at most 2.0 times the rounding noise"
     )
 
 
@@ -366,21 +365,21 @@ def test_a_bad_verdict_with_everything_is_one_screen() -> None:
 
 
 def test_progress_says_what_is_running_and_the_time_left() -> None:
-    from onnxproof.cli import _progress
+    from onnxproof.report import progress
     from onnxproof.verification.progress import Progress
 
     assert (
-        _progress.words(Progress(case="float-x-zeros", done=12, elapsed=20.4, budget=60.0))
+        progress.words(Progress(case="float-x-zeros", done=12, elapsed=20.4, budget=60.0))
         == "12 cases, at most 40 s left, now float-x-zeros"
     )
     assert (
-        _progress.words(
+        progress.words(
             Progress(case="", done=12, elapsed=70.0, budget=60.0, step="looking for the node")
         )
         == "12 cases done, now looking for the node"
     )
     said: list[str] = []
-    report = _progress._throttle(lambda state: said.append(state.step), 1000.0, at_once=False)
+    report = progress.throttle(lambda state: said.append(state.step), 1000.0, at_once=False)
     for step in ("cases", "cases", "nodes", "nodes"):
         report(Progress(case="", done=1, elapsed=1.0, budget=2.0, step=step))
     assert said == ["nodes"]

@@ -2,15 +2,19 @@
 
 import json
 import re
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as xml
 
 import pytest
+import torch
 import xmlschema
 from sarif_pydantic import Sarif
 from support.made_proofs import HOSTILE, crossed, full, gap, hostile, large, quantized
+from torch import nn
 
+from onnxproof import api
 from onnxproof.options import Policy
 from onnxproof.report import github, plain
 from onnxproof.report.writers import html as html_writer
@@ -76,6 +80,23 @@ def test_junit_has_a_case_for_each_group_and_backend_and_says_where() -> None:
     assert "where: stage export, /model/layers.25/attention/node_500" in told
     assert "proven cause masking" in told
     assert "replay: onnxproof verify" in told
+
+
+def test_junit_has_the_seconds_that_each_group_took() -> None:
+    """Of a real run: they are not the same for every group, and together no more than the whole."""
+    x = torch.randn(3, 4)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "m.onnx")
+        module = nn.Linear(4, 2).eval()
+        torch.onnx.export(module, (x,), path, dynamo=False)
+        proof = api.verify(module, path, (x,), budget_s=5, explain=False)
+    suite = xml.fromstring(junit.dumps(proof))[0]
+    cases = {case.get("name"): float(case.get("time", -1)) for case in suite.iter("testcase")}
+    for name, seconds in cases.items():
+        group, _, backend = str(name).removesuffix("]").partition(" [")
+        assert seconds == pytest.approx(proof.group_seconds[group][backend], abs=1e-3)
+    assert len({proof.group_seconds[group]["ort"] for group in proof.group_seconds}) > 1
+    assert sum(cases.values()) <= float(suite.get("time", 0)) + 0.01
 
 
 def test_junit_never_passes_where_nothing_was_compared() -> None:
@@ -204,7 +225,7 @@ def test_annotations_point_at_the_line_and_cannot_begin_another_command(
 ) -> None:
     (line,) = github.annotations(large()).splitlines()
     assert line.startswith(
-        "::error title=onnxproof%3A diverged,file=/project/model.py,line=60::model.onnx does not say"
+        "::error title=onnxproof%3A diverged,file=/project/model.py,line=60::model.onnx differs from"
     )
     assert "%0Aproven cause masking: the mask is too weak" in line
     assert github.annotations(HEALTHY) == ""

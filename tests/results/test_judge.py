@@ -381,7 +381,7 @@ def test_a_diverged_proof_raises_with_what_a_log_needs() -> None:
         proof.raise_for_verdict()
     text = str(caught.value)
     for words in (
-        "m.onnx does not say what Net says",
+        "m.onnx differs from Net",
         "case `mask-one row false` on ort",
         "500 times the rounding noise",
         "allclose fails",

@@ -205,6 +205,7 @@ def full() -> Proof:
         hashes={"candidate": "00"},
         seconds={"total": 1.5},
         passes={"ort": 3},
+        group_seconds={"ordinary": {"ort": 0.25}},
         cross=CrossCheck(
             case="c",
             right=("ort",),

@@ -83,7 +83,7 @@ def overview() -> str:
     lines = [
         "usage: onnxproof COMMAND [OPTIONS] ...",
         "",
-        "Proves that an ONNX model still says what its PyTorch model says.",
+        "Proves that an ONNX model still matches its PyTorch model.",
         "",
         "commands:",
     ]

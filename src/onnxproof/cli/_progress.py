@@ -1,22 +1,19 @@
 """How far a run is: a bar on a terminal, a plain line now and then elsewhere; both on standard error."""
 
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from onnxproof.report.plain import short
+from onnxproof.report.progress import Report, throttle, words
 
 if TYPE_CHECKING:
     from onnxproof.verification.progress import Progress
 
-Report = Callable[["Progress"], None]
+__all__ = ["Report", "progress", "words"]
 _BAR_EVERY = 0.25
 _LINE_EVERY = 10.0
 """Seconds: drawing must cost nothing beside the forward passes."""
-_CASE = 40
-"""Characters of the running case's name."""
 
 
 @contextmanager
@@ -28,15 +25,7 @@ def progress(*, quiet: bool) -> Iterator[Report | None]:
         with _bar() as report:
             yield report
     else:
-        yield _throttle(_line, _LINE_EVERY, at_once=False)
-
-
-def words(state: "Progress") -> str:
-    """What is done, what is running, and the time left."""
-    if state.step != "cases":
-        return f"{state.done} cases done, now {state.step}"
-    left = max(state.budget - state.elapsed, 0.0)
-    return f"{state.done} cases, at most {left:.0f} s left, now {short(state.case, _CASE)}"
+        yield throttle(_line, _LINE_EVERY, at_once=False)
 
 
 def _line(state: "Progress") -> None:
@@ -69,21 +58,4 @@ def _bar() -> Iterator[Report]:
             )
             bar.refresh()
 
-        yield _throttle(draw, _BAR_EVERY, at_once=True)
-
-
-def _throttle(report: Report, every: float, *, at_once: bool) -> Report:
-    """Now and then, and whenever another step begins."""
-    last = time.monotonic()
-    if at_once:
-        last -= every
-    step = "cases"
-
-    def report_if_due(state: "Progress") -> None:
-        nonlocal last, step
-        now = time.monotonic()
-        if now - last >= every or state.step != step:
-            last, step = now, state.step
-            report(state)
-
-    return report_if_due
+        yield throttle(draw, _BAR_EVERY, at_once=True)

@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from onnxproof.cli import EXIT_CODES, commands
+from onnxproof.cli import EXIT_CODES, _api_reference, commands
 from onnxproof.diagnosis.causes import EXTRA_CODES, pages
 
 
 def make() -> dict[str, str]:
     """File name -> text."""
-    return {"commands.md": _commands(), "causes.md": _causes()}
+    return {"commands.md": _commands(), "causes.md": _causes(), "api.md": _api_reference.make()}
 
 
 def _commands() -> str:

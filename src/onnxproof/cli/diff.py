@@ -1,4 +1,4 @@
-"""Prove that two ONNX files say the same; PyTorch is not needed."""
+"""Prove that two ONNX files match; PyTorch is not needed."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 @option.folded
 def command(
     first: Annotated[str, typer.Argument(help="The reference, an ONNX file.")],
-    second: Annotated[str, typer.Argument(help="The ONNX file that should say the same.")],
+    second: Annotated[str, typer.Argument(help="The ONNX file that should match it.")],
     running: option.Running,
     judging: option.Judging,
     lock: option.Lock,

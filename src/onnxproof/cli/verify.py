@@ -1,4 +1,4 @@
-"""Prove that an ONNX file says what a PyTorch module says."""
+"""Prove that an ONNX file matches a PyTorch module."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

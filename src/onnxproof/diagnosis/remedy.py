@@ -2,7 +2,7 @@
 
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -32,7 +32,7 @@ _RANK = (Verdict.FAITHFUL, Verdict.DRIFT, Verdict.DIVERGED, Verdict.VACUOUS, Ver
 class Mended:
     """What came of mending: the graph (or the optimizers to disable), and the verdict on it from scratch."""
 
-    model: onnx.ModelProto | None
+    model: onnx.ModelProto | None = field(repr=False)
     options: tuple[str, ...]
     verdict: Verdict
     causes: tuple[Cause, ...] = ()

@@ -79,9 +79,7 @@ class _Checker:
         inside_words = f"inside ({self._format(inside, guard)}): {inside_outcome}"
         outside_words = f"outside ({self._format(outside, guard)}): {outcome}"
         tested = f"{inside_words}; {outside_words}"
-        # a single size that was left out, and agrees, is covered after all
-        excludes_one_size = getattr(guard.expression, "rel_op", "") == "!="
-        if outcome.startswith(_REFUSES) or (outcome == _AGREES and excludes_one_size):
+        if outcome.startswith(_REFUSES) or outcome == _AGREES:  # right there, or no answer at all
             return tested, None
         finding = Finding(
             code="guard",

@@ -29,16 +29,13 @@ class TrainingLayers:
 
     @property
     def warnings(self) -> list[str]:
-        """What the user should read."""
-        if self.arrived_training:
-            return [
-                f"the module was in training mode, and these layers answer differently there: {_format_list(self.arrived_training)}; the export is of eval mode"
-            ]
-        if self.layers:
-            return [
-                f"these layers answer differently in training mode: {_format_list(self.layers)}; the export is of eval mode"
-            ]
-        return []
+        """What the user should read: nothing where the module came in eval mode, which is what is exported."""
+        if not self.arrived_training:
+            return []
+        layers = _format_list(self.arrived_training)
+        return [
+            f"the module was in training mode, and these layers answer differently there: {layers}; the export is of eval mode"
+        ]
 
 
 def find_training_layers(example: Example, *, seconds: float = 10.0) -> TrainingLayers:

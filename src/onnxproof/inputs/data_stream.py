@@ -1,6 +1,7 @@
 """The user's own inputs as a stream of cases: files, folders, iterables, DataLoaders; one case is held at a time."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +15,35 @@ from onnxproof.system.user_files import require_regular
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameRecord:
+    """How the names of the data went with those of the inputs."""
+
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other names that the data may use, such as the file's, with the input's own."""
+    unused: set[str] = field(default_factory=set)
+    """Arrays that no input takes."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """Arrays of another name, with the input that took them: there was one of each."""
+
+
 def stream(
-    data: Any, names: Sequence[str], unused: set[str] | None = None
+    data: Any, names: Sequence[str], record: NameRecord | None = None
 ) -> Iterator[tuple[str, Arrays]]:
     """Pairs of a label and the arrays by input name; positions are taken in the order of `names`.
 
-    The names of arrays that no input takes are added to `unused`.
+    What did not go by name is put into the record.
     """
+    record = record or NameRecord()
     if data is None:
         return
     if isinstance(data, str | Path):
         for path in data_files(Path(data)):
-            yield path.name, _named(read_arrays(path), names, str(path), unused)
+            yield path.name, _named(read_arrays(path), names, str(path), record)
         return
     if isinstance(data, Mapping):
         by_name = {str(name): value for name, value in data.items()}
-        yield "data", _named(by_name, names, "data", unused)
+        yield "data", _named(by_name, names, "data", record)
         return
     if not isinstance(data, Iterable):
         raise InputError(
@@ -38,7 +52,7 @@ def stream(
             help="give a file, a folder, a dict of arrays, or an iterable of inputs",
         )
     for index, item in enumerate(data):
-        yield str(index), _item(item, names, f"data[{index}]", unused)
+        yield str(index), _item(item, names, f"data[{index}]", record)
 
 
 def data_files(path: Path) -> list[Path]:
@@ -70,10 +84,10 @@ def _item(
     item: Any,
     names: Sequence[str],
     where: str,
-    unused: set[str] | None = None,
+    record: NameRecord,
 ) -> Arrays:
     if isinstance(item, Mapping):
-        return _named(dict(item), names, where, unused)
+        return _named(dict(item), names, where, record)
     leaves = [leaf for _, leaf in tree.flatten(item)]
     if len(leaves) < len(names):
         raise InputError(
@@ -89,11 +103,18 @@ def _named(
     item: dict[str, Any],
     names: Sequence[str],
     where: str,
-    unused: set[str] | None = None,
+    record: NameRecord | None = None,
 ) -> Arrays:
+    record = record or NameRecord()
     leaves = {path: _array(leaf) for path, leaf in tree.flatten(item)}
+    for alias, name in record.aliases.items():
+        if alias in leaves and alias not in names and name not in leaves:
+            leaves[name] = leaves.pop(alias)
     if _is_single_array(leaves, names):
-        return {names[0]: next(iter(leaves.values()))}
+        given, array = next(iter(leaves.items()))
+        if given:
+            record.renamed[given] = names[0]
+        return {names[0]: array}
     missing = [name for name in names if name not in leaves]
     if missing:
         raise InputError(
@@ -103,8 +124,7 @@ def _named(
             notes=[f"it has {', '.join(sorted(leaves))}", f"the model takes {', '.join(names)}"],
             help="rename it in the data file",
         )
-    if unused is not None:
-        unused.update(name for name in leaves if name not in names)
+    record.unused.update(name for name in leaves if name not in names)
     return {name: leaves[name] for name in names}
 
 

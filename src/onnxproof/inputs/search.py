@@ -4,7 +4,7 @@ A case that it yields is named by its mutations: `scale-10 + search-3 + search-1
 mutation depends on its number and the seed alone. So any of them can be rebuilt from its name.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -95,13 +95,3 @@ def _mutate_float(array: Array, rng: np.random.Generator) -> Array:
         value = wide.reshape(-1)[int(rng.integers(0, wide.size))]
         wide = np.where(kept, wide, value)
     return as_dtype(wide, array.dtype)
-
-
-def cases_by_name(planned: Iterable[Case], names: Sequence[str], seed: int) -> Iterator[Case]:
-    """The cases that were asked for by name; one that a search found is made again from its origin."""
-    wanted: dict[str, list[str]] = {}
-    for name in names:
-        wanted.setdefault(origin(name), []).append(name)
-    for case in planned:
-        for name in wanted.get(case.name, ()):
-            yield rebuild(case, name, seed)

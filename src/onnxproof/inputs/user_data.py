@@ -97,14 +97,16 @@ class UserData:
         self._data = data
         self._read: list[str] = []
         self._all_tried = False
-        self._unused: set[str] = set()
+        self._names = streams.NameRecord()
         self._casts: dict[tuple[str, str, str], None] = {}
         self._unfit: dict[str, str] = {}
 
     def stream(self, inputs: Sequence[InputInfo]) -> Iterator[tuple[str, dict[str, Array]]]:
         """Labels and arrays, without the items that don't fit the inputs' dtypes."""
         names = [info.name for info in inputs]
-        for label, arrays in streams.stream(self._data, names, self._unused):
+        aliases = {info.onnx_name: info.name for info in inputs if info.onnx_name}
+        self._names = streams.NameRecord(aliases=aliases)
+        for label, arrays in streams.stream(self._data, names, self._names):
             self._read.append(label)
             reasons = (_unfit(arrays[info.name], info) for info in inputs)
             why = next(filter(None, reasons), "")
@@ -143,10 +145,11 @@ class UserData:
             Finding(
                 code="data-cast",
                 what=f"your data for `{name}` is {old}, and the model takes {new}: the values were cast",
-                help=f"save it as {new}, or mind the cast where you serve",
+                help=f"runtimes refuse {old}: serve `{name}.astype('{new}')`, or save it as {new}",
             )
             for name, old, new in self._casts
         ]
+        findings += self._name_findings()
         left = self._left_out(compared, dropped)
         if left:
             reasons = "; ".join(_reasons(left))
@@ -159,14 +162,6 @@ class UserData:
                     help="give inputs that the reference takes: names, shapes and dtypes",
                 )
             )
-        if self._unused:
-            names = ", ".join(f"`{name}`" for name in sorted(self._unused)[:_FEW])
-            findings.append(
-                Finding(
-                    code="data-unused",
-                    what=f"no input takes these arrays of your data: {names}",
-                )
-            )
         if self._data is not None and not _has_data(compared):
             findings.append(
                 Finding(
@@ -176,6 +171,23 @@ class UserData:
                     help="give more time: `--budget`",
                 )
             )
+        return findings
+
+    def _name_findings(self) -> list[Finding]:
+        """Arrays under a name that no input has."""
+        findings = [
+            Finding(
+                code="data-renamed",
+                what=f"your data has no `{name}`: its only array, `{given}`, was taken for the model's only input",
+                help=f"a runtime that is fed by name refuses `{given}`: call it `{name}` in the data, and where you serve",
+            )
+            for given, name in self._names.renamed.items()
+        ]
+        unused = sorted(self._names.unused)
+        if unused:
+            names = ", ".join(f"`{name}`" for name in unused[:_FEW])
+            what = f"no input takes these arrays of your data: {names}"
+            findings.append(Finding(code="data-unused", what=what))
         return findings
 
     def _left_out(

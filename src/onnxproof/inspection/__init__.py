@@ -53,6 +53,11 @@ class Inspection:
 def inspect(path: str | Path, reference: Any = None) -> Inspection:
     """Inspect a file, or every file of a folder; with a module (or any subject) as the reference, a file's weights are compared by count.
 
+    Args:
+        path: the ONNX file. Example: `path="model.onnx"`
+        reference: a module, or any other reference, whose weights are counted beside the file's.
+            Example: `reference="model.py:build"`
+
     >>> inspect("model.onnx").rating      # doctest: +SKIP
     <Rating.GOOD: 'good'>
     """

@@ -13,7 +13,7 @@ import onnx
 from onnx import numpy_helper
 
 from onnxproof.errors import ModelError
-from onnxproof.onnxmodel import expansion, file_checks
+from onnxproof.onnxmodel import expansion, file_checks, foreign_files
 from onnxproof.system.user_files import readable_bytes, require_regular
 
 _NUMPY: dict[int, str] = {onnx.TensorProto.BFLOAT16: "bfloat16"}
@@ -110,13 +110,22 @@ def read(path: str | Path) -> OnnxFile:
     except ModelError:
         raise
     except Exception as why:  # protobuf raises several classes, by version
-        raise ModelError(
-            "not-onnx",
-            "this file is not an ONNX model, or it is truncated",
-            where=str(path),
-            notes=[f"{path.stat().st_size} bytes; {type(why).__name__}: {why}"],
-            help="export it again, or fetch it whole (Git LFS?)",
-        ) from why
+        raise _not_onnx(path, f"{type(why).__name__}: {why}") from why
+
+
+def _not_onnx(path: Path, why: str) -> ModelError:
+    """The error for a file that holds no graph; one of another format is called by its name."""
+    what, advice = foreign_files.describe(path)
+    message = "this file is not an ONNX model, or it is truncated"
+    if what:
+        message = f"this file is not an ONNX model but {what}"
+    return ModelError(
+        "not-onnx",
+        message,
+        where=str(path),
+        notes=[f"{path.stat().st_size} bytes; {why}"],
+        help=advice or "export it again, or fetch it whole (Git LFS?)",
+    )
 
 
 def _read_graph(path: Path) -> OnnxFile:
@@ -127,13 +136,7 @@ def _read_graph(path: Path) -> OnnxFile:
     tables = {tensor.name: row_hashes(numpy_helper.to_array(tensor)) for tensor in _tables(whole)}
     model = _without_large_weights(whole)
     if not model.graph.node and not model.graph.output:
-        raise ModelError(
-            "not-onnx",
-            "this file holds no ONNX graph",
-            where=str(path),
-            notes=[f"{path.stat().st_size} bytes, no node, no output"],
-            help="export it again, or fetch it whole (Git LFS?)",
-        )
+        raise _not_onnx(path, "no node, no output")
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = [_port(value) for value in model.graph.input]
     opsets = [entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")]

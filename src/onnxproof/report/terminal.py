@@ -1,6 +1,7 @@
 """A proof for people: the verdict in one sentence, one row a case group with the worst first, and the line that replays it."""
 
 from collections.abc import Mapping, Sequence
+from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -80,6 +81,13 @@ def console(*, stderr: bool = False) -> Console:
     if plain.is_terminal:
         return plain
     return _Console(stderr=stderr, highlight=False, width=max(plain.width, 120))
+
+
+def plain_console(stream: TextIO, width: int) -> Console:
+    """A console that writes plain text into a stream, whatever the terminal is."""
+    return _Console(
+        file=stream, width=width, highlight=False, color_system=None, force_terminal=False
+    )
 
 
 def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:

@@ -39,7 +39,7 @@ JUDGED_AGAIN = Finding(
 """What a run does (which cases it confirms, where it searches) depends on the policy, so a stored proof is no stricter run."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Proof:
     """What `verify` returns. It has no truth value of its own: ask for `proof.verdict`."""
 
@@ -83,6 +83,8 @@ class Proof:
     hashes: Mapping[str, str] = field(default_factory=dict)
     seconds: Mapping[str, float] = field(default_factory=dict)
     passes: Mapping[str, int] = field(default_factory=dict)
+    group_seconds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """What the cases of each group took on each backend, its share of the reference's passes included."""
     half: str = ""
     """The half precision whose own rounding is the noise here: the file was made for it, and the reference is wider."""
     rollouts: tuple[Rollout, ...] = ()
@@ -151,6 +153,20 @@ class Proof:
         """The verdict in one sentence."""
         return sentences.verdict_sentence(self)
 
+    def summary(self) -> str:
+        """The whole report as text: the verdict, the table, where and why, as the command line prints it.
+
+        >>> print(proof.summary())      # doctest: +SKIP
+        """
+        return _TEXTS.load("text").dumps(self)
+
+    def __repr__(self) -> str:
+        return sentences.outline(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, a table with a chart, where and why."""
+        return _TEXTS.load("notebook").dumps(self)
+
     def quality(self) -> float | None:
         """Of a quantized candidate: output SQNR in dB over the data it is judged by (the worst output and backend); None for others."""
         groups = judging.by_output(judging.asked(self.gaps))
@@ -203,4 +219,14 @@ class BundleWriter(Protocol):
 
 
 _BUNDLES: Registry[BundleWriter] = Registry("bundle", "onnxproof.bundle", BundleWriter)
+
+
+class TextWriter(Protocol):
+    """What the file of a writer defines whose text is asked for."""
+
+    def dumps(self, proof: Proof) -> str:
+        """The proof as text."""
+
+
+_TEXTS: Registry[TextWriter] = Registry("writer", "onnxproof.report.writers", TextWriter)
 _WRITERS: Registry[Writer] = Registry("writer", "onnxproof.report.writers", Writer)

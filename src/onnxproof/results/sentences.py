@@ -6,21 +6,24 @@ from typing import TYPE_CHECKING
 from onnxproof.results import judging
 from onnxproof.results.gaps import Finding, Gap
 from onnxproof.results.verdicts import NoiseKind, Verdict
+from onnxproof.system.text import visible
 
 if TYPE_CHECKING:
     from onnxproof.results.proof import Proof
 
+_LONGEST = 400
+"""Characters of a line of the outline: names come from models."""
 _BAD = (Verdict.DRIFT, Verdict.DIVERGED)
 _TWIN_WORDS = {
-    Verdict.FAITHFUL: "says the same as the quantized",
+    Verdict.FAITHFUL: "matches the quantized",
     Verdict.DRIFT: "is further than it should be from the quantized",
-    Verdict.DIVERGED: "does not say what",
+    Verdict.DIVERGED: "differs from the quantized",
 }
 """Where the reference is quantized as well."""
 _QUANTIZED_WORDS = {
     Verdict.FAITHFUL: "is a sound quantization of",
     Verdict.DRIFT: "loses more than quantization should of",
-    Verdict.DIVERGED: "does not say what",
+    Verdict.DIVERGED: "differs from",
 }
 
 
@@ -43,7 +46,7 @@ def _faithful_sentence(proof: "Proof") -> str:
     count = len({gap.case for gap in proof.gaps})
     cases = "1 case" if count == 1 else f"{count} cases"
     return (
-        f"{proof.candidate} says what {proof.subject} says: {cases}, "
+        f"{proof.candidate} matches {proof.subject}: {cases}, "
         f"{_largest_ratio(proof)}{_left_out(proof)}"
     )
 
@@ -51,12 +54,12 @@ def _faithful_sentence(proof: "Proof") -> str:
 def _bad_sentence(proof: "Proof", worst: Gap) -> str:
     counted = [finding for finding in proof.findings if finding.counts]
     if counted and judging.judge_gap(worst, proof.policy) not in _BAD:
-        return f"{proof.candidate} does not say what {proof.subject} says: {counted[0].what}"
+        return f"{proof.candidate} differs from {proof.subject}: {counted[0].what}"
     how = _size(worst) if _has_values(worst) else worst.detail
     where = f"output `{worst.output}`, case `{worst.case}` on {worst.backend}"
     if proof.verdict is Verdict.DRIFT:
         return f"{proof.candidate} drifts from {proof.subject}: {where}, {how}"
-    return f"{proof.candidate} does not say what {proof.subject} says: {where}, {how}"
+    return f"{proof.candidate} differs from {proof.subject}: {where}, {how}"
 
 
 def _has_values(gap: Gap) -> bool:
@@ -108,13 +111,13 @@ def _quantized_sentence(proof: "Proof", level: float) -> str:
     if judged[0].noise_kind is NoiseKind.TWIN:
         words = _TWIN_WORDS
     word = words[proof.verdict]
-    tail = " says" if proof.verdict is Verdict.DIVERGED else ""
+    tail = ""
     deciding = _deciding_finding(proof)
     if deciding is not None:
         word = "may be no sound quantization of"
         if deciding.counts:
-            word = "does not say what"
-        tail = f"{tail}: {deciding.what}"
+            word = "differs from"
+        tail = f": {deciding.what}"
     data = "your data" if judged[0].group == "data" else "the example inputs"
     return (
         f"{proof.candidate} {word} {proof.subject}{tail}: {judging.level_words(level)} on {data}{cut}; "
@@ -131,6 +134,23 @@ def _deciding_finding(proof: "Proof") -> Finding | None:
     if not findings or measured is not Verdict.FAITHFUL:
         return None
     return findings[0]
+
+
+def outline(proof: "Proof") -> str:
+    """The proof in a few lines, for Python's prompt and for a debugger."""
+    sentence = verdict_sentence(proof).splitlines()[0]
+    lines = [f"<Proof {proof.verdict.value.upper()}: {sentence}"]
+    location = proof.location
+    if location is not None:
+        nodes = ", ".join(location.nodes[:3]) or "no single node"
+        lines.append(f"where: stage {location.stage.value}, {nodes}")
+    words = {True: "proven", False: "possible"}
+    for cause in proof.causes[:2]:
+        lines.append(f"{words[cause.proven]} cause {cause.code}: {cause.title}")
+    if proof.findings:
+        codes = dict.fromkeys(finding.code for finding in proof.findings)
+        lines.append(f"findings: {', '.join(codes)}")
+    return "\n  ".join(visible(line)[:_LONGEST] for line in lines) + ">"
 
 
 def facts(proof: "Proof") -> Sequence[str]:

@@ -1,13 +1,25 @@
 """The proof from what was measured: judged, with the line that replays its worst case."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.options import Policy
 from onnxproof.reference.protocol import Reference
-from onnxproof.results import Coverage, CrossCheck, Finding, Rollout, Signature, Verdict, judging
+from onnxproof.reference.subject import Subject
+from onnxproof.results import (
+    Coverage,
+    CrossCheck,
+    Finding,
+    Gap,
+    Rollout,
+    Signature,
+    Verdict,
+    judging,
+)
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes.session.execution import Clock
 from onnxproof.system.environment import environment
@@ -83,6 +95,7 @@ def assemble_proof(measured: Measured, error: str) -> Proof:
         hashes={"candidate": onnx_file.fingerprint(request.path)},
         seconds={**measured.clock.seconds, "total": measured.clock.elapsed},
         passes=dict(measured.clock.passes),
+        group_seconds=observed.seconds,
         cross=measured.consensus,
         rollouts=measured.rollouts,
         witness=observed.witness,
@@ -124,6 +137,30 @@ def _replay_line(request: Request, proof: Proof) -> str:
         )
     command = "diff" if request.subject.onnx else "verify"
     return (
-        f"onnxproof {command} {request.subject.origin} {path} "
+        f"onnxproof {command} {request.subject.origin} {path}{_input_options(request.subject, worst)} "
         f"--case '{worst.case}' --backend {worst.backend} --seed {seed}"
     )
+
+
+def _input_options(subject: Subject, worst: Gap) -> str:
+    """The options without which the case would not be there: dims that the user opened, and data that it is made of."""
+    options = ""
+    words = _open_dims(subject.dynamic_shapes)
+    if words:
+        options += f" --dynamic {','.join(words)}"
+    if worst.case.startswith("data-") and isinstance(subject.data, str | Path):
+        options += f" --data {subject.data}"
+    return options
+
+
+def _open_dims(dynamic_shapes: Any) -> list[str]:
+    """`x:0=batch` for each dim that has a name; none where the shapes are not given by the inputs' names."""
+    if not isinstance(dynamic_shapes, Mapping):
+        return []
+    return [
+        f"{name}:{axis}={dim}"
+        for name, dims in dynamic_shapes.items()
+        if isinstance(dims, Mapping)
+        for axis, dim in dims.items()
+        if isinstance(dim, str)
+    ]

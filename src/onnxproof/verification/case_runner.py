@@ -96,6 +96,8 @@ class Outcome:
     notes: list[Note] = field(default_factory=list)
     reference: CaseReference | None = None
     """The reference's side of it, for a recording."""
+    seconds: dict[str, float] = field(default_factory=dict)
+    """What it took on each backend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,18 +160,22 @@ class Trial:
 
     def run(self, case: Case) -> Outcome:
         """Compare all outputs on all backends."""
+        begun = time.perf_counter()
         reference = self._answer(case)
+        shared_s = (time.perf_counter() - begun) / max(len(self._candidates), 1)
         outcome = Outcome(reference=reference)
         self.answers.add(case, reference.reference)
         if case.ordinary:
             self.plain.add(case.name)
         for candidate in self._candidates:
+            begun = time.perf_counter()
             for gap in self._compare(reference, candidate, outcome.notes):
                 if gap.output in self.doubts.random:
                     gap = replace(gap, void=Void.RANDOM)
                 outcome.gaps.append(gap)
                 if case.ordinary:
                     self._measurer.learn_scale(gap)
+            outcome.seconds[candidate.backend] = shared_s + time.perf_counter() - begun
         return outcome
 
     def bias(self, case: Case, graph: Candidate) -> dict[str, float]:

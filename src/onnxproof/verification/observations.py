@@ -46,6 +46,8 @@ class Observations:
         """A few cases that agree, of different groups."""
         self.nearest: list[tuple[float, Case]] = []
         """The plain cases with the largest ratios, none of them beyond noise."""
+        self.seconds: dict[str, dict[str, float]] = {}
+        """What the cases took, by group and backend."""
         self._bad: dict[str, Verdict] = {}
         self._witness_rank: tuple[Any, ...] = ()
 
@@ -68,6 +70,9 @@ class Observations:
         self.gaps += outcome.gaps
         self.sizes[case.name] = dict(case.sizes)
         self.notes += outcome.notes
+        group_seconds = self.seconds.setdefault(case.group, {})
+        for backend, seconds in outcome.seconds.items():
+            group_seconds[backend] = group_seconds.get(backend, 0.0) + seconds
         domains = {note.domain for note in outcome.notes} - _NO_EXPLANATION
         if domains and self._tells_more(domains):
             self.noted = case

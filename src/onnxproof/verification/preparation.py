@@ -13,7 +13,7 @@ from onnxproof.reference.protocol import Reference
 from onnxproof.reference.user_code import user_line
 from onnxproof.results import Case, Finding, Signature
 from onnxproof.runtimes.session.execution import Candidate
-from onnxproof.verification import runtime_checks
+from onnxproof.verification import fixed_batch, runtime_checks
 from onnxproof.verification.budget import Budget, not_reached
 from onnxproof.verification.evidence import Request
 from onnxproof.verification.pacing import PASSES_OF_A_CASE
@@ -126,6 +126,8 @@ def learn_space(
         space = inference.learn_dims(space, accepts, affordable)
     elif space.signature.dims:
         findings.append(not_reached("which sizes go together was not learned"))
+    if request.subject.dynamic_shapes is None and not request.only and affordable():
+        findings += fixed_batch.examine(reference, signature)
     space = inference.fit_ids(confirm_roles(space, reference.run), accepts)
     return space, findings, loop_finding.adapt(driven, space)
 

@@ -19,9 +19,9 @@ from typing import Any
 
 from onnxproof.errors import BackendError, ModelError, Stopped
 from onnxproof.inputs import generators, inference, training_statistics
+from onnxproof.inputs.chosen_cases import ChosenCases
 from onnxproof.inputs.decision_points import Watch
 from onnxproof.inputs.output_sizes import Sizing
-from onnxproof.inputs.search import cases_by_name
 from onnxproof.inputs.space import Space
 from onnxproof.inputs.user_data import UserData, open_data
 from onnxproof.onnxmodel import onnx_file
@@ -73,6 +73,7 @@ class _Verification:
         self._file = onnx_file.read(request.path)
         onnx_file.require_tensors(self._file)
         self._observed = Observations(request.policy)
+        self._chosen = ChosenCases(request.only, request.seed)
         self._findings: list[Finding] = []
         self._complete = True
         self._coverage = Coverage()
@@ -199,6 +200,7 @@ class _Verification:
             return
         data = self._run_planned(space, pacing, compare)
         self._examine_data(data if fidelity is not None else [])
+        self._findings += self._chosen.findings(self._observed.sizes)
         if not request.only:
             self._search(trial, pacing, compare)
         own_precision = search.has_own_precision(self._file, self._signature)
@@ -265,7 +267,7 @@ class _Verification:
 
         if not request.only:
             return every_case()
-        return cases_by_name(every_case(), request.only, request.seed)
+        return self._chosen.among(every_case(), space)
 
     def _paced(self, planned: Iterator[Case], pacing: Pacing) -> Iterator[Case]:
         """The cases that the time allows: one at least, then until enough was compared; the user's data is owed longer."""

@@ -82,7 +82,7 @@ def test_channels_in_the_reverse_order_are_named(tmp_path: Path) -> None:
     bench = bench_of(tmp_path, flip, read="bgr", order=np.array([2, 1, 0]))
     assert evidence_of(preprocessing.test(bench)) == (
         "with its input `x` with its channels in the order [2, 1, 0] (RGB and BGR), "
-        "the file says what the module says"
+        "the file matches the module"
     )
 
 
@@ -91,7 +91,7 @@ def test_a_division_that_the_file_does_once_more_is_named(tmp_path: Path) -> Non
     bench = bench_of(tmp_path, scale, read="small", levels=np.array(255, np.float32))
     assert evidence_of(preprocessing.test(bench)) == (
         "with its input `x` times 255 (the module has no scaling, the file a division by 255), "
-        "the file says what the module says"
+        "the file matches the module"
     )
 
 
@@ -127,7 +127,7 @@ def test_ids_that_are_counted_from_another_number_are_named(tmp_path: Path) -> N
     bench = module_workbench(tmp_path, module, file, ids, located={"y": "embedding"})
     assert evidence_of(preprocessing.test(bench)) == (
         "with its input `ids` plus 2 (ids that are counted from another number), "
-        "the file says what the module says"
+        "the file matches the module"
     )
 
 

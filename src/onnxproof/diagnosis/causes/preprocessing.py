@@ -8,7 +8,7 @@ preprocessing, which `--pipeline` names, makes another tensor of the same raw da
 Why it happens: preparing an input is written twice, once for training and once for serving, often with another
 library; and a file may have it inside, so that it is done twice or not at all.
 
-How to see it: with its input prepared in that way first, the file says what the module says; or the model's own
+How to see it: with its input prepared in that way first, the file matches the module; or the model's own
 preprocessing with that one step changed makes what the deployment makes.
 
 How to fix it: prepare the input in one place. The mended file does what is missing by itself; with
@@ -103,7 +103,7 @@ def _try_preparations(workbench: Workbench, port: Port, first: FirstLayer) -> Tr
         preparation.insert(model, port)
         tried = workbench.try_counterfactual(
             trials.counterfactual(preparation),
-            f"with its input `{port.name}` {preparation}, the file says what the module says",
+            f"with its input `{port.name}` {preparation}, the file matches the module",
             model=model,
             fix=Fix(
                 kind="graph",

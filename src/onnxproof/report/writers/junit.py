@@ -34,14 +34,14 @@ def dumps_all(proofs: Sequence[Proof]) -> str:
 
 
 def _proof_suite(proof: Proof) -> xml.Element:
-    total = proof.seconds.get("total", 0.0)
-    suite = _suite(proof.candidate, total)
+    suite = _suite(proof.candidate, proof.seconds.get("total", 0.0))
     properties = xml.SubElement(suite, "properties")
     for name, value in _properties(proof):
         xml.SubElement(properties, "property", name=visible(name), value=visible(value))
     proof_rows = rows(proof)
     for row in proof_rows:
-        _case(suite, proof, row, total / len(proof_rows))
+        seconds = proof.group_seconds.get(row.group, {}).get(row.backend, 0.0)
+        _case(suite, proof, row, seconds)
     for finding in proof.findings:
         if finding.counts or finding.fails or (finding.doubts and proof.policy.strict):
             _finding(suite, proof, finding)

@@ -1,11 +1,14 @@
 """What ONNX Runtime says when it refuses, as an error of ours."""
 
+import re
 from pathlib import Path
 
 import onnxruntime
 
 from onnxproof.errors import ModelError, Refused
 
+_STATUS = re.compile(r"^\[ONNXRuntimeError\] : \d+ : [A-Z_]+ : ")
+"""What stands before every message: a number and its name tell a user nothing."""
 _NO_MEMORY = ("Failed to allocate memory", "bad allocation", "std::bad_alloc", "bad_alloc")
 _NO_OPERATOR = (
     "Could not find an implementation",
@@ -52,5 +55,5 @@ def explain_refused_run(why: str) -> Refused:
 
 
 def _short(why: str) -> str:
-    text = " ".join(why.replace("[ONNXRuntimeError]", "").split())
+    text = _STATUS.sub("", " ".join(why.split()))
     return text if len(text) < 400 else text[:400] + " ..."
