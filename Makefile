@@ -6,11 +6,14 @@ READY := $(VENV)/.ready
 BENCH_READY := $(VENV)/.ready-bench
 RUNTIMES := .runtimes
 RUNTIMES_READY := $(RUNTIMES)/.ready
+VERSIONS := .versions
 JOBS ?= 2
+# What the jobs of other versions test: what touches the packages most. TESTS=tests is everything.
+TESTS ?= tests/numerics tests/onnxmodel tests/reference tests/runtimes tests/exporter tests/quantization tests/report tests/verification tests/cli tests/end_to_end/test_verify.py
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-runtimes lint schema reference screenshots docs bench-overhead bench-budget bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-attention bench-export bench-quantize bench-report bench-baselines bench-kills bench-mutants bench-operators bench-quantized-faults bench-isolated-trials fuzz clean
+.PHONY: help demo test test-runtimes test-oldest test-newest browser lint schema reference screenshots docs bench-overhead bench-budget bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-attention bench-export bench-quantize bench-report bench-baselines bench-kills bench-mutants bench-operators bench-quantized-faults bench-isolated-trials fuzz clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,19 +30,43 @@ $(BENCH_READY): $(READY)
 demo: $(READY)  ## train, export, verify, and catch a fault that allclose lets through
 	$(BIN)/onnxproof demo --output demo
 
-test: lint  ## ruff, mypy --strict, all tests; the built wheel is installed and tested, also where there is no torch
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+browser: $(READY)  ## a Chromium for the tests of the report: the system's, or Playwright's
+	.ci/browser $(BIN)
+
+test: lint browser  ## ruff, mypy --strict, all tests but those of `make test-runtimes`; the built wheel is installed and tested, also where there is no torch
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --ignore tests/runtimes/installed
 
 # Every runtime that the tests serve models on, in an environment of its own: OpenVINO, tract and OpenCV by pip, ONNX Runtime's JavaScript by npm.
 $(RUNTIMES_READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RUNTIMES)/venv
 	$(RUNTIMES)/venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,openvino,tract,opencv,test]'
 	npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(RUNTIMES)/npm onnxruntime-node@1.30.0 onnxruntime-web@1.30.0
-	command -v chromium || command -v chromium-browser || command -v google-chrome || (apt-get update && apt-get install -y --no-install-recommends chromium)
+	.ci/browser $(RUNTIMES)/venv/bin
 	touch $@
 
 test-runtimes: $(RUNTIMES_READY)  ## serve the tests' models on every runtime, really installed; needs Node, and the network the first time
-	ONNXPROOF_RUNTIMES=required ONNXPROOF_CACHE=$(CURDIR)/$(RUNTIMES) $(RUNTIMES)/venv/bin/python -m pytest -n $(JOBS) tests/runtimes/installed
+	ONNXPROOF_RUNTIMES=required ONNXPROOF_CACHE=$(CURDIR)/$(RUNTIMES) PATH="$(CURDIR)/$(RUNTIMES)/venv/bin:$$PATH" \
+	$(RUNTIMES)/venv/bin/python -m pytest -n $(JOBS) tests/runtimes/installed
+
+# The lowest and the newest versions that pyproject.toml allows, each in an environment of its own. torch stays at the version of
+# constraints.txt in both, since only that one is sure to be had as a CPU build: TORCH=2.9.0 is another, TORCH=any leaves it open.
+TORCH ?=
+$(VERSIONS)/%/.ready: pyproject.toml constraints.txt .ci/versions.py
+	$(PYTHON) -m venv $(VERSIONS)/$*
+	$(PYTHON) .ci/versions.py $* $(if $(TORCH),--torch $(TORCH)) > $(VERSIONS)/$*/constraints.txt
+	$(VERSIONS)/$*/bin/python -m pip install --quiet --constraint $(VERSIONS)/$*/constraints.txt --editable '.[torch,transformers,test]'
+	touch $@
+
+test-oldest: $(VERSIONS)/oldest/.ready  ## the lowest versions that pyproject.toml allows: TESTS=... TORCH=...
+	$(call test_versions,oldest)
+
+test-newest: $(VERSIONS)/newest/.ready  ## the newest versions that pyproject.toml allows: TESTS=... TORCH=...
+	$(call test_versions,newest)
+
+define test_versions
+	$(VERSIONS)/$(1)/bin/python -m pip freeze --exclude-editable | grep -i -E '^($(shell $(PYTHON) .ci/versions.py names))=='
+	PATH="$(CURDIR)/$(VERSIONS)/$(1)/bin:$$PATH" $(VERSIONS)/$(1)/bin/python -m pytest -n $(JOBS) --ignore tests/runtimes/installed $(TESTS)
+endef
 
 lint: $(READY)  ## ruff (rules and format), the layers of imports, mypy --strict
 	$(BIN)/ruff check .
@@ -122,4 +149,4 @@ bench-isolated-trials: $(READY)  ## what it costs to try hypotheses in a process
 	$(BIN)/python -m bench.isolated_trials
 
 clean:  ## remove what the targets made
-	rm -rf $(VENV) $(RUNTIMES) .quantizers build dist demo site fuzz-failures .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(RUNTIMES) $(VERSIONS) .quantizers build dist demo site fuzz-failures .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from typing import Any
 
 import pytest
 
@@ -21,3 +22,18 @@ def one_thread() -> None:
     except ImportError:
         return
     torch.set_num_threads(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Dear files first: what is left at the end is small, and the workers end together."""
+    from support import scheduling
+
+    items.sort(key=lambda item: scheduling.rank(item.nodeid))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, but for planted faults, whose tests stand in several files."""
+    from support import scheduling
+
+    return scheduling.Scheduling(config, log) if config.option.dist == "loadfile" else None

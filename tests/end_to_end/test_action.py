@@ -98,6 +98,6 @@ def test_no_input_is_written_into_a_script() -> None:
 def test_our_own_workflow_runs_every_target_that_tests() -> None:
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())["jobs"].values()
     commands = {step["run"] for job in jobs for step in job["steps"] if "run" in step}
-    assert commands == {"make test", "make test-runtimes", "make docs"}
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
-    assert {command.removeprefix("make ") for command in commands} <= set(targets)
+    tests = {f"make {target}" for target in targets if re.match("test(-|$)", target)}
+    assert commands == tests | {"make docs"}

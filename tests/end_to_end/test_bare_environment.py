@@ -54,13 +54,16 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def bare(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """The folder of a virtual environment with the wheel and its core dependencies."""
     folder = tmp_path_factory.mktemp("bare")
-    venv.create(folder / "venv", with_pip=True)
+    venv.create(folder / "venv", with_pip=False)
     done(
-        folder / "venv/bin/python",
+        sys.executable,
         "-m",
         "pip",
+        "--python",
+        folder / "venv/bin/python",
         "install",
         "--quiet",
+        "--no-compile",  # what is imported is compiled then; the rest never is
         "--constraint",
         ROOT / "constraints.txt",
         wheel,
