@@ -214,10 +214,9 @@ class _Verification:
     def _roll_out(self, driven: Driven, compare: Callable[[Case], float | None]) -> None:
         """Every side in its own loop; the call that went wrong is a case from then on."""
         announce = partial(self._announce, step="rollouts")
-        guilty = self._looping.roll_out(driven, self._observed, self._budget, announce)
-        self._findings += self._looping.findings
-        for case in guilty:
+        for case in self._looping.roll_out(driven, self._observed, self._budget, announce):
             compare(case)
+        self._findings += self._looping.findings
 
     def _open_trial(self, space: Space, fidelity: Fidelity | None) -> Trial:
         masks = Masks(space, self._reference.run)
