@@ -245,6 +245,7 @@ def bundle(
     return again
 
 
+@public
 def replay(
     path: str | Path, *, progress: Report | None = None, **options: Unpack[ReplayKeywords]
 ) -> Proof:

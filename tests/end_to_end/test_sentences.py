@@ -334,7 +334,7 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
     ("proof", " dB lost to 16-bit ranges that clip", SATURATED.sentence, INT8.sentence),
     ("proof", "is a sound quantization of", INT8.sentence, DOUBTED.sentence),
     ("proof", "is a sound quantization of", INT8.sentence, TANKED.sentence),
-    ("proof", "says the same as the quantized", BOTH_INT8.sentence, INT8.sentence),
+    ("proof", "matches the quantized", BOTH_INT8.sentence, INT8.sentence),
     ("proof", "of the inputs clipped", CLIPPED.sentence, BOTH_INT8.sentence),
     (
         "proof",

@@ -14,7 +14,7 @@ from typing import Any
 import onnxproof
 from onnxproof.report.arguments import arguments_of
 
-_VERBS = ("verify", "export", "diff", "explain", "mend", "quantize", "inspect")
+_VERBS = ("verify", "export", "diff", "explain", "mend", "quantize", "replay", "inspect")
 
 
 def make() -> str:

@@ -108,7 +108,33 @@ ARGUMENTS: Mapping[str, Argument] = {
         "what may be tried to keep the answers, by name; None is all of them", "recipes=()"
     ),
     "exclude": Argument("nodes that stay float, by name", 'exclude=("/head/MatMul",)'),
-    "target": Argument("the CPU that will serve: avx2 or vnni; this one", 'target="avx2"'),
+    "target": Argument(
+        "the precision of the device that will run the file (fp16, bf16, tf32): what it would lose there decides",
+        'target="fp16"',
+    ),
+    "quantize.target": Argument("the CPU that will serve: avx2 or vnni; this one", 'target="avx2"'),
+    "loop": Argument(
+        "which output is which input's next value; `auto` finds out, None leaves loops out",
+        'loop={"present_k": "past_k"}',
+    ),
+    "steps": Argument(
+        "calls after the prompt in the longest rollouts; None decides by itself", "steps=64"
+    ),
+    "replay.path": Argument("the bundle", 'path="model.proof"'),
+    "replay.model": Argument(
+        "the ONNX file; None takes the one in the bundle, or the one of its name beside it",
+        'model="model.onnx"',
+    ),
+    "replay.policy": Argument(
+        "what counts as faithful: a `Policy`, or a function of the bundle's; None judges as the bundle was judged",
+        "policy=Policy(strict=True)",
+    ),
+    "allow_other_model": Argument(
+        "replay a file with another hash; the proof says so", "allow_other_model=True"
+    ),
+    "verify": Argument(
+        "a public key (PEM) that must have signed the bundle", 'verify="public.pem"'
+    ),
     "cache": Argument(
         "a folder in which statistics and trials are kept for the next run", 'cache="quantizing"'
     ),
