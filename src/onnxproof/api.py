@@ -1,10 +1,11 @@
-"""What a user calls. Only this module knows all stages, and composes them."""
+"""What a user calls. Only this module and `examination` know all stages, and compose them."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from onnxproof.errors import InputError, Stopped
+from onnxproof.errors import InputError
+from onnxproof.examination import examine, verify_subject
 from onnxproof.inspection import inspect
 from onnxproof.options import (
     BundleOptions,
@@ -19,22 +20,16 @@ from onnxproof.options import (
 from onnxproof.reference import subject as subjects
 from onnxproof.reference.subject import Subject
 from onnxproof.report.arguments import public
-from onnxproof.results import Finding, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes import use_serving
-from onnxproof.verification.evidence import Evidence, Request
-from onnxproof.verification.progress import Report, announcer, explaining, with_proofs
-from onnxproof.verification.run import run
+from onnxproof.verification.progress import Report, announcer, with_proofs
 
 if TYPE_CHECKING:
-    from onnxproof.diagnosis.diagnose import Diagnosis
     from onnxproof.diagnosis.remedy import Mended
     from onnxproof.quantization.result import Quantized
     from onnxproof.quantization.tuning_state import Budget
 
 __all__ = ["bundle", "diff", "explain", "export", "inspect", "mend", "quantize", "replay", "verify"]
-
-_BAD = (Verdict.DRIFT, Verdict.DIVERGED)
 
 
 @public
@@ -67,12 +62,14 @@ def verify(
         model, path, example_inputs, dynamic_shapes=dynamic_shapes, data=data, pipeline=pipeline
     )
     if pipeline is None:
-        return _verify(subject, path, chosen, progress)
+        return verify_subject(subject, path, chosen, progress)
     from onnxproof.preprocessing import pipelines
 
     compared = pipelines.compare(subject, pipeline, path)
     bare = replace(subject, data=None, preprocess=None)
-    return compared.add_to(_verify(bare, path, chosen, with_proofs(progress, compared.add_to)))
+    return compared.add_to(
+        verify_subject(bare, path, chosen, with_proofs(progress, compared.add_to))
+    )
 
 
 @public
@@ -189,7 +186,7 @@ def export(
     subject = replace(subject, dims=sizes)
     if record.pipeline is not None:
         subject = replace(subject, data=None, preprocess=None)
-    proof = _verify(subject, Path(path), chosen, with_proofs(progress, record.added_to))
+    proof = verify_subject(subject, Path(path), chosen, with_proofs(progress, record.added_to))
     return record.added_to(proof)
 
 
@@ -240,7 +237,7 @@ def bundle(
 
     stored = request_of(Path(proof))
     subject = load(stored.origin, stored.path, dynamic_shapes=dynamic_shapes, data=data)
-    again = _verify(subject, stored.path, stored.options, progress)
+    again = verify_subject(subject, stored.path, stored.options, progress)
     again.to_bundle(path, options)
     return again
 
@@ -256,63 +253,6 @@ def replay(
     from onnxproof.bundle import replay as stage
 
     return stage.replay(Path(path), ReplayOptions.of(options), progress)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Examination:
-    """A verification with its diagnosis: what `mend` goes on from."""
-
-    proof: Proof
-    evidence: Evidence
-    diagnosis: "Diagnosis"
-    options: VerifyOptions
-    calibration: Any = None
-
-    def mend(self, output: str | Path | None) -> "Mended":
-        """Apply the fixes, verify, and write the mended file if it is faithful or better."""
-        from onnxproof.diagnosis import remedy
-
-        with use_serving(self.options.serving):
-            mended = remedy.mend(self.evidence, self.diagnosis, _means(self.calibration))
-        if output is None or not mended.worth_writing:
-            return mended
-        return mended.written_to(Path(output))
-
-
-def examine(
-    subject: Subject,
-    path: Path,
-    options: VerifyOptions,
-    progress: Report | None,
-    calibration: Any = None,
-) -> Examination:
-    """Verify and diagnose, with everything at hand that `mend` needs."""
-    with use_serving(options.serving):
-        return _examine(_request(subject, path, options, progress), options, calibration)
-
-
-def _examine(request: Request, options: VerifyOptions, calibration: Any) -> Examination:
-    from onnxproof.diagnosis.diagnose import Diagnosis
-
-    subject = request.subject
-    evidence = _measured(request)
-    if calibration is not None and evidence.file.quantized:
-        from onnxproof.quantization.calibration import data_trust
-
-        findings = data_trust.examine_calibration_data(subject, calibration)
-        findings = data_trust.weigh_findings(findings, evidence.proof, subject)
-        evidence = replace(evidence, proof=data_trust.judge_with_doubts(evidence.proof, findings))
-    proof, diagnosis = evidence.proof, Diagnosis()
-    if _needs_diagnosis(evidence, proof):
-        diagnosis = _diagnosed(evidence, proof, calibration)
-        proof = diagnosis.added_to(proof)
-    return Examination(
-        proof=proof,
-        evidence=evidence,
-        diagnosis=diagnosis,
-        options=options,
-        calibration=calibration,
-    )
 
 
 def load(
@@ -341,37 +281,6 @@ def load(
     )
 
 
-def _request(
-    subject: Subject, path: Path, options: VerifyOptions, progress: Report | None
-) -> Request:
-    return Request(
-        subject=subject,
-        path=path,
-        backends=options.backends,
-        policy=options.policy,
-        budget_s=options.budget_s,
-        seed=options.seed,
-        only=options.only,
-        explained=options.explain,
-        target=options.target,
-        progress=progress,
-        loop=options.loop,
-        steps=options.steps,
-    )
-
-
-def _verify(subject: Subject, path: Path, options: VerifyOptions, progress: Report | None) -> Proof:
-    """Verification, then where it is needed a diagnosis."""
-    with use_serving(options.serving):
-        evidence = _measured(_request(subject, path, options, progress))
-        proof = evidence.proof
-        if options.explain and _needs_diagnosis(evidence, proof):
-            proof = _diagnosed(evidence, proof, None).added_to(proof)
-        if options.profile and proof.profile is None and proof.gaps:
-            proof = _profiled(evidence, proof)
-        return proof
-
-
 def _verify_folder(
     model: Any, folder: Path, options: VerifyOptions, progress: Report | None
 ) -> Proof:
@@ -379,63 +288,12 @@ def _verify_folder(
     from onnxproof.packages.verify import verify_folder
 
     def verify_file(subject: Subject, path: Path, chosen: VerifyOptions) -> Proof:
-        return _verify(subject, path, chosen, early)
+        return verify_subject(subject, path, chosen, early)
 
     early = with_proofs(progress, lambda proof: replace(proof, candidate=str(folder)))
     with use_serving(options.serving):
         return verify_folder(model, folder, options, verify_file)
 
 
-def _measured(request: Request) -> Evidence:
-    """Verification; of a quantized file also whether its parameters fit the reference's weights, and whether its layers run as integers."""
-    evidence = run(request)
-    if not evidence.file.quantized:
-        return evidence
-    from onnxproof.diagnosis.locate import parameters
-    from onnxproof.quantization import kernel_fallback
-
-    return kernel_fallback.add_finding(parameters.doubt(evidence))
-
-
-def _needs_diagnosis(evidence: Evidence, proof: Proof) -> bool:
-    return proof.verdict in _BAD or evidence.noted is not None
-
-
-def _diagnosed(evidence: Evidence, proof: Proof, calibration: Any) -> "Diagnosis":
-    """Where and why; a failure to explain is said, and takes nothing from the verdict."""
-    from onnxproof.diagnosis.diagnose import Diagnosis, diagnose
-    from onnxproof.diagnosis.reverify import within_budget_of
-
-    evidence.announce("looking for the node and the cause", explaining(proof))
-    try:
-        policy, reverify = evidence.request.policy, within_budget_of(evidence)
-        return diagnose(evidence, policy, reverify, _means(calibration))
-    except KeyboardInterrupt as why:
-        what = "stopped by the user while the node and the cause were looked for"
-        stopped = Finding(code="unexplained", what=what, help="the verdict stands")
-        raise Stopped(replace(proof, findings=(*proof.findings, stopped))) from why
-    except Exception as why:
-        what = f"the fault could not be located: {type(why).__name__}: {why}"
-        help = "please report it, with the replay line"
-        failed = Finding(code="unexplained", what=what, help=help)
-        return Diagnosis(findings=(failed,))
-
-
-def _means(calibration: Any) -> Any:
-    """What a diagnosis may use beside the evidence: it sits below the exporter, and is handed it."""
-    from onnxproof.diagnosis.counterfactuals.workbench import Means
-    from onnxproof.exporter.export import write
-
-    return Means(export_float=write, calibration=calibration)
-
-
-def _profiled(evidence: Evidence, proof: Proof) -> Proof:
-    from onnxproof.diagnosis.diagnose import noise_profile
-
-    evidence.announce("nodes")
-    profile, findings = noise_profile(evidence)
-    return replace(proof, profile=profile, findings=(*proof.findings, *findings))
-
-
 def _quick_proof(subject: Subject, path: Path, options: VerifyOptions) -> Proof:
-    return _verify(subject, path, replace(options, explain=False), None)
+    return verify_subject(subject, path, replace(options, explain=False), None)

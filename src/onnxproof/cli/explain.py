@@ -20,7 +20,7 @@ from onnxproof.system import writing
 from onnxproof.system.text import lines, visible
 
 if TYPE_CHECKING:
-    from onnxproof.api import Examination
+    from onnxproof.examination import Examination
     from onnxproof.results.proof import Proof
 
 
@@ -109,11 +109,12 @@ def command(
 
     def run(report: Report | None) -> "Proof":
         from onnxproof import api
+        from onnxproof.examination import examine
         from onnxproof.options import VerifyOptions
 
         options = VerifyOptions.of(keywords)
         loaded = api.load(loading.subject(subject), Path(model), dynamic_shapes=shapes, data=data)
-        examined = api.examine(loaded, Path(model), options, report, calibration)
+        examined = examine(loaded, Path(model), options, report, calibration)
         wanted.write(examined, extras)
         return examined.proof
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from onnxproof.options import VerifyOptions
 from onnxproof.packages.package import Component, Package
 from onnxproof.packages.rollouts import Rolled
-from onnxproof.results import Cause, Finding, Gap, Location, Part, Stage, Verdict, judging
+from onnxproof.results import Cause, Finding, Gap, Location, Note, Part, Stage, Verdict, judging
 from onnxproof.results.proof import Proof
 
 BAD = (Verdict.DRIFT, Verdict.DIVERGED)
@@ -53,11 +53,7 @@ def combine(
     main = _main(proven)
     gaps = [gap for one in proven for gap in _gaps(one)]
     gaps += [one.gap for one in rolled if one.gap is not None]
-    notes = [
-        replace(note, case=_case(one.component, note.case))
-        for one in proven
-        for note in one.proof.notes
-    ]
+    notes = [note for one in proven for note in _notes(one)]
     every_finding = (*findings, *[found for one in proven for found in _findings(one)])
     error = next((one.proof.error for one in proven if one.judged and one.proof.error), "")
     verdict = judging.judge(gaps, options.policy, notes=notes, findings=every_finding)
@@ -73,6 +69,17 @@ def combine(
         location=_location(proven, rolled, tokenizer),
         causes=_causes(main),
         rollouts=tuple(one.rollout for one in rolled),
+        budget_s=options.budget_s,
+        chosen=options.only,
+    )
+    whole = _with_parts(whole, proven)
+    return replace(whole, replay=_replay(whole, origin))
+
+
+def _with_parts(whole: Proof, proven: Sequence[ProvenComponent]) -> Proof:
+    """The proof with what each file was asked, under the file's name, and with what all of them took."""
+    return replace(
+        whole,
         parts=tuple(one.part() for one in proven),
         sizes={
             _case(one.component, case): sizes
@@ -88,10 +95,11 @@ def combine(
         hashes={one.component.file: hash for one in proven for hash in _hash(one.proof)},
         seconds=_summed(proven, "seconds"),
         passes={name: int(count) for name, count in _summed(proven, "passes").items()},
-        budget_s=options.budget_s,
-        chosen=options.only,
     )
-    return replace(whole, replay=_replay(whole, origin))
+
+
+def _notes(one: ProvenComponent) -> list[Note]:
+    return [replace(note, case=_case(one.component, note.case)) for note in one.proof.notes]
 
 
 def _main(proven: Sequence[ProvenComponent]) -> ProvenComponent:

@@ -1,5 +1,7 @@
 """A file that takes batches of one size only, while its module takes others: no case can show it, since none fits the file."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from onnxproof.reference.protocol import Array, Reference
@@ -14,10 +16,9 @@ def examine(reference: Reference, signature: Signature) -> list[Finding]:
     if reference.session is None or signature.dims or not signature.inputs:
         return []
     example = reference.example()
-    rows = {array.shape[:1] for array in example.values()}
-    if len(rows) != 1 or rows == {()} or rows == {(0,)}:
+    size = _common_rows(example)
+    if size is None:
         return []
-    size = rows.pop()[0]
     longer = {name: np.concatenate([array, array[:1]]) for name, array in example.items()}
     try:
         before, after = reference.run(example), reference.run(longer)
@@ -35,6 +36,14 @@ def examine(reference: Reference, signature: Signature) -> list[Finding]:
             help=f"export again with that dim dynamic; `--dynamic {first}:0=batch` makes it count",
         )
     ]
+
+
+def _common_rows(example: Mapping[str, Array]) -> int | None:
+    """The size of the first dim that all inputs share; None where they don't, or it is 0."""
+    rows = {array.shape[:1] for array in example.values()}
+    if len(rows) != 1 or rows == {()} or rows == {(0,)}:
+        return None
+    return int(rows.pop()[0])
 
 
 def _follows(old: Array, new: Array, size: int) -> bool:

@@ -80,16 +80,19 @@ def _rewirings(workbench: Workbench, node: onnx.NodeProto) -> Iterator[_Rewiring
         return
     inputs = {name: values[name] for name in read}
     own_error = _error(workbench, node, inputs, truth)
-    for place, name in enumerate(node.input):
-        if name not in inputs or _is_constant(workbench, name):
-            continue
+    for place, name in _computed_inputs(workbench, node):
         alike = [other for other in before if _is_alike(values.get(other), values[name])]
         for other in alike[:_MOST_VALUES]:
-            if other in node.input:
-                continue
             error = _error(workbench, node, {**inputs, name: values[other]}, truth)
-            if error * limits.LIKELY_IMPROVEMENT < own_error:
+            if other not in read and error * limits.LIKELY_IMPROVEMENT < own_error:
                 yield _Rewiring(node, place, other, error)
+
+
+def _computed_inputs(workbench: Workbench, node: onnx.NodeProto) -> list[tuple[int, str]]:
+    """What a node reads that is no constant, with its places."""
+    constants = {tensor.name for tensor in workbench.model.graph.initializer}
+    read = enumerate(node.input)
+    return [(place, name) for place, name in read if name and name not in constants]
 
 
 def _values_before(workbench: Workbench, node: onnx.NodeProto) -> list[str]:
@@ -102,10 +105,6 @@ def _values_before(workbench: Workbench, node: onnx.NodeProto) -> list[str]:
         if other.op_type != "Constant":
             names += [name for name in other.output if name]
     return names[::-1]
-
-
-def _is_constant(workbench: Workbench, name: str) -> bool:
-    return any(tensor.name == name for tensor in workbench.model.graph.initializer)
 
 
 def _is_alike(value: Array | None, other: Array) -> bool:

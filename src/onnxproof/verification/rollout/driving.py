@@ -209,17 +209,8 @@ def relate(driven: Driven) -> Driven:
     call = driven.chunk or str(driven.consumes)
     whole = past.example + driven.consumes
     known = {driven.past, driven.chunk, driven.batch}
-    growing = {
-        driven.slot(pair.input).info.dims[pair.grows]
-        for pair in driven.loop.states
-        if pair.grows is not None
-    }
-    masked = {
-        dim
-        for name, drive in driven.drives.items()
-        if drive in (Drive.MASK, Drive.POSITIONS)
-        for dim in driven.slot(name).info.dims
-    }
+    growing = _growing_dims(driven)
+    masked = _masked_dims(driven)
     for dim in space.signature.dims:
         if dim.name in known or dim.name in relations:
             continue
@@ -228,6 +219,25 @@ def relate(driven: Driven) -> Driven:
         elif dim.name in masked and dim.example == whole:
             relations[dim.name] = f"{driven.past} + {call}"
     return replace(driven, space=replace(space, relations=relations))
+
+
+def _growing_dims(driven: Driven) -> set[str | int]:
+    """The dims of states along which a call adds to them."""
+    return {
+        driven.slot(pair.input).info.dims[pair.grows]
+        for pair in driven.loop.states
+        if pair.grows is not None
+    }
+
+
+def _masked_dims(driven: Driven) -> set[str | int]:
+    """The dims of masks and positions."""
+    return {
+        dim
+        for name, drive in driven.drives.items()
+        if drive in (Drive.MASK, Drive.POSITIONS)
+        for dim in driven.slot(name).info.dims
+    }
 
 
 class _Dims:
