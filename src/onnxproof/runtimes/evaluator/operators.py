@@ -7,6 +7,7 @@ They are pure numpy, and they compute in the dtype that they are given, but neve
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx.reference.op_run import OpRun
 from onnx.reference.ops.op_max_unpool import MaxUnpool as _StandardMaxUnpool
 from onnx.reference.ops.op_negative_log_likelihood_loss import (
@@ -53,6 +54,30 @@ class GatherElements(OpRun):
     ) -> tuple[Array]:
         positive = np.where(indices < 0, indices + data.shape[axis], indices)
         return (np.take_along_axis(data, positive, axis=axis),)
+
+
+class BitCast(OpRun):
+    """The bits of a float32 are not those of the float64 that stands for it: it is narrowed to the width of the target first."""
+
+    def _run(self, x: Array, to: int = 0, **_: Any) -> tuple[Array]:
+        target = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(to))
+        if x.dtype == np.float64 and target.itemsize in (2, 4):
+            x = x.astype(np.dtype(f"f{target.itemsize}"))
+        return (np.atleast_1d(np.ascontiguousarray(x)).view(target).reshape(x.shape),)
+
+
+class Scatter(OpRun):
+    """ScatterElements before opset 11, which the evaluator lacks."""
+
+    op_schema = onnx.defs.get_schema("Scatter", 10)
+
+    def _run(
+        self, data: Array, indices: Array, updates: Array, axis: int = 0, **_: Any
+    ) -> tuple[Array]:
+        out = data.copy()
+        positive = np.where(indices < 0, indices + data.shape[axis], indices)
+        np.put_along_axis(out, positive, updates, axis)
+        return (out,)
 
 
 class MaxUnpool(_StandardMaxUnpool):
@@ -132,14 +157,17 @@ class Pad(OpRun):
 _BEFORE: dict[str, tuple[int, type[OpRun]]] = {
     **{name: (13, kind) for name, kind in normalization.SOFTMAX_OF_MATRIX.items()},
     "Resize": (11, resizing.ScaledResize),
+    "Scan": (9, subgraphs.BatchScan),
 }
 """Operators whose meaning changed: the opset that changed it, and what they meant before."""
 _SINCE = {"Pad": 11, "Upsample": 9}
 _KINDS: tuple[type[OpRun], ...] = (
+    BitCast,
     GatherElements,
     MaxUnpool,
     Optional,
     Pad,
+    Scatter,
     SoftmaxCrossEntropyLoss,
     activations.Erf,
     activations.Gelu,

@@ -94,8 +94,9 @@ def promote_nodes(
     for node in nodes:
         dtype_attributes = linked.get((node.domain, node.op_type), _DTYPE_ATTRIBUTES)
         for attribute in node.attribute:
-            stashed = attribute.name == "stash_type" and node.op_type in _STASHED
-            if attribute.name in dtype_attributes and attribute.i in _NARROW and not stashed:
+            kept = attribute.name == "stash_type" and node.op_type in _STASHED
+            kept |= node.op_type == "BitCast"  # the width of its target is its meaning
+            if attribute.name in dtype_attributes and attribute.i in _NARROW and not kept:
                 attribute.i = _DOUBLE
             _promote_attribute(attribute, linked)
         if node.op_type == "Constant":

@@ -77,12 +77,19 @@ class DynamicQuantizeLinear(OpRun):
 
 
 def quantize_dynamically(x: Array) -> tuple[Array, Array, Array]:
-    """The tensor as uint8, with the scale and zero point that hold its range."""
+    """The tensor as uint8, with the scale and zero point that hold its range.
+
+    The scale is as precise as the tensor; the integers are decided in float32, as the standard says: a value between two of them would go another way in float64.
+    """
     low, high = x.min(initial=0), x.max(initial=0)
     step = (high - low) / x.dtype.type(255) if high > low else 1
     scale = np.asarray(step, x.dtype)
-    zero = np.clip(np.rint(-low / scale), 0, 255)
-    integers = saturate(np.rint(x / scale) + zero, 0, 255).astype(np.uint8)
+    narrow, narrow_low = x.astype(np.float32), np.float32(low)
+    narrow_scale = np.float32(1)
+    if high > low:
+        narrow_scale = (np.float32(high) - narrow_low) / np.float32(255)
+    zero = np.clip(np.rint(-narrow_low / narrow_scale), 0, 255)
+    integers = saturate(np.rint(narrow / narrow_scale) + zero, 0, 255).astype(np.uint8)
     return integers, scale, np.asarray(zero, np.uint8)
 
 

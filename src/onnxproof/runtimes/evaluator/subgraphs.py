@@ -142,6 +142,33 @@ class Scan(_WithBody):
         return np.stack(_reverse_if(values, back), axis)
 
 
+class BatchScan(Scan):
+    """The Scan of opset 8: each row of a batch is scanned by itself, along the second axis, as far as its length says."""
+
+    op_schema = onnx.defs.get_schema("Scan", 8)
+
+    def _run(  # type: ignore[override]
+        self,
+        lengths: Array | None,
+        *args: Any,
+        num_scan_inputs: int = 1,
+        directions: Sequence[int] | None = None,
+        **options: Any,
+    ) -> tuple[Any, ...]:
+        if lengths is not None:
+            raise NotImplementedError("the Scan of opset 8 with lengths")
+        rows = [
+            super(BatchScan, self)._run(
+                *(value[row] for value in args),
+                num_scan_inputs=num_scan_inputs,
+                scan_input_directions=directions,
+                **options,
+            )
+            for row in range(len(args[0]))
+        ]
+        return tuple(np.stack(values) for values in zip(*rows, strict=True))
+
+
 class SequenceMap(_WithBody):
     """A body for each element of a sequence; other sequences go along with it, and tensors stay as they are."""
 
