@@ -382,8 +382,7 @@ class _Verification:
             if not known:  # where the verdict was clear, nothing more had to be compared
                 budget_s = self._request.budget_s
                 self._findings += self._floor.findings(complete=self._complete, budget_s=budget_s)
-        self._findings += masked_findings(observed.gaps)
-        self._findings += self._looping.unread_findings
+        self._findings += [*masked_findings(observed.gaps), *self._looping.unread_findings]
         measured = Measured(
             request=self._request,
             observed=observed,
