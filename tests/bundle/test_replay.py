@@ -192,3 +192,17 @@ def test_the_script_in_the_bundle_judges_alike(home: Path, tmp_path: Path) -> No
     (tmp_path / "cases" / "000.safetensors").write_bytes(b"\0" * 100)
     broken = run_script(tmp_path, home / "model.onnx")
     assert broken.returncode == 2 and "was changed" in broken.stderr
+
+
+def test_a_replay_never_imports_torch(home: Path) -> None:
+    script = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import onnxproof; print(onnxproof.replay(sys.argv[1]).verdict.value)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script, home / "model.proof"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert told.stdout.strip() == "faithful", told.stderr

@@ -161,6 +161,18 @@ def test_diff_works_without_torch(bare: Path) -> None:
     assert "DIVERGED" in other.stdout
 
 
+def test_a_bundle_is_replayed_without_torch(bare: Path) -> None:
+    onnxproof = bare / "venv/bin/onnxproof"
+    done(onnxproof, "diff", "a.onnx", "a.onnx", "--budget", "5", "--bundle", "a.proof", cwd=bare)
+    assert "FAITHFUL" in done(onnxproof, "replay", "a.proof", "--json", "r.json", cwd=bare)
+    assert json.loads((bare / "r.json").read_text())["verdict"] == "faithful"
+    words = (onnxproof, "replay", "a.proof", "--model", "b.onnx")
+    other = run(*words, cwd=bare)
+    assert other.returncode == 2 and "error[other-model]" in other.stderr
+    wrong = run(*words, "--allow-other-model", cwd=bare)
+    assert wrong.returncode == 1 and "DIVERGED" in wrong.stdout
+
+
 def test_a_module_without_torch_is_an_error_with_words(bare: Path) -> None:
     (bare / "model.py").write_text("import torch\n")
     told = run(bare / "venv/bin/onnxproof", "verify", "model.py:build", "a.onnx", cwd=bare)
