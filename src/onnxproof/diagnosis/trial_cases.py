@@ -180,6 +180,8 @@ class TrialCases:
         assert self._failing is not None and self._passing is not None
         if self.space is not None:
             case = self.space.fitted(case)
+            if self.space.refusal(case):
+                return
         scene = None if self.deadline.passed else same_scene(self.witness, case, self.least_noise)
         if scene is None:
             return
