@@ -580,6 +580,12 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
     ),
     (
         "quality",
+        "same nearest neighbour 90.00%",
+        lambda: shown(proof(rounded(case="data-0", group="data", top1=None, retrieval=0.9))),
+        lambda: shown(INT8),
+    ),
+    (
+        "quality",
         " of the inputs clipped",
         lambda: shown(INT8),
         lambda: shown(proof(rounded(case="data-0", group="data", clipped=None))),
@@ -620,6 +626,12 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
         "the same best class for ",
         lambda: result(),
         lambda: result(score=Score(sqnr_db=40.0, agreement=None)),
+    ),
+    (
+        "quantized",
+        "the same nearest neighbour for ",
+        lambda: result(score=Score(sqnr_db=40.0, agreement=None, retrieval=0.9)),
+        lambda: result(),
     ),
     (
         "quantized",

@@ -12,6 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from onnxproof.numerics.embeddings import is_embedding, retrieval
 from onnxproof.numerics.float_totals import FloatTotals
 from onnxproof.numerics.pieces import dot, finite, peak, pieces, root_mean
 from onnxproof.results import Gap, NoiseKind, Status
@@ -338,7 +339,7 @@ def _index(place: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _decisions(reference: Array, candidate: Array) -> dict[str, Any]:
-    """Agreement of the best class, and of the whole order, where the last axis looks like scores."""
+    """Agreement of the best class, and of the whole order, where the last axis looks like scores; of embeddings, of nearest neighbours."""
     if reference.ndim < 2 or not 2 <= reference.shape[-1] <= _MOST_CLASSES:
         return {}
     if reference.size > _MOST_SCORES:
@@ -348,6 +349,8 @@ def _decisions(reference: Array, candidate: Array) -> dict[str, Any]:
     c = candidate.astype(np.float64).reshape(-1, classes)
     if not (np.isfinite(r).all() and np.isfinite(c).all()):
         return {}
+    if is_embedding(reference):
+        return {"retrieval": retrieval(r, c)}
     same_order = r.argsort(-1, kind="stable") == c.argsort(-1, kind="stable")
     same_best = r.argmax(-1) == c.argmax(-1)
     return {"top1": float(same_best.mean()), "rank": float(same_order.mean())}

@@ -69,15 +69,20 @@ def _folded(
         tensor.name = node.output[0]
         return tensor
     arrays = {name: numpy_helper.to_array(known[name]) for name in node.input if name}
-    if any(array.size > _LARGEST for array in arrays.values()):
-        return None
-    if node.op_type == "ConstantOfShape" and np.prod(arrays[node.input[0]]) > _LARGEST:
+    if _is_large(node, arrays):
         return None
     try:
         outputs: Any = ReferenceEvaluator(node, opsets=_opsets(model)).run(None, arrays)
         return numpy_helper.from_array(np.asarray(outputs[0]), node.output[0])
     except Exception:  # the evaluator raises whatever numpy does: then the node stays as it is
         return None
+
+
+def _is_large(node: onnx.NodeProto, arrays: dict[str, Array]) -> bool:
+    """True where a node reads or makes more than a parameter has."""
+    if node.op_type == "ConstantOfShape":
+        return bool(np.prod(arrays[node.input[0]]) > _LARGEST)
+    return any(array.size > _LARGEST for array in arrays.values())
 
 
 def _opsets(model: onnx.ModelProto) -> dict[str, int]:

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnx
 
+from onnxproof.numerics.embeddings import is_embedding, retrieval
 from onnxproof.quantization.calibration.batches import Batch
 from onnxproof.runtimes import ort
 from onnxproof.verification.quantized import decibels
@@ -27,6 +28,9 @@ class Score:
     """Of the worst output."""
     agreement: float | None
     """Share of samples whose best class is the same, where outputs look like scores."""
+
+    retrieval: float | None = None
+    """Of embeddings: the share of rows whose nearest other row is the same."""
 
     def better(self, other: "Score", margin: float = 0.0) -> bool:
         """More decibels, by more than a margin."""
@@ -65,6 +69,18 @@ class _OutputSums:
     error: float = 0.0
     same: int = 0
     count: int = 0
+    embeddings: list[tuple[Array, Array]] = field(default_factory=list)
+
+    def retrieval(self) -> float | None:
+        """Whether neighbours are kept, over all batches; None for what is no embedding."""
+        if not self.embeddings:
+            return None
+        width = self.embeddings[0][0].shape[-1]
+        sides = [
+            np.concatenate([side.reshape(-1, width) for side in batches])
+            for batches in zip(*self.embeddings, strict=True)
+        ]
+        return retrieval(*sides)
 
     def add(self, reference: Array, candidate: Array) -> None:
         """Add one batch: squares of floats, equal elements of everything else, equal best classes of what looks like scores."""
@@ -76,7 +92,9 @@ class _OutputSums:
         candidate = candidate.astype(np.float64)
         self.signal += float((reference * reference).sum())
         self.error += float(((candidate - reference) ** 2).sum())
-        if reference.ndim >= 2 and 2 <= reference.shape[-1] <= _MOST_CLASSES:
+        if is_embedding(reference):
+            self.embeddings.append((reference, candidate))
+        elif reference.ndim >= 2 and 2 <= reference.shape[-1] <= _MOST_CLASSES:
             self.same += int((reference.argmax(-1) == candidate.argmax(-1)).sum())
             self.count += int(np.prod(reference.shape[:-1]))
 
@@ -98,4 +116,9 @@ def compare(reference: Outputs, candidate: Outputs) -> Score:
     agreement = None
     if count:
         agreement = sum(output.same for output in sums) / count
-    return Score(sqnr_db=min(levels, default=math.inf), agreement=agreement)
+    kept = [share for output in sums if (share := output.retrieval()) is not None]
+    return Score(
+        sqnr_db=min(levels, default=math.inf),
+        agreement=agreement,
+        retrieval=min(kept, default=None),
+    )

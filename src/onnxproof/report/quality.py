@@ -44,15 +44,26 @@ def _measures(gaps: Sequence[Gap]) -> list[str]:
     channels = [gap.channel_db for gap in gaps if gap.channel_db is not None]
     if channels:
         parts.append(f"worst channel {judging.level_words(min(channels))}")
-    agreements = [(gap.top1, gap.compared) for gap in gaps if gap.top1 is not None]
-    if agreements:
-        agreed = sum(share * count for share, count in agreements)
-        compared = sum(count for _, count in agreements)
-        parts.append(f"same best class {percent(agreed / compared)}")
+    best_class = _mean([(gap.top1, gap.compared) for gap in gaps])
+    if best_class is not None:
+        parts.append(f"same best class {percent(best_class)}")
+    else:
+        parts.append(f"cosine {min(gap.cosine for gap in gaps):.4f}")
+    neighbour = _mean([(gap.retrieval, gap.compared) for gap in gaps])
+    if neighbour is not None:
+        parts.append(f"same nearest neighbour {percent(neighbour)}")
     clipped = [gap.clipped for gap in gaps if gap.clipped is not None]
     if clipped:
         parts.append(f"{percent(sum(clipped) / len(clipped))} of the inputs clipped")
     return parts
+
+
+def _mean(shares: Sequence[tuple[float | None, int]]) -> float | None:
+    """The mean of what was measured, each weighed by its elements; None where nothing was."""
+    measured = [(share, count) for share, count in shares if share is not None]
+    if not measured:
+        return None
+    return sum(share * count for share, count in measured) / sum(count for _, count in measured)
 
 
 def waterfall(proof: Proof, out: Console) -> None:

@@ -32,6 +32,8 @@ def headline(result: "Quantized") -> Text:
         parts.append(f"metric {metric.before:.4g} -> {metric.after:.4g} ({details})")
     elif result.score.agreement is not None:
         parts.append(f"the same best class for {percent(result.score.agreement)}")
+    elif result.score.retrieval is not None:
+        parts.append(f"the same nearest neighbour for {percent(result.score.retrieval)}")
     parts.append(
         f"{result.size / 1e6:.3g} MB of {result.float_size / 1e6:.3g}, {_ms(result.latency_s)} of {_ms(result.float_latency_s)} a pass"
     )

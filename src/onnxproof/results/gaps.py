@@ -48,6 +48,8 @@ class Gap:
     worst: tuple[int, ...] | None = None
     top1: float | None = None
     rank: float | None = None
+    retrieval: float | None = None
+    """Of embeddings, which have no best class: the share of rows whose nearest other row is the same."""
     confirmed: bool = False
     """The noise was measured again by re-runs before this gap could raise an alarm."""
     bias: float | None = None

@@ -107,10 +107,7 @@ def _quantized_sentence(proof: "Proof", level: float) -> str:
     lost = judging.saturation_db(judged)
     if lost > judging.SATURATION_LIMIT_DB:
         cut += f", {lost:.1f} dB lost to 16-bit ranges that clip"
-    words = _QUANTIZED_WORDS
-    if judged[0].noise_kind is NoiseKind.TWIN:
-        words = _TWIN_WORDS
-    word = words[proof.verdict]
+    word = _words_for(judged[0])[proof.verdict]
     tail = ""
     deciding = _deciding_finding(proof)
     if deciding is not None:
@@ -123,6 +120,10 @@ def _quantized_sentence(proof: "Proof", level: float) -> str:
         f"{proof.candidate} {word} {proof.subject}{tail}: {judging.level_words(level)} on {data}{cut}; "
         f"the runtime adds {most:.2g} times what the graph's own quantization costs{_left_out(proof)}"
     )
+
+
+def _words_for(gap: Gap) -> dict[Verdict, str]:
+    return _TWIN_WORDS if gap.noise_kind is NoiseKind.TWIN else _QUANTIZED_WORDS
 
 
 def _deciding_finding(proof: "Proof") -> Finding | None:
