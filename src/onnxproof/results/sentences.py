@@ -143,7 +143,7 @@ def outline(proof: "Proof") -> str:
     lines = [f"<Proof {proof.verdict.value.upper()}: {sentence}"]
     location = proof.location
     if location is not None:
-        nodes = ", ".join(location.nodes[:3]) or "no single node"
+        nodes = ", ".join(location.nodes[:3]) or "unknown"
         lines.append(f"where: stage {location.stage.value}, {nodes}")
     words = {True: "proven", False: "possible"}
     for cause in proof.causes[:2]:
