@@ -27,7 +27,7 @@ from onnxproof.verification.recording import Recording, within
 _LEAST_PASSES = 200
 """Runs of the reference that may be spent on confirming, however few the verification made. Not measured."""
 _OVERHEAD = 96 << 10
-"""Bytes for the manifest, the statement and `replay.py`: 60 KB for 100 cases of two outputs."""
+"""Bytes for the manifest, the statement, `replay.py` and the zip's own entries. Not measured for many outputs."""
 _PIECE = 1 << 20
 _MEASURES = re.compile(r"# The measures: .*?\n\n", re.DOTALL)
 """The import in `replay_script.py` that they replace."""
