@@ -76,6 +76,7 @@ lint: $(READY)  ## ruff (rules and format), the layers of imports, mypy --strict
 
 schema: $(READY)  ## write docs/proof.schema.json anew from the dataclasses
 	$(BIN)/python -m onnxproof.report.schema > docs/proof.schema.json
+	$(BIN)/python -m onnxproof.bundle.schema > docs/bundle.schema.json
 
 reference: $(READY)  ## write docs/reference anew from the commands and the causes
 	$(BIN)/python -m onnxproof.cli._reference docs/reference

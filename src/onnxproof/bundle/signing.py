@@ -98,6 +98,6 @@ def _libraries() -> tuple[Any, Any, Any]:
         raise UsageError(
             "signing-missing",
             f"signatures need a package that isn't installed: {why.name}",
-            help="pip install 'securesystemslib[crypto]'",
+            help="pip install 'onnxproof[signing]'",
         ) from why
     return dsse, signer, serialization

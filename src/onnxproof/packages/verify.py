@@ -225,14 +225,7 @@ class Verification:
     ) -> list[ProvenComponent]:
         """The first wrong file once more, with its node and cause; where only the loop is wrong, its call with the true cache."""
         budget_s = max(deadline.left, _EXPLAIN_SHARE * self.options.budget_s)
-        wrong = next((one for one in proven if one.bad), None)
-        past = None
-        if wrong is None:
-            late = next((one for one in rolled if one.rollout.first_bad_step), None)
-            if late is None:
-                return list(proven)
-            past = (late.rollout.first_bad_length or 1) - 1
-            wrong = next((one for one in proven if one.component.file == late.file), None)
+        wrong, past = _guilty(proven, rolled)
         if wrong is None:
             return list(proven)
         again = self._prove(wrong.component, budget_s=budget_s, past=past)
@@ -253,6 +246,18 @@ class Verification:
             for place, array in candidate.cache.items()
             if not _holds_the_same(own[place], array, self.package.buffer)
         ]
+
+
+def _guilty(
+    proven: Sequence[ProvenComponent], rolled: Sequence[Rolled]
+) -> tuple[ProvenComponent | None, int | None]:
+    """The first file that is wrong by itself; else that of the first wrong call, and how much came before the call."""
+    wrong = next((one for one in proven if one.bad), None)
+    late = next((one for one in rolled if one.rollout.first_bad_step), None)
+    if wrong is not None or late is None:
+        return wrong, None
+    past = (late.rollout.first_bad_length or 1) - 1
+    return next((one for one in proven if one.component.file == late.file), None), past
 
 
 def component_subject(

@@ -1,5 +1,7 @@
 """When the cases end: the verdict is known, or the time is over and nothing of the floor is missing."""
 
+from collections.abc import Iterable, Iterator
+
 from onnxproof.inputs.user_data import UserData
 from onnxproof.results import Case
 from onnxproof.system.deadline import Deadline
@@ -38,6 +40,8 @@ class Pacing:
     ) -> None:
         self._request, self._observed, self._budget = request, observed, budget
         self._fleet, self._floor, self._data, self._trial = fleet, floor, data, trial
+        self.cut_short = False
+        """Whether cases were left out for time."""
         self._start = budget.elapsed
         """What came before the first case is not the cases' fault."""
         self._largest = (0, 0.0)
@@ -65,6 +69,21 @@ class Pacing:
             return False
         late_s = self._budget.elapsed - max(self._request.budget_s, self._start)
         return self._floor.beyond(late_s, self._request.budget_s, self._longest_case_s)
+
+    def paced(self, planned: Iterable[Case], *, quantized: bool) -> Iterator[Case]:
+        """The cases that the time allows: one at least, then until enough was compared; the user's data is owed longer."""
+        observed = self._observed
+        for case in planned:
+            owed = self.owes_data(case, quantized=quantized)
+            if (observed.gaps or observed.dropped) and self.enough:
+                self.cut_short = True
+                if not owed:
+                    return
+                if case.group != "data":
+                    continue
+            elif observed.gaps and self.skips(case) and not owed:
+                continue
+            yield case
 
     def skips(self, case: Case) -> bool:
         """Whether a case gives way to those that the floor still needs."""

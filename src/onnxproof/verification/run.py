@@ -239,7 +239,8 @@ class _Verification:
         """Run the planned cases; returns the first of the user's data among them."""
         probes = Watch(self._file, self._signature, self._clock, space.rules.fit)
         data: list[Mapping[str, Any]] = []
-        for case in self._paced(self._planned(space, probes), pacing):
+        planned = self._planned(space, probes)
+        for case in pacing.paced(planned, quantized=self._file.quantized):
             if case.group == "data" and len(data) < _DATA_EXAMINED:
                 data.append(case.inputs)
             if compare(case) is None:
@@ -251,7 +252,7 @@ class _Verification:
                 and not self._fleet.hung
             ):
                 probes.look(case)
-        self._complete &= not self._floor.skipped
+        self._complete &= not pacing.cut_short and not self._floor.skipped
         self._coverage = probes.coverage()
         return data
 
@@ -267,21 +268,6 @@ class _Verification:
         if not request.only:
             return every_case()
         return self._chosen.among(every_case(), space)
-
-    def _paced(self, planned: Iterator[Case], pacing: Pacing) -> Iterator[Case]:
-        """The cases that the time allows: one at least, then until enough was compared; the user's data is owed longer."""
-        observed = self._observed
-        for case in planned:
-            owed = pacing.owes_data(case, quantized=self._file.quantized)
-            if (observed.gaps or observed.dropped) and pacing.enough:
-                self._complete = False
-                if not owed:
-                    return
-                if case.group != "data":
-                    continue
-            elif observed.gaps and pacing.skips(case) and not owed:
-                continue
-            yield case
 
     def _compare(self, case: Case, trial: Trial, pacing: Pacing) -> float | None:
         """Run one case; returns how near it came to an alarm, or None where it was dropped."""
@@ -349,14 +335,11 @@ class _Verification:
         if not self._budget.affords(2):
             self._findings.append(not_reached("the backends were not set beside each other"))
             return
+        question = consensus.ask(self._reference, self._observed.witness)
+        seen, path, policy = self._observed.gaps, self._request.path, self._request.policy
+        limit_s = max(self._budget.end.left, self._budget.pass_s)
         self._consensus = consensus.compare(
-            self._fleet.everyone,
-            consensus.ask(self._reference, self._observed.witness),
-            self._observed.gaps,
-            self._request.path,
-            self._signature,
-            self._request.policy,
-            limit_s=max(self._budget.end.left, self._budget.pass_s),
+            self._fleet.everyone, question, seen, path, self._signature, policy, limit_s=limit_s
         )
 
     # Step 8
