@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from onnxproof.packages.examples import random_ids, source_tensor
+from onnxproof.verification.rollout.size_constants import declared_context
 
 Array = np.ndarray[Any, Any]
 _NAME = re.compile(r"roll:b(\d{1,4}):((?:\d{1,5}(?:x\d{1,5})?,?)+)(?::pad(\d{1,4}))?")
@@ -89,10 +90,8 @@ def plan(config: Any, *, padding: bool, free_length: bool, buffer: int) -> Itera
 
 def _longest(config: Any, buffer: int) -> int:
     """Tokens that the model has positions for, and its buffer places."""
-    text = config.get_text_config(decoder=True)
-    names = ("max_position_embeddings", "n_positions", "max_target_positions")
-    limits = [getattr(text, name, None) for name in names]
-    return min([int(limit) for limit in limits if limit] + [buffer or _LONGEST, _LONGEST])
+    context = declared_context(config) or _LONGEST
+    return min(context, buffer or _LONGEST, _LONGEST)
 
 
 def _window_sizes(config: Any) -> list[int]:

@@ -7,7 +7,7 @@
    Explain what is wrong: the node and the cause.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from onnxproof.results import Finding, Signature, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.system.deadline import Deadline
 from onnxproof.system.temporary import Folder
+from onnxproof.verification.rollout.size_constants import declared_context
 
 _ROLLOUT_SHARE = 0.3
 """Of the budget, for the rollouts; the files share the rest (not measured)."""
@@ -136,7 +137,7 @@ class Verification:
         """The file against its part of the model; what can't be run is an error of this part."""
         file = onnx_file.read(part.path)
         subject = component_subject(self.model, part, file, padding=self.package.padding, past=past)
-        options = replace(self.options, only=self._cases(part), profile=False)
+        options = replace(self.options, only=self._cases(part), profile=False, loop=None)
         options = replace(options, budget_s=budget_s or self._share(), explain=budget_s is not None)
         try:
             proof = self.verify_file(subject, part.path, options)
@@ -277,9 +278,32 @@ def component_subject(
         module=module.eval(),
         example_inputs=example.inputs,
         dynamic_shapes=example.dims,
+        dims=_served_sizes(model, example),
         name=part.title,
     )
     return subjects.load(subject)
+
+
+def _served_sizes(model: Any, example: Example) -> dict[str, str]:
+    """What comes before a call and the call itself are together no longer than the model was made for."""
+    context = declared_context(model.config)
+    names = set(_names_in(example.dims))
+    if context is None:
+        return {}
+    longest = context // 2 if "past" in names else context
+    limits = {"sequence": f"1..{longest}", "past": f"0..{context - longest}"}
+    return {name: limit for name, limit in limits.items() if name in names}
+
+
+def _names_in(dims: Any) -> Iterator[str]:
+    """The names of dims, however deep a cache nests them."""
+    if isinstance(dims, str):
+        yield dims
+    elif isinstance(dims, Mapping):
+        yield from _names_in(list(dims.values()))
+    elif isinstance(dims, list | tuple):
+        for inner in dims:
+            yield from _names_in(inner)
 
 
 def _holds_the_same(own: np.ndarray, other: np.ndarray, buffer: int) -> bool:

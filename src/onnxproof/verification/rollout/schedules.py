@@ -105,6 +105,11 @@ class Freedom:
     longest: int | None = None
     """Tokens or frames that a rollout may have at the most."""
 
+    def within(self, longest: int | None) -> "Freedom":
+        """The same with a further limit of the length."""
+        limits = [limit for limit in (self.longest, longest) if limit is not None]
+        return replace(self, longest=min(limits, default=None))
+
 
 def plan(freedom: Freedom, sizes: Iterable[int], steps: int | None = None) -> Iterator[Schedule]:
     """The schedules, ordered by what tells most.

@@ -30,6 +30,8 @@ _TELLING = frozenset(
     ]
 )
 """Words of an attribute that is a length."""
+_CONTEXT = ("max_position_embeddings", "n_positions", "max_target_positions")
+"""What Hugging Face's configurations call the longest input."""
 
 
 def size_constants(space: Space, loop: Loop, reference: Reference) -> list[int]:
@@ -46,6 +48,14 @@ def size_constants(space: Space, loop: Loop, reference: Reference) -> list[int]:
     found += space.constants
     sizes = [int(abs(value)) for value in found if float(value).is_integer()]
     return list(dict.fromkeys(size for size in sizes if _LEAST <= size <= _MOST))
+
+
+def declared_context(config: Any) -> int | None:
+    """The tokens that a model's configuration says it was made for: what comes beyond is never served."""
+    if hasattr(config, "get_text_config"):
+        config = config.get_text_config(decoder=True)
+    known = [getattr(config, name, None) for name in _CONTEXT]
+    return min((size for size in known if isinstance(size, int) and size > 0), default=None)
 
 
 def _attributes(module: Any) -> Iterator[int]:

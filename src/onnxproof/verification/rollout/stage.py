@@ -24,7 +24,7 @@ from onnxproof.verification.rollout.driving import Drive, Driven
 from onnxproof.verification.rollout.feeding import Feeder
 from onnxproof.verification.rollout.rolling import GROUP, Rolled, Roller, Sides
 from onnxproof.verification.rollout.schedules import Schedule, plan
-from onnxproof.verification.rollout.size_constants import size_constants
+from onnxproof.verification.rollout.size_constants import declared_context, size_constants
 from onnxproof.verification.rollout.state_layout import (
     in_own_layout,
     is_eight_bits,
@@ -108,7 +108,10 @@ class LoopRunner:
         """Every schedule on every candidate, as long as the time lasts; the first one is always run."""
         result = Rollouts()
         sizes = size_constants(self._driven.space, self._driven.loop, self._context.reference)
-        schedules = list(only) or list(plan(self._driven.freedom, sizes, self._context.steps))
+        session = self._context.reference.session
+        config = getattr(session.module, "config", None) if session is not None else None
+        freedom = self._driven.freedom.within(declared_context(config))
+        schedules = list(only) or list(plan(freedom, sizes, self._context.steps))
         for candidate in candidates:
             for place, schedule in enumerate(schedules):
                 deadline = limits.owed if place < _OWED else limits.usual
