@@ -89,6 +89,8 @@ def test_no_cause_is_proven_on_a_healthy_twin(name: str, exporter: str) -> None:
 def test_every_cause_has_planted_faults() -> None:
     counts = Counter(fault.cause for fault in (*FAULTS.values(), *quantized_faults.FAULTS.values()))
     elsewhere = {
+        "cache": "test_loop_causes",
+        "position": "test_loop_causes",
         "nondeterminism": "test_layouts",
         "preprocessing": "test_preprocessing",
         "quant-parameters": "test_quantized_parameters",
