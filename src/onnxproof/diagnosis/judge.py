@@ -107,10 +107,6 @@ def judge(counterfactual: Counterfactual, witness: "TrialCase", cases: "TrialCas
         tally.add_passing(_outcome(counterfactual, case, cases))
     tally.cut_short = cases.deadline.passed
     standing = tally.standing(some_pass=bool(cases.that_pass()))
-    if counterfactual.in_reference and witness.outputs is None and standing is Standing.PROVEN:
-        standing = (
-            Standing.LIKELY
-        )  # the file gives no answer, and any change that breaks the reference gives none
     return _judgement(standing, witness, after, counterfactual, tally)
 
 

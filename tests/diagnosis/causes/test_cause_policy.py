@@ -12,6 +12,7 @@ from onnxproof.diagnosis.causes import unfused
 from onnxproof.diagnosis.counterfactuals import quantized_study
 from onnxproof.diagnosis.counterfactuals.workbench import Tried
 from onnxproof.options import Policy
+from onnxproof.quantization.scoring import Score
 
 X = {"x": np.random.default_rng(0).normal(size=(4, 8)).astype(np.float32)}
 
@@ -24,7 +25,12 @@ def test_a_loss_is_healed_by_the_users_own_limit(
         file_of([node("Mul", "x", "factor")], X, {"factor": np.array(factor, np.float32)})
         for factor in (1.0, 1.2, 1 + 10 ** (-31 / 20))
     )  # 14 dB, and 31 dB with the layers fused
-    study = SimpleNamespace(graph_db=14.0, sqnr_db=lambda model: 31.0, fuse_layers=lambda: fused)
+    study = SimpleNamespace(
+        graph_db=14.0,
+        graph_score=Score(sqnr_db=14.0, agreement=None),
+        score=lambda model: Score(sqnr_db=31.0, agreement=None),
+        fuse_layers=lambda: fused,
+    )
     monkeypatch.setattr(quantized_study, "study", lambda bench: study)
     bench = workbench(tmp_path, wrong, right, X, policy=Policy(drift_db=drift_db))
     tried = unfused.test(bench)

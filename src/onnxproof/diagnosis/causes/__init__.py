@@ -29,8 +29,6 @@ EXTRA_CODES = {
     "baked-branch": ("baked-dimension", "a branch taken by the example was written into the file"),
     "output-order": ("input-order", "outputs are exchanged"),
     "weight-layout": ("weights", "the right weights stand in another order"),
-    "position": ("attribute", "positions are counted otherwise"),
-    "cache": ("axis-order", "past and present are joined or counted otherwise"),
     "missing-op": ("mutation", "an operation of the module is missing from the file"),
 }
 """Codes that have no file of their own: the cause whose page describes them, and their title."""
