@@ -41,6 +41,7 @@ from onnxproof.results import (
     Location,
     NoiseKind,
     Note,
+    Part,
     Share,
     Signature,
     Source,
@@ -107,6 +108,21 @@ def proof(*gaps: Gap, verdict: Verdict = Verdict.FAITHFUL, **other: Any) -> Proo
 SOUND = proof(small())
 WRONG = proof(small("batch=2", 5e4, allowance=300.0), verdict=Verdict.DIVERGED)
 DRIFTING = proof(small("batch=2", 40.0), verdict=Verdict.DRIFT)
+
+
+def folder(*, judged: bool = True) -> Proof:
+    """A proof of a folder of one file."""
+    part = Part(
+        file="model.onnx",
+        role="step",
+        verdict=Verdict.FAITHFUL,
+        sentence="it matches",
+        cases=3,
+        judged=judged,
+    )
+    return replace(SOUND, parts=(part,))
+
+
 INT8 = proof(rounded(case="data-0", group="data"))
 BOTH_INT8 = proof(rounded(case="data-0", group="data", noise_kind=NoiseKind.TWIN, clipped=0.4))
 BOTH_APART = proof(
@@ -390,6 +406,7 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
         lambda: shown(proof(rounded(), small("batch=2"))),
         lambda: shown(INT8),
     ),
+    ("terminal", "by its loop", lambda: shown(folder(judged=False)), lambda: shown(folder())),
     ("terminal", "the run was stopped", lambda: shown(stopped()), lambda: shown(TIMED)),
     (
         "terminal",

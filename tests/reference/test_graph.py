@@ -148,7 +148,7 @@ def test_an_operator_without_a_truth_makes_the_oracle_humble(tmp_path: Path) -> 
     reference = GraphReference(
         save(
             tmp_path,
-            [helper.make_node("Trilu", ["x"], ["y"], domain="com.microsoft")],
+            [helper.make_node("SampleOp", ["x"], ["y"], domain="com.microsoft")],
             port,
             [onnx.ValueInfoProto(name="y")],
             {},
