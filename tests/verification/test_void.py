@@ -516,7 +516,7 @@ def test_chosen_cases_are_enough_for_who_chose_them_and_the_headline_says_so(
     nothing = prove(Of(lambda x: x + 0.5), path, only=("no-such-case",))
     assert (nothing.verdict, nothing.sentence()) == (
         Verdict.VACUOUS,
-        "nothing was compared, so nothing is proven",
+        "nothing is proven: there is no case `no-such-case`",
     )
 
 

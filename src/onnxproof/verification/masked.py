@@ -151,13 +151,17 @@ def _every_other(hidden: Array) -> Array:
 
 
 def _hide_another(hidden: Array) -> Array:
-    """One more place hidden in each row, or, where a row has a single visible place, one more visible."""
+    """One more place hidden in each row, with a visible one behind it that could see it; where that can't be, one more visible."""
     rows = hidden.reshape(-1, hidden.shape[-1]).copy()
     for row in rows:
         visible_places = np.flatnonzero(~row)
         covered_places = np.flatnonzero(row)
+        place = -1
         if len(visible_places) > 1:
-            row[visible_places[max(1, len(visible_places) // 2)]] = True
+            place = visible_places[max(1, len(visible_places) // 2)] + 1
+        if 0 < place < len(row):
+            row[place - 1] = True
+            row[place] &= not row[place:].all()
         elif len(covered_places):
             row[covered_places[len(covered_places) // 2]] = False
     return rows.reshape(hidden.shape)
