@@ -202,8 +202,8 @@ def search(
     """The first variant of a suspected call that is proven; failing that, the first that is likely."""
     if workbench.located.module_session is None:
         return None
-    if workbench.witness.outputs is None:
-        return None  # where the file gives no answer, every change that breaks the module would match
+    if workbench.witness.outputs is None:  # every change that breaks the module would match
+        return None
     deadline = workbench.deadline.within(workbench.deadline.left * limits.DEADLINE_SHARE)
     likely: Match | None = None
     trials = _trials(workbench, variants, views)
