@@ -8,7 +8,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from onnxproof.quantization.attribution import Study
-from onnxproof.quantization.operator_form import as_pairs, has_integer_operators
+from onnxproof.quantization.operator_form import (
+    PART,
+    as_pairs,
+    has_integer_operators,
+    operator_name,
+)
 from onnxproof.quantization.parameter_search import ParameterSearch
 from onnxproof.runtimes import ort
 
@@ -70,5 +75,12 @@ def test_a_weight_scale_that_is_off_is_found_in_the_operator(times: float) -> No
     mended = ParameterSearch(study, {"weight": WEIGHT, "bias": BIAS}, 25.0).run()
     assert mended is not None and mended.after_db > 35
     names = {n.output[0]: n.name for n in mended.model.graph.node}
-    assert names[mended.repairs[0].output] == "conv::3"
+    assert names[mended.repairs[0].output] == f"conv{PART}3"
     assert mended.repairs[0].what == f"its scale is {times:.3g} times what it should be"
+
+
+def test_a_name_with_colons_stays_whole() -> None:
+    own = onnx.helper.make_node("DequantizeLinear", ["x"], ["y"], name="onnx::MatMul_189_DQ")
+    part = onnx.helper.make_node("Conv", ["x"], ["y"], name=f"onnx::conv{PART}float")
+    assert operator_name(own) == "onnx::MatMul_189_DQ"
+    assert operator_name(part) == "onnx::conv"

@@ -12,6 +12,8 @@ from onnxproof.quantization.float_graph import Index, copy_model
 from onnxproof.quantization.qdq_edit import add_initializer
 
 Array = np.ndarray[Any, Any]
+PART = " part "
+"""Between the name of an operator and that of its part: exporters use `::` in names of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +40,13 @@ def has_integer_operators(model: onnx.ModelProto) -> bool:
     return any(node.op_type in _FORMS for node in model.graph.node)
 
 
+def operator_name(node: onnx.NodeProto) -> str:
+    """The name of the operator that a node of `as_pairs` comes from, or its own."""
+    return (node.name or node.output[0]).partition(PART)[0]
+
+
 def as_pairs(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy in which these operators are pairs; each new node has the name of the operator it comes from, and `::` with its part."""
+    """A copy in which these operators are pairs; each new node has the name of the operator it comes from, and its part behind `PART`."""
     changed = copy_model(model)
     index = Index(model)
     nodes: list[onnx.NodeProto] = []
@@ -74,7 +81,7 @@ def _expand(
     for place in form.operands:
         result = f"{node.output[0]}_operand_{place}"
         read = helper.make_node(
-            "DequantizeLinear", node.input[place : place + 3], [result], name=f"{name}::{place}"
+            "DequantizeLinear", node.input[place : place + 3], [result], name=f"{name}{PART}{place}"
         )
         if index.array(node.input[place + 1]).size > 1:
             read.attribute.append(helper.make_attribute("axis", _filter_axis(node)))
@@ -87,15 +94,19 @@ def _expand(
     written = node.input[form.output : form.output + 2]
     if not written or not written[0]:  # QGemm may give floats
         made.append(
-            helper.make_node(form.op_type, inputs, node.output, name=f"{name}::float", **attributes)
+            helper.make_node(
+                form.op_type, inputs, node.output, name=f"{name}{PART}float", **attributes
+            )
         )
         return made
     value = f"{node.output[0]}_float"
     made.append(
-        helper.make_node(form.op_type, inputs, [value], name=f"{name}::float", **attributes)
+        helper.make_node(form.op_type, inputs, [value], name=f"{name}{PART}float", **attributes)
     )
     made.append(
-        helper.make_node("QuantizeLinear", [value, *written], node.output, name=f"{name}::output")
+        helper.make_node(
+            "QuantizeLinear", [value, *written], node.output, name=f"{name}{PART}output"
+        )
     )
     return made
 
@@ -122,7 +133,7 @@ def _read_bias(
         "DequantizeLinear",
         [node.input[form.bias], name],
         [f"{node.output[0]}_bias"],
-        name=f"{node.name or node.output[0]}::bias",
+        name=f"{node.name or node.output[0]}{PART}bias",
     )
     if product.size > 1:
         read.attribute.append(helper.make_attribute("axis", 0))

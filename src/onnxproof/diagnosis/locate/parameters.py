@@ -13,6 +13,7 @@ from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel.graph import source_of
 from onnxproof.options import Policy
 from onnxproof.quantization.attribution import Study, gain
+from onnxproof.quantization.operator_form import operator_name
 from onnxproof.quantization.pair_form import in_pair_form
 from onnxproof.quantization.parameter_search import Mended, ParameterSearch
 from onnxproof.quantization.qdq import constants
@@ -148,8 +149,8 @@ def _suspects(model: onnx.ModelProto, mended: Mended) -> list[Suspect]:
         module, source = source_of(neighbour)
         suspects.append(
             Suspect(
-                node=(node.name or node.output[0]).split("::")[0],
-                op_type=op_types.get(node.name.split("::")[0], node.op_type),
+                node=operator_name(node),
+                op_type=op_types.get(operator_name(node), node.op_type),
                 ratio=gained,
                 module=module,
                 source=source,

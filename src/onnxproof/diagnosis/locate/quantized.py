@@ -13,6 +13,7 @@ from onnxproof.diagnosis.locate.scene import Located, Scene, name_suspects
 from onnxproof.errors import OnnxproofError
 from onnxproof.onnxmodel.graph import source_of
 from onnxproof.quantization.attribution import Study, gain
+from onnxproof.quantization.operator_form import operator_name
 from onnxproof.quantization.pair_form import in_pair_form
 from onnxproof.quantization.qdq import Pair
 from onnxproof.quantization.qdq_edit import without_rounding
@@ -151,7 +152,7 @@ def _suspect(
     producer = next((n for n in model.graph.node if pair.value in n.output), node)
     module, source = source_of(producer)
     return Suspect(
-        node=(node.name or node.output[0]).split("::")[0],
+        node=operator_name(node),
         op_type=node.op_type,
         ratio=ratio,
         module=module,
