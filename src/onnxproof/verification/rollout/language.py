@@ -22,7 +22,16 @@ class LanguageMeter:
     generated: int = 0
     first_apart: int | None = None
     apart_by_tie: bool | None = None
-    tokens: list[tuple[int, int]] = field(default_factory=list)
+    apart_row: int = 0
+    """The row of the batch whose text parts first."""
+    _chosen: list[tuple[Array, Array]] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> list[tuple[int, int]]:
+        """The tokens of that row, reference and candidate, up to where they part."""
+        return [
+            (int(one[self.apart_row]), int(other[self.apart_row])) for one, other in self._chosen
+        ]
 
     def add(
         self, reference: Array, truth: Array, candidate: Array, noise: float
@@ -49,12 +58,13 @@ class LanguageMeter:
         if not (np.isfinite(reference).all() and np.isfinite(candidate).all()):
             return
         chosen, other = reference.argmax(-1), candidate.argmax(-1)
-        if self.first_apart is None and len(self.tokens) < _MOST_TOKENS:
-            self.tokens.append((int(chosen[0]), int(other[0])))
+        if self.first_apart is None and len(self._chosen) < _MOST_TOKENS:
+            self._chosen.append((chosen, other))
         differ = np.flatnonzero(chosen != other)
         if differ.size and self.first_apart is None:
             margins = reference[differ, chosen[differ]] - reference[differ, other[differ]]
             self.first_apart = self.generated
+            self.apart_row = int(differ[0])
             self.apart_by_tie = bool((margins <= noise).all())
         self.generated += 1
 
