@@ -394,6 +394,7 @@ def test_a_module_that_cannot_be_exported(folder: Path, capfd: pytest.CaptureFix
         (["verfy"], "did you mean `onnxproof verify`?"),
         (["verify"], "error[usage]: SUBJECT and MODEL are needed"),
         (["verify", "--bakend", "ort"], "error[usage]: no such option"),
+        (["verify", "--bakend", "ort"], "--bakend"),
         (
             ["verify", "a:b", "c.onnx", "--budget", "soon"],
             "error[usage]: invalid value for '--budget'",
