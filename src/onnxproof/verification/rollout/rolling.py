@@ -327,7 +327,7 @@ class _Run:
         sides, rolled = self._sides, self._rolled
         try:
             given, following = sides.candidate.call(feeds, before)
-        except Exception:
+        except (BackendError, NoAnswer):  # the file refuses what the reference holds
             rolled.guilty = (place, "step", {**feeds, **before})
             return
         gaps = self._gaps(replace(answers, candidate=given), begin, end)
