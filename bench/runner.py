@@ -30,6 +30,8 @@ class Row:
     twin: str
     verdict: str = "crash"
     cause: str = ""
+    also: list[str] = field(default_factory=list)
+    """Other codes that name it rightly."""
     domain: str = ""
     notes: list[str] = field(default_factory=list)
     stage: str = ""
@@ -49,6 +51,13 @@ class Row:
     def caught(self) -> bool:
         """Flagged, or noted in an odd domain."""
         return self.verdict in ("diverged", "drift", "error") or bool(self.notes)
+
+    @property
+    def proves(self) -> str:
+        """What the first cause is, if it is called proven: `right` or `wrong`."""
+        if not self.causes or not self.causes[0][1]:
+            return ""
+        return "right" if self.causes[0][0] in (self.cause, *self.also) else "wrong"
 
     @property
     def rank(self) -> int | None:
@@ -72,7 +81,11 @@ def one(name: str, twin: str) -> Row | None:
     module = importlib.import_module(name)
     meta: Meta = module.META
     row = Row(
-        case=name.rpartition(".")[2], twin=twin, cause=meta.cause or "", domain=meta.domain or ""
+        case=name.rpartition(".")[2],
+        twin=twin,
+        cause=meta.cause or "",
+        also=list(meta.also),
+        domain=meta.domain or "",
     )
     with tempfile.TemporaryDirectory() as folder:
         built: Built = module.build(Path(folder))
@@ -159,12 +172,8 @@ def summary(rows: Sequence[Row]) -> str:
             sum(r.rank == 1 for r in faulty),
             sum(r.rank is not None and r.rank <= 3 for r in faulty),
         )
-        proven = sum(
-            bool(r.causes) and r.causes[0][1] and r.causes[0][0] == r.cause for r in faulty
-        )
-        wrongly = sum(
-            bool(r.causes) and r.causes[0][1] and r.causes[0][0] != r.cause for r in faulty
-        )
+        proven = sum(r.proves == "right" for r in faulty)
+        wrongly = sum(r.proves == "wrong" for r in faulty)
         lines.append(
             f"caught {sum(r.caught for r in faulty)}/{len(faulty)}; guilty node first {firsts}, within three {threes}; "
             f"right cause first and proven {proven}, another cause proven {wrongly}, fixed {sum(r.fixed for r in faulty)}"

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from onnxproof.results.proof import Proof
 
 _MARKER = "onnxproof(backends=('ort',), opsets=(), strict=None, budget_s=None): run the test's proofs on each backend, and its exports with each opset"
+_SUITE_MARKER = "onnxproof_suite(path, tags=(), models=()): one test for each model of a suite file; its fixture is `suite_model`"
 _BUDGET_S = 20.0
 """Seconds for one proof, unless the test or the marker says otherwise: a suite has many."""
 _strict = False
@@ -47,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Know the marker; keep proofs where somebody will want to see them."""
     global _strict, _kept
     config.addinivalue_line("markers", _MARKER)
+    config.addinivalue_line("markers", _SUITE_MARKER)
     _strict = bool(config.getoption("--onnxproof-strict"))
     if path := config.getoption("--onnxproof-html"):
         _check(path)
@@ -118,7 +120,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The marker makes one test for each backend and opset."""
+    """The markers make one test for each backend and opset, or for each model of a suite."""
+    suite = metafunc.definition.get_closest_marker("onnxproof_suite")
+    if suite is not None and "suite_model" in metafunc.fixturenames:
+        models = _suite_models(metafunc, suite)
+        names = [model.name for model in models]
+        metafunc.parametrize("suite_model", models, indirect=True, ids=names)
     marker = metafunc.definition.get_closest_marker("onnxproof")
     if marker is None or "onnxproof" not in metafunc.fixturenames:
         return
@@ -133,6 +140,57 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     pairs = list(itertools.product(backends, opsets))
     names = [backend if opset is None else f"{backend}-opset{opset}" for backend, opset in pairs]
     metafunc.parametrize("onnxproof", pairs, indirect=True, ids=names)
+
+
+def _suite_models(metafunc: pytest.Metafunc, marker: pytest.Mark) -> list["SuiteModel"]:
+    """The models of the file that a marker names, relative to the test's own folder; the manifest alone is read."""
+    from onnxproof.errors import OnnxproofError
+    from onnxproof.suite.expansion import expand
+    from onnxproof.suite.manifest import read
+    from onnxproof.suite.run import SuiteOptions, choose
+
+    if len(marker.args) != 1 or set(marker.kwargs) - {"tags", "models"}:
+        raise pytest.UsageError(f"{metafunc.definition.nodeid}: the marker is {_SUITE_MARKER}")
+    options = SuiteOptions(
+        tags=_several(marker.kwargs.get("tags", ())),
+        names=_several(marker.kwargs.get("models", ())),
+    )
+    try:
+        manifest = read(metafunc.definition.path.parent / marker.args[0])
+        return [SuiteModel(model, manifest.folder) for model in choose(expand(manifest), options)]
+    except OnnxproofError as why:
+        raise pytest.UsageError(str(why)) from why
+
+
+class SuiteModel:
+    """One model of a suite, to be run by a test."""
+
+    def __init__(self, model: Any, folder: Path) -> None:
+        self.name: str = model.name
+        self.tags: tuple[str, ...] = model.tags
+        self._model, self._folder = model, folder
+
+    def check(self) -> Any:
+        """Do what the manifest says, in a process of its own, and fail the test on a new fault; a known one is an expected failure."""
+        __tracebackhide__ = True
+        from onnxproof.suite.gate import Gate
+        from onnxproof.suite.run import run_one
+
+        result, decision = run_one(self._model, self._folder)
+        if decision.gate is Gate.KNOWN:
+            pytest.xfail(f"known {result.verdict}: {decision.why}")
+        if decision.gate is not Gate.PASS or (_strict and result.verdict == "drift"):
+            pytest.fail(
+                "\n".join(filter(None, (result.summary, decision.why, result.error))), False
+            )
+        return result
+
+
+@pytest.fixture
+def suite_model(request: pytest.FixtureRequest) -> SuiteModel:
+    """A model of the suite that the marker `onnxproof_suite` names."""
+    model: SuiteModel = request.param
+    return model
 
 
 def _several(value: Any) -> tuple[Any, ...]:
@@ -258,4 +316,4 @@ def _keep(proof: "Proof", name: str, folder: Path) -> None:
         return
 
 
-__all__: Sequence[str] = ["Onnxproof", "assert_faithful", "onnxproof"]
+__all__: Sequence[str] = ["Onnxproof", "SuiteModel", "assert_faithful", "onnxproof", "suite_model"]

@@ -2,11 +2,15 @@
 
 import os
 import signal
+import sys
 from typing import Any
 
 import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # also for the processes that tests start
+# Several hundred processes are started, and each would compile all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # A run in the background (`nohup`, `&`) inherits ignored signals, and so would the processes that tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,6 +26,14 @@ def one_thread() -> None:
     except ImportError:
         return
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_table_of_translations() -> None:
+    """Several hundred tests export a small model: most of the price is torch's table."""
+    from support import translations
+
+    translations.share()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -32,7 +32,7 @@ def files(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def test_explain_names_the_node_and_the_cause(files: tuple[Path, Path]) -> None:
-    proof = onnxproof.explain(module(), files[1], (X,), budget_s=20)
+    proof = onnxproof.explain(module(), files[1], (X,), budget_s=60)
     assert proof.verdict is Verdict.DIVERGED and proof.location is not None
     assert proof.causes and proof.causes[0].code == "weights" and proof.causes[0].proven
 
@@ -40,7 +40,7 @@ def test_explain_names_the_node_and_the_cause(files: tuple[Path, Path]) -> None:
 def test_mend_writes_a_file_that_says_what_the_reference_says(files: tuple[Path, Path]) -> None:
     wrong = files[1]
     fixed = wrong.with_name("fixed.onnx")
-    mended = onnxproof.mend(module(), wrong, fixed, (X,), budget_s=20)
+    mended = onnxproof.mend(module(), wrong, fixed, (X,), budget_s=60)
     assert mended.verdict is Verdict.FAITHFUL and mended.path == fixed
     assert [cause.code for cause in mended.causes] == ["weights"]
     session = onnxruntime.InferenceSession(fixed)
@@ -51,7 +51,7 @@ def test_mend_writes_a_file_that_says_what_the_reference_says(files: tuple[Path,
 def test_a_faithful_file_is_not_mended(files: tuple[Path, Path]) -> None:
     right, _ = files
     fixed = right.with_name("fixed.onnx")
-    mended = onnxproof.mend(module(), right, fixed, (X,), budget_s=10)
+    mended = onnxproof.mend(module(), right, fixed, (X,), budget_s=60)
     assert mended.model is None and mended.path is None and not fixed.exists()
 
 

@@ -23,6 +23,7 @@ from onnxproof.inspection import CHECKS, View
 from onnxproof.inspection.view import open_view
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.quantization.recipes import RECIPES
+from onnxproof.reference import loaders
 from onnxproof.registry import Registry
 from onnxproof.results import InputInfo, OutputInfo, Signature
 from onnxproof.results.proof import Writer
@@ -72,6 +73,7 @@ def test_every_kind_has_an_example() -> None:
     shown = {section for section, text in SECTIONS.items() if "```python" in text}
     assert shown >= {
         "a case generator",
+        "a kind of reference",
         "a runtime",
         "a cause",
         "a way to export",
@@ -93,6 +95,17 @@ def test_the_generator_gives_cases(install: Any, tmp_path: Path) -> None:
     cases = list(install(GENERATORS, "a case generator").generate(space))
     assert [case.name for case in cases] == ["signs-x"]
     assert set(np.unique(cases[0].inputs["x"])) == {-1.0, 1.0}
+
+
+def test_the_kind_of_reference_answers(install: Any) -> None:
+    class Table:
+        rows = X
+
+    loader = install(loaders.LOADERS, "a kind of reference")
+    assert loader.matches(Table()) and not loader.matches(X)
+    assert loaders.find(Table()) is not None
+    answer = loader.open(Table()).call({"ids": np.array([2, 0])})
+    assert np.array_equal(answer["rows"], X[[2, 0]])
 
 
 def test_the_runtime_passes_the_conformance_kit(install: Any, tmp_path: Path) -> None:

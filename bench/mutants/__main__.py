@@ -8,7 +8,6 @@ python -m bench.mutants --seed 7 --count 10 --only-model bert --only-kind epsilo
 import argparse
 import concurrent.futures
 import json
-import multiprocessing
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -35,7 +34,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--first", type=int, default=0, help="index of the first, to go on or replay one"
     )
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--only-model", default="", help="subjects whose name holds this")
+    parser.add_argument(
+        "--only-model", default="", help="subjects whose name holds one of these, with commas"
+    )
     parser.add_argument("--only-kind", default="", help="kinds whose name holds this")
     parser.add_argument("--budget", type=float, default=30.0, help="seconds for a verification")
     parser.add_argument("--json", type=Path, help="keep all rows")
@@ -48,20 +49,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def prepare_all(options: argparse.Namespace) -> list[cache.Health]:
     """Export what was not exported yet, each in a process of its own, and say what can't be used."""
-    chosen = {name: one for name, one in sources().items() if options.only_model in name}
-    healths = []
-    for name, source in chosen.items():
-        if not (options.cache / name / "health.json").exists():
-            child = multiprocessing.get_context("spawn").Process(
-                target=cache.prepare, args=(source, options.cache, options.budget)
-            )
-            child.start()
-            child.join()
-        health = cache.read(name, options.cache)
-        healths.append(health)
-        if not health.usable:
-            print(f"left out: {name}: {health.skipped or health.verdict}", flush=True)
-    return healths
+    parts = options.only_model.split(",")
+    chosen = [one for name, one in sources().items() if any(part in name for part in parts)]
+    return [cache.prepare_apart(source, options.cache, options.budget) for source in chosen]
 
 
 def draw_all(options: argparse.Namespace, workshop: Workshop) -> Iterator[tuple[Row, Mutant]]:
@@ -92,7 +82,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             row.verdict = "not run"
         else:
             row = rows.verify(
-                row, mutant.model, options.cache, budget_s=options.budget, limit=8 * options.budget
+                row,
+                mutant.model,
+                sources()[row.model],
+                options.cache,
+                budget_s=options.budget,
+                limit=8 * options.budget,
             )
         done.append(row)
         print(summary.line(row), flush=True)

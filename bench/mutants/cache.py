@@ -1,6 +1,7 @@
 """Each subject is exported once: its file, its inputs and its noise are kept in a folder for all later runs."""
 
 import json
+import multiprocessing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from bench.mutants.graph import Array
 from bench.mutants.samples import as_arrays, feed, from_arrays, samples, truth
 from bench.mutants.subjects import NotInstalled, SubjectSource
 
+QUANTIZED = ("DequantizeLinear", "MatMulNBits")
 TOO_FAR = 1e-3
 """A sample whose healthy answers are further from the module is no ordinary input (relative rms; not measured at other values)."""
 
@@ -35,7 +37,8 @@ class Health:
     @property
     def usable(self) -> bool:
         """Whether faults may be planted in it."""
-        return self.verdict == "faithful" and not self.skipped
+        passes = ("faithful", "drift") if self.quantized else ("faithful",)
+        return self.verdict in passes and not self.skipped
 
     @property
     def fault(self) -> float:
@@ -71,6 +74,20 @@ def read(name: str, cache: Path) -> Health:
     return Health(**{**stored, "noise": tuple(stored["noise"])})
 
 
+def prepare_apart(source: SubjectSource, cache: Path, budget_s: float) -> Health:
+    """What is known of a subject, which is prepared in a process of its own where it was not yet."""
+    if not (cache / source.name / "health.json").exists():
+        child = multiprocessing.get_context("spawn").Process(
+            target=prepare, args=(source, cache, budget_s)
+        )
+        child.start()
+        child.join()
+    health = read(source.name, cache)
+    if not health.usable:
+        print(f"left out: {source.name}: {health.skipped or health.verdict}", flush=True)
+    return health
+
+
 def prepare(source: SubjectSource, cache: Path, budget_s: float) -> Health:
     """Export, judge and store one subject. What is missing today is looked for again at the next run."""
     folder = cache / source.name
@@ -91,7 +108,7 @@ def _examine(source: SubjectSource, folder: Path, budget_s: float) -> Health:
     built = source.build(folder)
     assert built.correct is not None
     model = onnx.load(built.correct)
-    quantized = any(node.op_type == "DequantizeLinear" for node in model.graph.node)
+    quantized = any(node.op_type in QUANTIZED for node in model.graph.node)
     feeds, noise = _inputs(built, model, quantized)
     np.savez(folder / "feeds.npz", **as_arrays(feeds))
     proof = onnxproof.verify(

@@ -88,11 +88,12 @@ class Workshop:
                 mutant = self.change(subject, change, rng)
                 if mutant is None:
                     break
-                if self._accepted(mutant, healthy):
+                if self.accepts(mutant, healthy=healthy):
                     return mutant
         return None
 
-    def _accepted(self, mutant: Mutant, healthy: bool) -> bool:
+    def accepts(self, mutant: Mutant, *, healthy: bool) -> bool:
+        """Whether the answers moved as far as a fault's do, or as little as a healthy twin's."""
         health = self.health[mutant.subject]
         if healthy:
             return mutant.movement <= health.healthy

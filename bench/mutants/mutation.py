@@ -31,17 +31,19 @@ TWINS: dict[str, Change] = {}
 
 def kind(name: str, *codes: str) -> Callable[[Change], Change]:
     """Register a kind of fault with the codes that are true of it; a Mutation may bring its own."""
-    return _register(KINDS, name, codes)
+    return register(KINDS, name, codes)
 
 
 def twin(name: str) -> Callable[[Change], Change]:
     """Register a rewrite that keeps the answers."""
-    return _register(TWINS, name, ())
+    return register(TWINS, name, ())
 
 
-def _register(
-    register: dict[str, Change], name: str, codes: tuple[str, ...]
+def register(
+    changes: dict[str, Change], name: str, codes: tuple[str, ...]
 ) -> Callable[[Change], Change]:
+    """A decorator that adds a change to a register; its mutations get the name, and the codes where they have none."""
+
     def add(change: Change) -> Change:
         @functools.wraps(change)
         def named(graph: Graph, rng: Random) -> Mutation | None:
@@ -50,7 +52,7 @@ def _register(
                 return None
             return replace(mutation, kind=name, codes=mutation.codes or codes)
 
-        register[name] = named
+        changes[name] = named
         return named
 
     return add

@@ -11,7 +11,7 @@ from typing import Any
 import onnx
 
 from bench.mutants.draw import Mutant
-from bench.mutants.subjects import sources
+from bench.mutants.subjects import SubjectSource
 
 PRELOADED = ["torch", "transformers", "onnxruntime", "onnxscript", "onnxproof.api"]
 """What every child needs: imported once by the process that they are forked from."""
@@ -50,6 +50,11 @@ class Row:
             if node in self.guilty:
                 return place
         return None
+
+    @property
+    def cause_right(self) -> bool:
+        """The first cause is true, proven or not."""
+        return bool(self.causes) and self._true(self.causes[0])
 
     @property
     def proven_right(self) -> bool:
@@ -96,7 +101,15 @@ def row_of(mutant: Mutant, seed: int, index: int, *, healthy: bool) -> Row:
     )
 
 
-def verify(row: Row, model: onnx.ModelProto, cache: Path, *, budget_s: float, limit: float) -> Row:
+def verify(
+    row: Row,
+    model: onnx.ModelProto,
+    source: SubjectSource,
+    cache: Path,
+    *,
+    budget_s: float,
+    limit: float,
+) -> Row:
     """Verify a changed file in a child; one that crashes or hangs is a row, too."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
@@ -104,7 +117,7 @@ def verify(row: Row, model: onnx.ModelProto, cache: Path, *, budget_s: float, li
         path = Path(folder) / "model.onnx"
         answer = Path(folder) / "row.json"
         onnx.save(model, path)
-        child = context.Process(target=_child, args=(row, path, answer, cache, budget_s))
+        child = context.Process(target=_child, args=(row, path, answer, (source, cache), budget_s))
         child.start()
         child.join(limit)
         if child.is_alive():
@@ -118,14 +131,17 @@ def verify(row: Row, model: onnx.ModelProto, cache: Path, *, budget_s: float, li
         return Row(**json.loads(answer.read_text()))
 
 
-def _child(row: Row, path: Path, answer: Path, cache: Path, budget_s: float) -> None:
+def _child(
+    row: Row, path: Path, answer: Path, place: tuple[SubjectSource, Path], budget_s: float
+) -> None:
     """Build the module and verify; only what was learned is written."""
     import torch
 
     import onnxproof
 
     torch.set_num_threads(1)
-    built = sources()[row.model].build(cache / row.model)
+    source, cache = place
+    built = source.build(cache / row.model)
     start = time.perf_counter()
     try:
         proof = onnxproof.verify(

@@ -1,5 +1,6 @@
 """What a user calls. Only this module and `examination` know all stages, and compose them."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -10,6 +11,7 @@ from onnxproof.inspection import inspect
 from onnxproof.options import (
     BundleOptions,
     ExportOptions,
+    Listening,
     QuantizeKeywords,
     QuantizeOptions,
     ReplayKeywords,
@@ -22,6 +24,7 @@ from onnxproof.reference.subject import Subject
 from onnxproof.report.arguments import public
 from onnxproof.results.proof import Proof
 from onnxproof.runtimes import use_serving
+from onnxproof.system.user_files import require_regular
 from onnxproof.verification.progress import Report, announcer, with_proofs
 
 if TYPE_CHECKING:
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
     from onnxproof.quantization.result import Quantized
     from onnxproof.quantization.tuning_state import Budget
 
+_CONVERTED = (".xml", ".tflite")
+_DIFFED = (".onnx", *_CONVERTED)
+"""Files of models that come without code: ONNX, and OpenVINO's own."""
 __all__ = ["bundle", "diff", "explain", "export", "inspect", "mend", "quantize", "replay", "verify"]
 
 
@@ -82,20 +88,44 @@ def diff(
     progress: Report | None = None,
     **options: Unpack[VerifyKeywords],
 ) -> Proof:
-    """Prove that two ONNX files match; the first is the reference, and PyTorch is not needed.
+    """Prove that two files match; the first is the reference, and PyTorch is not needed. One of them may be OpenVINO's own file (`.xml`) or TensorFlow Lite's.
 
     >>> import onnxproof
     >>> onnxproof.diff("before.onnx", "after.onnx").verdict      # doctest: +SKIP
     <Verdict.FAITHFUL: 'faithful'>
     """
     words = str(first.source if isinstance(first, Subject) else first)
-    if Path(words).suffix != ".onnx":
+    if Path(words).suffix not in _DIFFED:
         raise InputError(
             "not-onnx",
             f"`{words}` is not an .onnx file",
             help="`onnxproof verify` takes a PyTorch reference",
         )
+    if Path(second).suffix in _CONVERTED:
+        return _diff_converted(first, Path(second), example_inputs, data, progress, options)
     return verify(first, second, example_inputs, data=data, progress=progress, **options)
+
+
+def _diff_converted(
+    first: str | Path | Subject,
+    second: Path,
+    example_inputs: Any,
+    data: Any,
+    progress: Report | None,
+    options: VerifyKeywords,
+) -> Proof:
+    """An ONNX file, and what another runtime's converter made of it: it answers in the place of the ONNX file, whose nodes it no longer has."""
+    words = str(first.source if isinstance(first, Subject) else first)
+    if Path(words).suffix in _CONVERTED:
+        raise InputError(
+            "not-onnx",
+            f"neither `{words}` nor `{second}` is an .onnx file",
+            help="compare each of them with the ONNX file that it was made of",
+        )
+    require_regular(second, InputError)
+    chosen: VerifyKeywords = {**options, "backends": (f"file:{second}",), "explain": False}
+    proof = verify(first, words, example_inputs, data=data, progress=progress, **chosen)
+    return replace(proof, candidate=str(second))
 
 
 @public
@@ -236,10 +266,11 @@ def bundle(
     from onnxproof.bundle.stored_proof import request_of
 
     stored = request_of(Path(proof))
-    subject = load(stored.origin, stored.path, dynamic_shapes=dynamic_shapes, data=data)
+    subject = load(stored.proof.origin, stored.path, dynamic_shapes=dynamic_shapes, data=data)
     again = verify_subject(subject, stored.path, stored.options, progress)
-    again.to_bundle(path, options)
-    return again
+    bundled = stored.with_tensors_of(again)
+    bundled.to_bundle(path, options)
+    return bundled
 
 
 @public
@@ -253,6 +284,19 @@ def replay(
     from onnxproof.bundle import replay as stage
 
     return stage.replay(Path(path), ReplayOptions.of(options), progress)
+
+
+def serve_replay(
+    path: str | Path,
+    listening: Listening,
+    announce: Callable[[str], None],
+    progress: Report | None = None,
+    **options: Unpack[ReplayKeywords],
+) -> Proof:
+    """`replay` in the browser of whoever opens the address that `announce` gets: it runs the cases, and its answers are judged here."""
+    from onnxproof.bundle.serve import serve
+
+    return serve(Path(path), ReplayOptions.of(options), listening, announce, progress)
 
 
 def load(

@@ -145,7 +145,9 @@ class Serving:
     memory_gb: float | None = None
     """Memory that such a process may hold, or that a run in this process may add; None is three quarters of the machine's in all."""
     threads: int | None = None
-    """Threads that each runtime may use; None leaves it to the runtime."""
+    """Threads that each runtime may use; None is what `OMP_NUM_THREADS` says, else it is left to the runtime."""
+    ops: tuple[str, ...] = ()
+    """Operators of your own: libraries for ONNX Runtime (`.so`, `.dll`, `.dylib`), and Python files with `OPERATORS` for the standard's evaluator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +172,8 @@ class VerifyOptions:
     """Which output is which input's next value; `auto` finds out, None leaves loops out."""
     steps: int | None = None
     """Calls after the prompt in the longest rollouts; None decides by itself."""
+    evaluate: Any = None
+    """A function of `predict` that gives one score a sample, or `eval.py:metric`: a drop that the samples tell from chance fails the run."""
 
     def __post_init__(self) -> None:
         """Refuse a target that no evaluator computes like."""
@@ -207,6 +211,7 @@ class VerifyKeywords(TypedDict, total=False):
     target: str
     loop: Mapping[str, str] | str | None
     steps: int | None
+    evaluate: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +232,10 @@ class QuantizeOptions:
     policy: Policy = field(default_factory=Policy)
     preprocess: Any = None
     """Makes inputs of an image, where the calibration data is a folder of images and the model does not take pixels."""
+    text: Path | None = None
+    """A text file in the place of calibration data, for language models."""
+    tokenizer: Path | None = None
+    """The tokenizer.json for it; None looks beside the model."""
     proof_s: float = 20.0
     """The budget of the proof, in seconds."""
     seed: int = 0
@@ -241,8 +250,9 @@ class QuantizeOptions:
         for name in ("recipes", "exclude", "backends"):
             if name in given:
                 given[name] = tuple(given[name])
-        if "cache" in given:
-            given["cache"] = Path(given["cache"])
+        for name in ("cache", "text", "tokenizer"):
+            if name in given:
+                given[name] = Path(given[name])
         return cls(**given)
 
 
@@ -258,6 +268,8 @@ class QuantizeKeywords(TypedDict, total=False):
     backends: Sequence[str]
     policy: Policy | None
     preprocess: Any
+    text: str | Path | None
+    tokenizer: str | Path | None
     proof_s: float
     seed: int
     progress: Callable[[Any], None] | None
@@ -273,6 +285,18 @@ class BundleOptions:
     """Megabytes beside the model; the most telling cases come first. More than 8 are never recorded."""
     sign: Path | None = None
     """A private key (PEM) that signs the statement."""
+    sign_model: Path | None = None
+    """A private key (PEM) on a NIST curve for OpenSSF model signing: `PATH.sig` covers the model and the bundle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listening:
+    """Where the page of `replay --serve` is served, and for how long somebody may take to open it."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    """0 takes one that is free."""
+    wait_s: float = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

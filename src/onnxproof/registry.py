@@ -40,9 +40,7 @@ class Registry(Generic[Plugin]):
 
     def own_names(self) -> list[str]:
         """The keys of our own plug-ins: file names, with `-` for `_`."""
-        package = importlib.import_module(self.package)
-        files = [info.name for info in pkgutil.iter_modules(package.__path__) if not info.ispkg]
-        return [_key(name) for name in files if not name.startswith("_")]
+        return list(_names_in(self.package))
 
     def names(self) -> list[str]:
         """Every key, ours first."""
@@ -104,12 +102,20 @@ class Registry(Generic[Plugin]):
 
 def points(group: str) -> Sequence[importlib.metadata.EntryPoint]:
     """The entry points of a group; every installed package is read for them once, and again when the path has changed."""
-    return _points(group, tuple(sys.path))
+    return tuple(_points(tuple(sys.path)).select(group=group))
 
 
 @functools.cache
-def _points(group: str, path: tuple[str, ...]) -> Sequence[importlib.metadata.EntryPoint]:
-    return tuple(importlib.metadata.entry_points(group=group))
+def _points(path: tuple[str, ...]) -> Any:
+    return importlib.metadata.entry_points()
+
+
+@functools.cache
+def _names_in(package: str) -> tuple[str, ...]:
+    """Asked for at every loading of a plug-in; the folder is read once."""
+    paths = importlib.import_module(package).__path__
+    files = [info.name for info in pkgutil.iter_modules(paths) if not info.ispkg]
+    return tuple(_key(name) for name in files if not name.startswith("_"))
 
 
 def _key(file_name: str) -> str:

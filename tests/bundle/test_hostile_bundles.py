@@ -1,11 +1,15 @@
 """Bundles that somebody changed, or made to do harm: each is refused with words, exit code 2, and nothing is written."""
 
+import io
 import json
 import pickle
 import struct
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.bundles import (
@@ -21,6 +25,7 @@ from support.bundles import (
 from onnxproof.bundle import manifest, read
 from onnxproof.bundle.manifest import BundleError
 from onnxproof.cli import main
+from onnxproof.results import Verdict
 
 CASE = "cases/000.safetensors"
 
@@ -243,9 +248,83 @@ def test_what_unpacks_to_more_than_it_says_is_refused(bundle: Path, tmp_path: Pa
     assert refuse(path) == "archive-too-large"
 
 
+MEASURED = """
+import re, sys
+from onnxproof.cli import main
+code = main(["replay", *sys.argv[1:]])
+print(code, int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1]) // 1024)
+"""
+"""The high-water mark of the process itself: `ru_maxrss` begins with that of the process which started it."""
+
+
+def peak_mb(path: Path, model: Path, *, code: int) -> int:
+    """The largest memory of a process that replays a bundle, which must end with this code."""
+    words = [sys.executable, "-c", MEASURED, str(path), "--model", str(model)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    ended, peak = done.stdout.splitlines()[-1].split()
+    assert int(ended) == code
+    return int(peak)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
+def test_refusing_takes_no_more_memory_than_replaying(bundle: Path, tmp_path: Path) -> None:
+    """Shapes of 100 GB, headers without end, a gigabyte of zeros in a megabyte."""
+    model = bundle.parent / "model.onnx"
+    healthy = peak_mb(bundle, model, code=0)
+    bomb = tmp_path / "bomb.proof"
+    with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members_of(bundle).items():
+            archive.writestr(name, content)
+        with archive.open("cases/998.safetensors", "w") as member:
+            for _ in range(1024):
+                member.write(bytes(1 << 20))
+    hostile = [bomb]
+    for change in (huge_shape, huge_header, deep_manifest):
+        hostile.append(changed(bundle, tmp_path / f"{change.__name__}.proof", change))
+    hostile.append(forged(bundle, tmp_path / "forged.proof", huge_shape))
+    peaks = {path.name: peak_mb(path, model, code=2) for path in hostile}
+    assert max(peaks.values()) <= healthy, (peaks, healthy)
+
+
 def test_a_name_twice_is_refused(bundle: Path, tmp_path: Path) -> None:
     path = tmp_path / "twice.proof"
     path.write_bytes(bundle.read_bytes())
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("manifest.json", "{}")
     assert refuse(path) == "archive-refused"
+
+
+def test_bytes_that_belong_to_no_member_are_refused(bundle: Path, tmp_path: Path) -> None:
+    content, path = bundle.read_bytes(), tmp_path / "loose.proof"
+    ends = (b"#!/bin/sh\n" + content, content + b"more", content[:-2] + b"\x04\x00more")
+    with zipfile.ZipFile(bundle) as archive:
+        directory = archive.start_dir
+    between = content[:directory] + b"hidden" + content[directory:]
+    offset = struct.unpack_from("<I", content, len(content) - 6)[0]
+    between = between[:-6] + struct.pack("<I", offset + 6) + between[-2:]
+    for changed_bytes in (*ends, between):
+        path.write_bytes(changed_bytes)
+        assert refuse(path) == "not-a-bundle"
+
+
+def test_a_bundle_that_another_tool_packed_again_is_the_same(bundle: Path, tmp_path: Path) -> None:
+    with read.open_bundle(write_members(tmp_path / "again.proof", members_of(bundle))) as again:
+        assert again.manifest.verdict is Verdict.FAITHFUL
+    with (tmp_path / "streamed.proof").open("wb") as file, zipfile.ZipFile(Pipe(file), "w") as zip:
+        for name, content in members_of(bundle).items():
+            zip.writestr(name, content)
+    with read.open_bundle(tmp_path / "streamed.proof") as streamed:
+        assert streamed.manifest.verdict is Verdict.FAITHFUL
+
+
+class Pipe(io.RawIOBase):
+    """A stream that can't go back: sizes come behind the members."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, content: Any) -> int:
+        return int(self._file.write(content))

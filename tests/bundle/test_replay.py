@@ -118,6 +118,8 @@ def test_the_command_line_bundles_a_stored_proof_and_replays_it(
     home: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     target = str(tmp_path / "cli.proof")
+    assert main(["bundle", str(home / "proof.json"), "-o", target]) == 0
+    assert Path(target).read_bytes() == (home / "model.proof").read_bytes()
     assert main(["bundle", str(home / "proof.json"), "-o", target, "--with-model"]) == 0
     assert main(["replay", target, "--json", str(tmp_path / "r.json")]) == 0
     assert "FAITHFUL" in capfd.readouterr().out
@@ -189,6 +191,10 @@ def test_the_script_in_the_bundle_judges_alike(home: Path, tmp_path: Path) -> No
     assert refused.returncode == 2 and "is not the file" in refused.stderr
     wrong = run_script(tmp_path, tmp_path / "other.onnx", "--allow-other-model")
     assert wrong.returncode == 1 and "DIVERGED" in wrong.stdout
+    (tmp_path / "text.onnx").write_text("no model")
+    unread = run_script(tmp_path, tmp_path / "text.onnx", "--allow-other-model")
+    assert unread.returncode == 2 and "does not load the model" in unread.stderr
+    assert "Traceback" not in unread.stderr
     (tmp_path / "cases" / "000.safetensors").write_bytes(b"\0" * 100)
     broken = run_script(tmp_path, home / "model.onnx")
     assert broken.returncode == 2 and "was changed" in broken.stderr

@@ -68,6 +68,15 @@ def test_a_signature_of_another_statement_is_refused(
     )
     assert main(["replay", str(mixed), "--verify", str(public)]) == 2
     assert "error[wrong-signature]" in capfd.readouterr().err
+    assert main(["replay", str(mixed)]) == 2  # known without a key, too
+    assert "its signature is that of another statement" in capfd.readouterr().err
+    torn = changed(
+        bundle,
+        tmp_path / "torn.proof",
+        lambda members: members.update({"statement.dsse.json": b"{}"}),
+    )
+    assert main(["replay", str(torn)]) == 2
+    assert "its signature can't be read" in capfd.readouterr().err
     assert main(["replay", str(bundle), "--verify", str(public)]) == 0
 
 

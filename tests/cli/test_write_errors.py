@@ -59,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_place_that_can_not_be_written_to(
     folder: Path, command: str, place: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = sorted(map(str, folder.rglob("*")))
+    before = files_in(folder)
     path = PLACES[place] + (".html" if command == "report" and place != "a folder" else "")
     if command == "report" and place == "a folder":
         Path("folder.html").mkdir()
@@ -67,7 +67,12 @@ def test_a_place_that_can_not_be_written_to(
     assert main([*COMMANDS[command], path]) == 2
     err = capsys.readouterr().err
     assert "error[cannot-write]: " in err and "internal" not in err and len(err) < 1500
-    assert sorted(map(str, folder.rglob("*"))) == sorted(before)
+    assert files_in(folder) == sorted(before)
+
+
+def files_in(folder: Path) -> list[str]:
+    """All but what Python compiles of the user's module."""
+    return sorted(str(path) for path in folder.rglob("*") if "__pycache__" not in path.parts)
 
 
 def run(words: Sequence[str], shell: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -184,7 +184,7 @@ def located(module: nn.Module, made: onnx.ModelProto, folder: Path) -> Location 
     onnx.save(made, path)
     example = torch.linspace(-1, 2, 18).reshape(3, 6)
     return api.verify(
-        module.eval(), path, (example,), dynamic_shapes=({0: "batch"},), budget_s=20
+        module.eval(), path, (example,), dynamic_shapes=({0: "batch"},), budget_s=60
     ).location
 
 
@@ -220,7 +220,7 @@ def test_between_two_files_the_inner_node_is_named_too(name: str, tmp_path: Path
     _, build, guilty = CASES[name]
     onnx.save(build(1.5), tmp_path / "right.onnx")
     onnx.save(build(1.7), tmp_path / "wrong.onnx")
-    proof = api.diff(tmp_path / "right.onnx", tmp_path / "wrong.onnx", budget_s=20)
+    proof = api.diff(tmp_path / "right.onnx", tmp_path / "wrong.onnx", budget_s=60)
     assert proof.verdict is Verdict.DIVERGED
     assert proof.location is not None and proof.location.stage is Stage.GRAPH
     assert proof.location.nodes[0] == guilty, proof.location

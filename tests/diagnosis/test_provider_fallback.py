@@ -15,7 +15,7 @@ from onnxproof.results import Verdict
 from onnxproof.runtimes import Session
 from onnxproof.testing import _models, fake_backend
 
-BUDGET_S = 20.0
+BUDGET_S = 60.0
 FORGIVEN = Serving(allow_fallback=True)
 Array = np.ndarray[Any, Any]
 

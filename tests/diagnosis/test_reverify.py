@@ -13,7 +13,8 @@ from support.workbenches import graph_model
 
 from onnxproof.diagnosis.locate import Scene
 from onnxproof.diagnosis.reverify import within_budget_of
-from onnxproof.results import Verdict
+from onnxproof.results import Case, Verdict
+from onnxproof.verification.case_runner import Outcome, Trial
 from onnxproof.verification.evidence import Evidence
 
 X = normal(4, 6)
@@ -82,3 +83,22 @@ def test_the_observer_of_the_first_verification_is_not_told(scene: Scene) -> Non
     watched = replace(watched, request=replace(watched.request, progress=told.append))
     assert within_budget_of(watched)(model(2), ()) is Verdict.FAITHFUL
     assert told == []
+
+
+def test_the_cases_that_differ_come_first_and_one_that_still_does_ends_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names: list[str] = []
+    inner = Trial.run
+
+    def run(self: Trial, case: Case) -> Outcome:
+        names.append(case.name)
+        return inner(self, case)
+
+    monkeypatch.setattr(Trial, "run", run)
+    other = replace(scene.case, name="another", inputs={"x": X + 1})
+    reverify = within_budget_of(replace(evidence(scene), differing=(other,)))
+    assert reverify(model(2.5), ()) is Verdict.DIVERGED
+    assert names == ["case"]
+    assert reverify(model(2), ()) is Verdict.FAITHFUL
+    assert names[1:3] == ["case", "another"] and names.count("example") == 1

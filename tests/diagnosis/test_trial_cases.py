@@ -80,14 +80,15 @@ def test_each_case_is_answered_once_and_no_more_than_enough_are_made(tmp_path: P
     assert len(asked) == 2 * limits.MOST_MADE_CASES
 
 
-def test_the_cases_of_the_run_come_first_and_are_sorted_by_what_the_candidate_says(
+def test_cases_of_the_run_are_sorted_by_what_the_candidate_says_and_agreeing_ones_never_fail(
     tmp_path: Path,
 ) -> None:
     below, above = ([{"x": sign * np.abs(X["x"]) * k} for k in (2, 3)] for sign in (-1, 1))
     given = [case_of(inputs, name=f"given {n}") for n, inputs in enumerate([*below, *above])]
     mixed_up = cases_of(tmp_path, X, failing=given[2:], passing=given[:2])
     names = {case.scene.case.name: case.fails for case in all_of(mixed_up)}
-    assert names == {"given 0": True, "given 1": True, "given 2": False, "given 3": False}
+    assert [name for name in names if name.startswith("given")] == ["given 2", "given 3"]
+    assert not names["given 2"] and not names["given 3"]
 
 
 def test_no_case_is_counted_twice_and_the_witness_is_none_of_them(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The GitHub action: its script is run as a workflow would run it, and no input can become a command; and our own workflow."""
 
+import json
 import os
 import re
 import stat
@@ -90,9 +91,48 @@ def test_an_input_stays_a_word(folder: Path) -> None:
 def test_no_input_is_written_into_a_script() -> None:
     for step in STEPS.values():
         assert "${{" not in step.get("run", "")
-    assert {"subject", "model"} == {
-        name for name, about in ACTION["inputs"].items() if about.get("required")
-    }
+    assert not any(about.get("required") for about in ACTION["inputs"].values())
+
+
+def test_several_packages_are_installed_and_none_becomes_a_command(folder: Path) -> None:
+    program = folder / "bin" / "python"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    program.chmod(program.stat().st_mode | stat.S_IEXEC)
+    done = subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEPS["Install"]["run"]],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            "INSTALL": "onnxproof[html,openvino] $(touch owned)",
+            "PATH": f"{program.parent}:/usr/bin:/bin",
+        },
+    )
+    assert done.stdout == "-m|pip|install|onnxproof[html,openvino]|$(touch|owned)|", done.stderr
+    assert not (folder / "owned").exists()
+
+
+def test_without_a_subject_or_a_bundle_it_says_what_to_give(folder: Path) -> None:
+    done = run(folder, model="a.onnx")
+    assert done.returncode == 2
+    assert "give `subject` and `model`, or `replay`" in done.stderr
+    assert (folder / "output").read_text() == "verdict=error\n"
+
+
+def test_one_job_bundles_and_another_replays(folder: Path) -> None:
+    made = run(folder, subject="a.onnx", model="a.onnx", budget="2", bundle="a b.proof")
+    assert made.returncode == 0, made.stderr
+    replayed = run(
+        folder, replay="a b.proof", model="a.onnx", reports="there", backends="ort:basic"
+    )
+    assert replayed.returncode == 0, replayed.stderr
+    assert (folder / "output").read_text() == "verdict=faithful\n" * 2
+    proof = json.loads((folder / "there" / "proof.json").read_text())
+    assert proof["backends"] == ["ort:basic"] and "bundle" in proof["hashes"]
+    other = run(folder, replay="a b.proof", model="b.onnx", reports="other")
+    assert other.returncode == 2 and "error[other-model]" in other.stderr
 
 
 def test_our_own_workflow_runs_every_target_that_tests() -> None:

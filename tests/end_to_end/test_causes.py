@@ -90,6 +90,7 @@ def test_every_cause_has_planted_faults() -> None:
     counts = Counter(fault.cause for fault in (*FAULTS.values(), *quantized_faults.FAULTS.values()))
     elsewhere = {
         "cache": "test_loop_causes",
+        "fused-operator": "test_fused_and_few_bits",
         "position": "test_loop_causes",
         "nondeterminism": "test_layouts",
         "preprocessing": "test_preprocessing",

@@ -81,7 +81,7 @@ def test_causes_that_end_their_process_take_nothing_with_them(
 def test_the_finished_proof_takes_its_place(
     folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["diff", "a.onnx", "bad.onnx", "--budget", "20", "--json", "p.json"]) == 1
+    assert main(["diff", "a.onnx", "bad.onnx", "--budget", "60", "--json", "p.json"]) == 1
     document = json.loads(Path("p.json").read_text())
     assert document["location"] and "explaining" not in {
         finding["code"] for finding in document["findings"]
@@ -99,7 +99,7 @@ def test_standard_output_and_pipes_get_the_finished_proof_alone(
                 "a.onnx",
                 "bad.onnx",
                 "--budget",
-                "20",
+                "60",
                 "--json",
                 "-",
                 "--markdown",
@@ -119,14 +119,14 @@ def test_nothing_is_told_early_where_nothing_is_explained(folder: Path) -> None:
     api.diff(
         "a.onnx",
         "bad.onnx",
-        budget_s=20,
+        budget_s=60,
         explain=False,
         progress=lambda state: early.append(state.proof),
     )
     api.diff(
         "a.onnx",
         "a.onnx",
-        budget_s=20,
+        budget_s=60,
         only=("example",),
         progress=lambda state: early.append(state.proof),
     )
@@ -140,7 +140,7 @@ def test_the_early_proof_has_the_verdict_and_every_gap(folder: Path) -> None:
         if state.proof is not None:
             early.append(state.proof)
 
-    proof = api.diff("a.onnx", "bad.onnx", budget_s=20, progress=keep)
+    proof = api.diff("a.onnx", "bad.onnx", budget_s=60, progress=keep)
     assert len(early) == 1 and early[0].verdict is proof.verdict is Verdict.DIVERGED
     assert early[0].gaps == proof.gaps and early[0].location is None and proof.location is not None
 
@@ -161,7 +161,7 @@ def test_an_export_is_told_with_its_record(folder: Path) -> None:
         Model(),
         (torch.randn(2, 3),),
         folder / "m.onnx",
-        budget_s=20,
+        budget_s=60,
         progress=lambda state: early.append(state.proof),
     )
     told = [state for state in early if state is not None]

@@ -234,7 +234,7 @@ def mended(found: Examined) -> remedy.Mended:
     """What `mend` makes of a planted fault; nothing is written."""
     model = found.model
     return onnxproof.mend(
-        model.module, found.path, None, model.example, dynamic_shapes=model.shapes, budget_s=20
+        model.module, found.path, None, model.example, dynamic_shapes=model.shapes, budget_s=60
     )
 
 

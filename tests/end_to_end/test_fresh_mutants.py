@@ -1,5 +1,7 @@
 """The bench of fresh mutants: drawn from a seed, judged without onnxproof, verified in a process of their own."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -95,7 +97,8 @@ def test_one_row_names_the_planted_node_and_its_cause(workshop: Workshop) -> Non
     mutant = workshop.change("tabular_embeddings", KINDS["bias-zero"], Random(2))
     assert mutant is not None
     row = rows.row_of(mutant, 0, 0, healthy=False)
-    row = rows.verify(row, mutant.model, workshop.folder, budget_s=30, limit=240)
+    source = sources()["tabular_embeddings"]
+    row = rows.verify(row, mutant.model, source, workshop.folder, budget_s=30, limit=240)
     assert row.verdict == "diverged"
     assert row.rank == 1
     assert row.proven_right
@@ -106,7 +109,7 @@ def test_a_child_that_ends_is_a_row(workshop: Workshop) -> None:
     mutant = workshop.draw(6, 0)
     assert mutant is not None
     row = rows.row_of(mutant, 6, 0, healthy=False)
-    row.model = "no such model"
-    row = rows.verify(row, mutant.model, workshop.folder, budget_s=30, limit=240)
+    source = replace(sources()[row.model], build=sys.exit)
+    row = rows.verify(row, mutant.model, source, workshop.folder, budget_s=30, limit=240)
     assert row.verdict == "crash"
     assert row.wrong == "CRASH"

@@ -116,7 +116,7 @@ def run(
         "--overlay",
         str(folder / "overlay.json"),
         "--budget",
-        "5",
+        "20",
         "--github",
         "--verbose",
     ]

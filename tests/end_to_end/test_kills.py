@@ -40,13 +40,17 @@ def test_the_bench_sees_what_is_left(tmp_path: Path) -> None:
     (ground.out / "repro").mkdir()
     (ground.out / "repro" / "repro.py").write_text("")
     orphan = subprocess.Popen(
-        ["sleep", "60"], env={"TMPDIR": str(ground.temporary), "PATH": os.environ["PATH"]}
+        [sys.executable, "-c", "import time; print('running', flush=True); time.sleep(60)"],
+        env={"TMPDIR": str(ground.temporary), "PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
     )
     try:
+        # The system shows an empty environment for a moment after a program was started.
+        assert orphan.stdout is not None and orphan.stdout.readline() == b"running\n"
         faults = "\n".join([*ground._left(1), *ground._broken(kills.COMMANDS[1])])
     finally:
         orphan.kill()
-        orphan.wait()
+        orphan.communicate()
     for words in (
         "temporary: onnxproof-run-1-abcdefgh",
         "draft: ",

@@ -22,7 +22,7 @@ def test_another_checkpoint_is_named_and_cured(tmp_path: Path, seed: int) -> Non
         onnxproof.export(net(0), x, tmp_path / "net.onnx", budget_s=3).verdict
         is onnxproof.Verdict.FAITHFUL
     )
-    proof = onnxproof.verify(net(seed), tmp_path / "net.onnx", x, budget_s=20)
+    proof = onnxproof.verify(net(seed), tmp_path / "net.onnx", x, budget_s=60)
     assert proof.verdict is onnxproof.Verdict.DIVERGED
     cause = proof.causes[0]
     assert (

@@ -38,7 +38,7 @@ def test_a_proof_in_one_line_and_a_failure_that_reads_well(run: pytest.Pytester)
             assert assert_faithful("model.py:build", "good.onnx", budget_s=2).verdict == "faithful"
 
         def test_bad():
-            assert_faithful("model.py:build", "bad.onnx", budget_s=20)
+            assert_faithful("model.py:build", "bad.onnx", budget_s=60)
     """)
     result = run.runpytest_subprocess(*ARGUMENTS)
     result.assert_outcomes(passed=1, failed=1)

@@ -666,6 +666,12 @@ SENTENCES: list[tuple[str, str, Callable[[], str], Callable[[], str]]] = [
     ),
     (
         "quantized",
+        "the file has ",
+        lambda: result(met=False, budget=Budget(max_size=1)),
+        lambda: result(met=False),
+    ),
+    (
+        "quantized",
         "a pass takes",
         lambda: result(met=False, budget=Budget(max_latency=1e-6)),
         lambda: result(met=False),

@@ -17,7 +17,7 @@ from onnxproof import api
 from onnxproof.results import Verdict
 from onnxproof.results.proof import Proof
 
-BUDGET_S = 20.0
+BUDGET_S = 60.0
 
 
 class Counting(nn.Module):

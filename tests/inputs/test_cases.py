@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 from onnxproof import api
 from onnxproof.errors import InputError
 from onnxproof.inputs import data_stream, generators, inference
+from onnxproof.inputs.decisions import Decisions
 from onnxproof.inputs.rules import Rule, Rules
 from onnxproof.inputs.search import climb
 from onnxproof.inputs.space import Role, Slot, Space, as_dtype, evaluate, upper
@@ -84,6 +85,8 @@ def made(given: Space, name: str) -> list[Case]:
             "count": Rule(name="count", values=np.array([3, 5])),
         }
         given = replace(given, rules=Rules(inputs=rules))
+    if name == "tables":
+        given = replace(given, decisions=Decisions(thresholds={0: (0.5, 0.1), 1: (-0.25,)}))
     return list(generators.generators()[name](given))
 
 
@@ -96,6 +99,48 @@ def same(first: Case, second: Case) -> bool:
 
 GENERATORS = sorted(generators.generators())
 ROWS = [(str(k), {n: e[:1] if e.ndim else e for n, (_, e) in EXAMPLES.items()}) for k in range(3)]
+
+
+LONG = (DimInfo(name="batch", example=16), DimInfo(name="seq", example=128))
+
+
+def test_cases_of_a_large_model_have_few_rows_and_tokens() -> None:
+    small, large = (
+        space("ids", "mask", dims=LONG, large_model=is_large) for is_large in (False, True)
+    )
+    assert small.roomy() == {"batch": 16, "seq": 128}
+    assert large.roomy() == {"batch": 3, "seq": 8}
+    assert large.sizes() == {"batch": 16, "seq": 128}, "the example keeps its own"
+    sizes = {(case.sizes["batch"], case.sizes["seq"]) for case in made(large, "shapes")}
+    assert {(1, 128), (16, 64)} <= sizes, "lengths are varied all the same"
+
+
+def test_what_is_no_length_of_tokens_keeps_its_size_in_a_large_model() -> None:
+    assert space("x", dims=LONG, large_model=True).roomy() == {"batch": 3, "seq": 128}
+    short = (DimInfo(name="batch", example=1), DimInfo(name="seq", example=5))
+    assert space("ids", dims=short, large_model=True).roomy() == {"batch": 3, "seq": 5}
+    least = (DimInfo(name="batch", example=2), DimInfo(name="seq", example=64, minimum=32))
+    assert space("ids", dims=least, large_model=True).roomy()["seq"] == 32
+
+
+@pytest.mark.parametrize(("weights", "large"), [(60_000_000, True), (1, False)])
+def test_a_model_is_large_by_its_weights(weights: int, large: bool, tmp_path: Path) -> None:
+    table = helper.make_tensor("w", TensorProto.FLOAT, [1], [1.0])
+    node = helper.make_node("Mul", ["x", "w"], ["y"])
+    port = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"])
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n"])
+    graph = helper.make_graph([node], "g", [port], [result], [table])
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), path)
+    file = onnx_file.read(path)
+    file.model.graph.initializer[0].dims[0] = (
+        weights  # as the header of a file with its weights beside it
+    )
+    info = InputInfo(name="x", dtype="float32", shape=(2,), dims=("n",), onnx_name="x")
+    signature = Signature(inputs=(info,), outputs=(), dims=(DimInfo(name="n", example=2),))
+    example = {"x": np.ones(2, np.float32)}
+    made_space = inference.make_space(replace(signature), example, replace(file, tables={}))
+    assert made_space.large_model is large
 
 
 # --- every generator -----------------------------------------------------------------------------------------------

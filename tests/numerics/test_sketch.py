@@ -32,6 +32,15 @@ def test_integers_beyond_float64_are_still_distinguished() -> None:
     assert distance(sketch(one), sketch(other)) >= 1e-3
 
 
+@pytest.mark.parametrize("apart", [1, 512, 2**40])
+def test_large_integers_that_differ_count_by_their_share(apart: int) -> None:
+    """A relative error of 1e-16 would pass for rounding, and integers are not rounded."""
+    truth = np.array([2**60 + 1, 5, -(2**60), 7])
+    other = truth + np.array([apart, 0, 0, 0])
+    assert 0.5 <= relative_error(other, truth) < 0.5 + 1e-5
+    assert relative_error(truth, truth) == 0.0
+
+
 def test_minus_infinity_and_the_lowest_float_are_the_same_mask() -> None:
     values = RNG.standard_normal(20)
     one, other = values.copy(), values.copy()

@@ -280,6 +280,30 @@ def test_a_port_of_an_unknown_type_and_a_node_that_makes_nothing(tmp_path: Path)
         onnx_file.read(saved(made, tmp_path))
 
 
+def test_an_attribute_of_the_graph_that_refers_to_one_of_a_function(tmp_path: Path) -> None:
+    """In a function it is sound; outside of any it has no value, also inside of a branch."""
+    reference = onnx.AttributeProto(name="axis", type="INT", ref_attr_name="somewhere")
+    loose = helper.make_node("Softmax", ["xx_in"], ["loose"], name="loose")
+    loose.attribute.append(reference)
+    flag = helper.make_tensor_value_info("loose", onnx.TensorProto.FLOAT, None)
+    branch = helper.make_graph([loose], "branch", [], [flag])
+    chosen = helper.make_node("If", ["c"], ["chosen"], then_branch=branch, else_branch=branch)
+    for node in (loose, chosen):
+        made = model()
+        made.graph.node.append(node)
+        with pytest.raises(
+            ModelError,
+            match=r"error\[attribute-reference\]: `axis` of the node `loose` \(Softmax\) refers to `somewhere`",
+        ):
+            onnx_file.read(saved(made, tmp_path))
+    made = model()
+    imports = [helper.make_opsetid("", 18)]
+    made.functions.append(
+        helper.make_function("own", "Mine", ["xx_in"], ["loose"], [loose], imports, ["somewhere"])
+    )
+    assert onnx_file.read(saved(made, tmp_path))
+
+
 def test_a_path_that_no_system_can_hold(capfd: pytest.CaptureFixture[str]) -> None:
     for path in ("a" * 5000 + ".onnx", "a/" * 3000 + "b.onnx", "nul\0.onnx"):
         for words in (

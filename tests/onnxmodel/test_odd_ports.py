@@ -15,52 +15,39 @@ from onnxproof.results import Verdict
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21, "ai.onnx.ml" : 3]>\n'
 TEXTS: dict[str, tuple[str, str, str]] = {
-    "string in": (
-        "g (string[2] x) => (string[2] y) { y = Identity(x) }",
-        "string-tensor",
-        "the input `x` holds strings, and only numbers are compared",
-    ),
-    "string out": (
-        "g (float[2,3] x) => (string[2,3] y) { y = Cast<to = 8>(x) }",
-        "string-tensor",
-        "the output `y` holds strings, and only numbers are compared",
-    ),
-    "string beside": (
-        "g (string[2] s, float[2,3] x) => (float[2,3] y, string[2] t) { y = Neg(x) t = Identity(s) }",
-        "string-tensor",
-        "the input `s` holds strings",
-    ),
-    "sequence in": (
-        "g (seq(float[2]) x) => (float[2] y) { i = Constant<value = int64 {0}>() y = SequenceAt(x, i) }",
-        "not-a-tensor",
-        "the input `x` is a sequence",
-    ),
-    "sequence out": (
-        "g (float[2,3] x) => (seq(float[2,3]) y) { y = SequenceConstruct(x, x) }",
-        "not-a-tensor",
-        "the output `y` is a sequence",
-    ),
-    "optional in": (
-        "g (optional(float[2,3]) x) => (float[2,3] y) { y = OptionalGetElement(x) }",
-        "not-a-tensor",
-        "the input `x` is an optional",
-    ),
-    "optional out": (
-        "g (float[2,3] x) => (optional(float[2,3]) y) { y = Optional(x) }",
-        "not-a-tensor",
-        "the output `y` is an optional",
-    ),
     "sparse": (
         "g (sparse_tensor(float[2,3]) x) => (float[2,3] y) { y = Neg(x) }",
         "not-a-tensor",
         "the input `x` is a sparse tensor",
     ),
+    "no output": ("g (float[2,3] x) => () { y = Neg(x) }", "no-output", "the file has no output"),
+}
+PORTS: dict[str, tuple[str, set[str]]] = {
+    "string in": ("g (string[2] x) => (string[2] y) { y = Identity(x) }", {"y"}),
+    "string out": ("g (float[2,3] x) => (string[2,3] y) { y = Cast<to = 8>(x) }", {"y"}),
+    "string beside": (
+        "g (string[2] s, float[2,3] x) => (float[2,3] y, string[2] t) { y = Neg(x) t = Identity(s) }",
+        {"y", "t"},
+    ),
+    "sequence in": (
+        "g (seq(float[2]) x) => (float[2] y) { i = Constant<value = int64 {0}>() y = SequenceAt(x, i) }",
+        {"y"},
+    ),
+    "sequence out": (
+        "g (float[2,3] x) => (seq(float[2,3]) y) { z = Neg(x) y = SequenceConstruct(x, z) }",
+        {"y[0]", "y[1]", "len(y)"},
+    ),
+    "optional in": (
+        "g (optional(float[2,3]) x) => (float[2,3] y) { y = OptionalGetElement(x) }",
+        {"y"},
+    ),
+    "optional out": ("g (float[2,3] x) => (optional(float[2,3]) y) { y = Optional(x) }", {"y"}),
     "map": (
         "g (float[2,3] x) => (seq(map(int64, float)) y) { y = ai.onnx.ml.ZipMap<classlabels_int64s = [0, 1, 2]>(x) }",
-        "not-a-tensor",
-        "the output `y` is a sequence",
+        {"y[0]", "y[1]", "y[2]"},
     ),
-    "no output": ("g (float[2,3] x) => () { y = Neg(x) }", "no-output", "the file has no output"),
+    "float8 in": ("g (float8e4m3fn[2,3] x) => (float[2,3] y) { y = Cast<to = 1>(x) }", {"y"}),
+    "float8 out": ("g (float[2,3] x) => (float8e4m3fn[2,3] y) { y = Cast<to = 17>(x) }", {"y"}),
 }
 DIMS: dict[str, tuple[list[int | str], str, str]] = {
     "-1 first": ([-1, 3], "negative-dim", "the input `x` has a dim of -1"),
@@ -102,12 +89,56 @@ def _assert_refused(path: Path, code: str, words: str, capsys: pytest.CaptureFix
 
 
 @pytest.mark.parametrize("kind", TEXTS)
-def test_what_is_no_tensor_of_numbers_is_an_error(
+def test_what_can_not_be_compared_is_an_error(
     tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text, code, words = TEXTS[kind]
     onnx.save(parser.parse_model(HEAD + text), tmp_path / "m.onnx")
     _assert_refused(tmp_path / "m.onnx", code, words, capsys)
+
+
+@pytest.mark.parametrize("kind", PORTS)
+def test_what_is_no_tensor_is_compared_by_its_parts(tmp_path: Path, kind: str) -> None:
+    text, outputs = PORTS[kind]
+    onnx.save(parser.parse_model(HEAD + text), tmp_path / "m.onnx")
+    proof = onnxproof.diff(tmp_path / "m.onnx", tmp_path / "m.onnx", budget_s=2, explain=False)
+    assert proof.verdict is Verdict.FAITHFUL, proof.sentence()
+    assert {gap.output for gap in proof.gaps} == outputs
+
+
+@pytest.mark.parametrize(
+    ("kind", "was", "becomes", "output"),
+    [
+        ("sequence out", "SequenceConstruct(x, z)", "SequenceConstruct(z, x)", "y[0]"),
+        ("sequence out", "SequenceConstruct(x, z)", "SequenceConstruct(x, z, z)", "len(y)"),
+        ("map", "[0, 1, 2]", "[1, 0, 2]", "y[0]"),
+        ("string beside", "Identity(s)", "StringConcat(s, s)", "t"),
+    ],
+)
+def test_a_part_that_differs_is_named(
+    tmp_path: Path, kind: str, was: str, becomes: str, output: str
+) -> None:
+    text, _ = PORTS[kind]
+    for name, content in (("a.onnx", text), ("b.onnx", text.replace(was, becomes))):
+        onnx.save(parser.parse_model(HEAD + content), tmp_path / name)
+    proof = onnxproof.diff(tmp_path / "a.onnx", tmp_path / "b.onnx", budget_s=3, explain=False)
+    assert proof.verdict is Verdict.DIVERGED
+    assert output in {gap.output for gap in proof.gaps if gap.mismatches or gap.noise_ratio > 12}
+
+
+def test_strings_that_differ_are_told(tmp_path: Path) -> None:
+    text, _ = PORTS["string in"]
+    onnx.save(parser.parse_model(HEAD + text), tmp_path / "a.onnx")
+    changed = text.replace("Identity(x)", "StringConcat(x, x)")
+    onnx.save(parser.parse_model(HEAD + changed), tmp_path / "b.onnx")
+    example = {"x": np.array(["setosa", "ROSE"])}
+    proof = onnxproof.diff(
+        tmp_path / "a.onnx", tmp_path / "b.onnx", example, budget_s=3, explain=False
+    )
+    assert (
+        "strings differ: the reference says 'setosa' and the file 'setosasetosa'"
+        in proof.sentence()
+    )
 
 
 @pytest.mark.parametrize("kind", DIMS)

@@ -13,7 +13,6 @@ from onnxproof.packages import open_package
 from onnxproof.packages.cache_names import CachePlace, cache_place, nest
 from onnxproof.packages.merged import SWITCH, branch_model, write_branch
 from onnxproof.packages.package import Role
-from onnxproof.packages.schedules import Schedule
 from onnxproof.packages.tokenizers import strings
 
 
@@ -33,17 +32,6 @@ def test_the_place_that_a_name_means(name: str, place: CachePlace | None) -> Non
 
 def test_dotted_names_become_nested_dicts() -> None:
     assert nest({"a.b": 1, "a.c": 2, "d": 3}) == {"a": {"b": 1, "c": 2}, "d": 3}
-
-
-@pytest.mark.parametrize("name", ["roll:b2:4,1x40", "roll:b3:4,1x6:pad2", "roll:b1:3,1,7,1,2"])
-def test_a_schedule_is_read_back_from_its_name(name: str) -> None:
-    schedule = Schedule.of(name)
-    assert schedule is not None
-    assert schedule.name == name
-
-
-def test_a_case_name_is_no_schedule() -> None:
-    assert Schedule.of("model.onnx/ordinary-0") is None
 
 
 def test_the_tokenizers_are_tried_on_200_different_strings() -> None:

@@ -65,7 +65,7 @@ def test_an_encoder_mask_dropped_in_the_second_call_names_the_decoder(
     assert proof.location is not None
     assert proof.location.file == "decoder_model_merged.onnx"
     assert [part.role for part in proof.parts if part.verdict is Verdict.DIVERGED] == ["step"]
-    padded = [rollout for rollout in proof.rollouts if ":pad" in rollout.schedule]
+    padded = [rollout for rollout in proof.rollouts if ":source" in rollout.schedule]
     assert [rollout.first_bad_step for rollout in padded] == [1]
 
 

@@ -42,7 +42,7 @@ from onnxproof.errors import InputError
 from onnxproof.results import Verdict
 from onnxproof.results.proof import Proof
 
-BUDGET_S = 20.0
+BUDGET_S = 60.0
 _FOLDER = tempfile.TemporaryDirectory(prefix="onnxproof-tests-")
 HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 UNIT, BYTES, SMALL = (

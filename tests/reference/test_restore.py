@@ -41,6 +41,28 @@ def test_what_a_pass_writes_is_put_back_and_named(action: Any, named: str) -> No
     assert module.cache == [1, {"k": 2}] and not hasattr(module, "seen")
 
 
+@pytest.mark.parametrize(
+    "action",
+    [
+        lambda m: m.weight.data.add_(1),
+        lambda m: m.weight.data[:1].copy_(torch.zeros(1)),
+        lambda m: torch.add(m.weight, 1, out=m.weight.data),
+    ],
+)
+def test_a_parameter_of_a_large_model_is_copied_when_it_is_written(
+    action: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onnxproof.reference.restore.LARGE", 0)
+    module = Writes(action)
+    restore = RestoreModule(module)
+    for _ in range(2):
+        with restore, torch.no_grad():
+            module.action(module)
+        assert module.weight.tolist() == [1, 1]
+    assert restore.changed == {"the parameter `weight`"}
+    assert restore.written == {"weight"}
+
+
 def test_random_numbers_are_the_same_in_each_pass_and_the_state_is_put_back() -> None:
     restore = RestoreModule(nn.Identity())
     before = torch.random.get_rng_state()

@@ -444,7 +444,7 @@ def test_the_command_refuses_code_and_takes_the_option(
         (
             "resnet",
             "unknown-subject",
-            r"`resnet` is not something onnxproof can load\n  = help: give an nn.Module, `file.py:factory`",
+            r"`resnet` is not something onnxproof can load\n  = help: give an nn.Module, an estimator, a function of arrays, `file.py:factory`",
         ),
         ("{folder}", "not-a-model-folder", r"has no config.json"),
         (

@@ -5,10 +5,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from jupyter_client.manager import start_new_kernel
 from support.made_proofs import HOSTILE, full, hostile, large
 
 import onnxproof
@@ -159,6 +161,34 @@ def test_a_notebook_shows_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) 
     assert 'value="0.250"' in pictures[1] and "3 cases" in pictures[1]
     assert "&lt;b&gt;" in pictures[2]
     assert pictures[-1] == ""
+
+
+VERIFIED = """
+import torch, onnxproof
+module = torch.nn.Linear(4, 2).eval()
+torch.onnx.export(module, (torch.ones(3, 4),), "linear.onnx", dynamo=True)
+onnxproof.verify(module, "linear.onnx", (torch.ones(3, 4),), budget_s=4)
+"""
+
+
+def test_a_real_kernel_shows_the_bar_and_then_the_proof(tmp_path: Path) -> None:
+    """What Jupyter's own protocol carries: a picture, pictures in its place, an empty one, and the proof as the cell's value."""
+    kernel, client = start_new_kernel(kernel_name="python3", cwd=str(tmp_path))
+    messages: list[dict[str, Any]] = []
+    try:
+        client.execute_interactive(VERIFIED, output_hook=messages.append, timeout=120)
+    finally:
+        client.stop_channels()
+        kernel.shutdown_kernel(now=True)
+    html = {
+        kind: [m["content"]["data"]["text/html"] for m in messages if m["msg_type"] == kind]
+        for kind in ("display_data", "update_display_data", "execute_result")
+    }
+    (first,), pictures, (proof,) = html.values()
+    assert "starting" in first
+    assert any("<progress" in picture and "cases" in picture for picture in pictures[:-1])
+    assert pictures[-1] == ""
+    assert "FAITHFUL" in proof and "<table" in proof
 
 
 def test_a_listener_of_the_caller_s_own_takes_the_place_of_the_bar(

@@ -53,6 +53,17 @@ def test_the_comparison_sees_a_wrong_attribute(op_type: str, attribute: str, wro
     assert any(problems)
 
 
+def test_routing_weights_that_are_not_to_be_normalized_are_told_from_the_kernels() -> None:
+    """ONNX Runtime normalizes them all the same (docs/findings/qmoe_normalizes.md): the evaluator does as the attribute says."""
+    problems = []
+    for place in range(6):
+        drawn = draw_configuration("QMoE", 5, place)
+        assert not compare("QMoE", drawn).problem
+        attributes = {**drawn.attributes, "normalize_routing_weights": 0}
+        problems.append(compare("QMoE", replace(drawn, attributes=attributes)).problem)
+    assert any(problems)
+
+
 QUANTIZED = [
     "QAttention",
     "QEmbedLayerNormalization",

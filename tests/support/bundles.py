@@ -20,7 +20,7 @@ def linear_proof(folder: Path, **options: Any) -> onnxproof.Proof:
     linear(folder / "reference.onnx")
     linear(folder / "model.onnx")
     return onnxproof.diff(
-        folder / "reference.onnx", folder / "model.onnx", budget_s=4, explain=False, **options
+        folder / "reference.onnx", folder / "model.onnx", budget_s=4.0, explain=False, **options
     )
 
 

@@ -164,6 +164,28 @@ class CacheTransposed(Decoder):
         return super().allowed(mask, self.length, length)
 
 
+class CacheTimeFirst(CacheTransposed):
+    """Right: the cache is kept as [length, rows, heads, width]."""
+
+    def kept(self, past: Tensor, new: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        whole = torch.cat([past, new.permute(2, 0, 1, 3)], 0)
+        return whole.permute(1, 2, 0, 3), whole
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, past_key: Tensor, past_value: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        self.length = past_key.shape[0]
+        return Decoder.forward(self, input_ids, attention_mask, past_key, past_value)
+
+
+class FirstRowForAll(Decoder):
+    """The cache of the first row comes back for every row."""
+
+    def kept(self, past: Tensor, new: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        whole = torch.cat([past, new], 2)
+        return whole, whole[:1].expand_as(whole) + 0
+
+
 class HalfCache(Decoder):
     """Right: the cache is kept in float16."""
 

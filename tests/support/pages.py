@@ -84,8 +84,12 @@ class Reader:
         self.printed = out.getvalue()
 
     def do_toml(self, text: str, title: str) -> None:
-        """The entry points of the page's package, as pip would leave them."""
-        project = tomllib.loads(text)["project"]
+        """A file, or the entry points of the page's package, as pip would leave them."""
+        if title:
+            (self.folder / title).write_text(text)
+        project = tomllib.loads(text).get("project")
+        if project is None:
+            return
         info = self.folder / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(

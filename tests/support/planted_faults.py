@@ -382,7 +382,7 @@ class Examined:
     model: Model
 
 
-BUDGET_S = 30.0
+BUDGET_S = 60.0
 _FOLDER = tempfile.TemporaryDirectory(prefix="onnxproof-tests-")
 
 
@@ -450,7 +450,7 @@ def examine(name: str) -> Examined:
     path = Path(_FOLDER.name) / f"{name}.onnx"
     onnx.save(loaded, path)
     right = model(planted.model)
-    with mock.patch.object(reverify, "MOST_S", 5.0):
+    with mock.patch.object(reverify, "MOST_S", 20.0):
         proof = api.verify(
             right.module, path, right.example, dynamic_shapes=right.shapes, budget_s=BUDGET_S
         )

@@ -28,6 +28,10 @@ def normal(*shape: int, seed: int = 5) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
+def integers(low: int, high: int, *shape: int, seed: int = 1) -> Tensor:
+    return torch.randint(low, high, shape, generator=torch.Generator().manual_seed(seed))
+
+
 class ConvNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -348,18 +352,16 @@ MODELS: dict[str, Callable[[], Model]] = {
         example=(normal(3, 6), torch.tensor([[0, 0, 1, 1, 2, 5]] * 3)),
         shapes=({0: "batch"}, {0: "batch"}),
     ),
-    "integer-sum": lambda: Model(module=IntegerSum(), example=(torch.randint(0, 2**20, (2, 3)),)),
-    "integer-remainder": lambda: Model(
-        module=IntegerRemainder(), example=(torch.randint(0, 2**20, (6,)),)
-    ),
+    "integer-sum": lambda: Model(module=IntegerSum(), example=(integers(0, 2**20, 2, 3),)),
+    "integer-remainder": lambda: Model(module=IntegerRemainder(), example=(integers(0, 2**20, 6),)),
     "image": lambda: Model(
-        module=ImageResize(), example=(torch.randint(0, 256, (1, 3, 6, 6), dtype=torch.uint8),)
+        module=ImageResize(), example=(integers(0, 256, 1, 3, 6, 6).to(torch.uint8),)
     ),
     "far-group-norm": lambda: Model(
         module=seeded(FarNorm(nn.GroupNorm(2, 4))), example=(normal(2, 4, 16),)
     ),
     "pooled": lambda: Model(module=Pooled(), example=(normal(2, 3, 8),)),
     "choice": lambda: Model(module=seeded(Choice()), example=(normal(4, 6),)),
-    "hashed": lambda: Model(module=Hashed(), example=(torch.randint(0, 50000, (4,)),)),
-    "times": lambda: Model(module=Times(), example=(torch.randint(10**9, 2 * 10**9, (4,)),)),
+    "hashed": lambda: Model(module=Hashed(), example=(integers(0, 50000, 4),)),
+    "times": lambda: Model(module=Times(), example=(integers(10**9, 2 * 10**9, 4),)),
 }

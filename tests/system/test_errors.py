@@ -231,7 +231,7 @@ def test_without_torch_the_pip_command_is_told(
     import sys
 
     monkeypatch.setitem(sys.modules, "torch", None)
-    found: Any = SimpleNamespace(onnx=None, module=None, dynamic_shapes=None, name="m")
+    found: Any = SimpleNamespace(onnx=None, module=None, arrays=None, dynamic_shapes=None, name="m")
     assert told(lambda: export.write(found, tmp_path / "m.onnx")) == (
         "error[torch-missing]: exporting needs a package that isn't installed: torch\n"
         "  = help: pip install 'onnxproof[torch]'"

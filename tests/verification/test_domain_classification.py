@@ -55,7 +55,6 @@ def classify(model: FakeReference, candidate: Answering, case: Case, **other: An
         return [measurer.measure(comparison(reference))]
 
     classifier = DomainClassifier(
-        reference=model,  # type: ignore[arg-type]
         measurer=measurer,
         policy=Policy(),
         rerun=Rerun(answer=answer, compare=compare),
@@ -134,3 +133,37 @@ def test_the_measurer_learns_the_usual_size_of_an_output() -> None:
     for scale in (1.0, 5.0, 3.0):
         measurer.learn_scale(replace(gap, scale=scale))
     assert measurer._scales.median("y") == 3.0 and measurer._scales.median("z") == 0.0
+
+
+def test_a_huge_usual_size_excuses_nothing_that_the_tolerance_would_not() -> None:
+    """Outputs of 1e18 must not hide what happens at 1."""
+    measurer = GapMeasurer(SIGNATURE, Policy(), None)
+    for gap in ordinary_gaps(1e18):
+        measurer.learn_scale(gap)
+    wrong = measured(measurer, lambda x: x * 2 + np.float32(0.01))
+    assert wrong.noise_ratio > Policy().noise_limit and not np.isclose(wrong.noise, 0.01)
+    right = measured(measurer, lambda x: x * 2)
+    assert right.noise_ratio < 1
+
+
+def ordinary_gaps(scale: float) -> list[Gap]:
+    gap = Gap(
+        case="c", group="ordinary", backend="b", output="y", status=Status.COMPARED, compared=1
+    )
+    return [replace(gap, scale=scale)] * 3
+
+
+def measured(measurer: GapMeasurer, function: Any) -> Gap:
+    reference = CaseReference(
+        FakeReference(doubled),  # type: ignore[arg-type]
+        case(),
+        doubled(case().inputs),
+        doubled({"x": X.astype(np.float64)}),
+        seed=0,
+        half=None,
+    )
+    reference.estimate()
+    candidate = Answering(function)
+    output = candidate.run({"x": X})[0]
+    comparison = Comparison(reference=reference, candidate=candidate, place=0, output=output)  # type: ignore[arg-type]
+    return measurer.measure(comparison)

@@ -161,6 +161,12 @@ def gap(level: float, **other: Any) -> Gap:
         ),  # energies are pooled: a quiet sample does not decide
         ([gap(30.0, noise_ratio=3.0)], Verdict.DRIFT),
         ([gap(30.0, noise_ratio=30.0)], Verdict.DIVERGED),
+        ([gap(18.0, rounding_db=19.0)], Verdict.FAITHFUL),  # what few bits cost
+        ([gap(18.0, rounding_db=24.0)], Verdict.DRIFT),  # more than they cost
+        ([gap(12.0, rounding_db=13.0)], Verdict.DRIFT),  # they cost too much to say nothing
+        ([gap(8.0, rounding_db=13.0)], Verdict.DIVERGED),
+        ([gap(18.0, rounding_db=19.0), gap(18.0)], Verdict.DRIFT),  # half of it was not asked
+        ([gap(18.0, rounding_db=19.0, clipped=0.02)], Verdict.DRIFT),
     ],
 )
 def test_the_worse_of_both_questions_decides(gaps: list[Gap], verdict: Verdict) -> None:

@@ -92,7 +92,7 @@ def test_a_named_target_decides_the_verdict(
     exported: tuple[Norm, torch.Tensor, Path], target: str, verdict: Verdict
 ) -> None:
     module, x, path = exported
-    proof = onnxproof.verify(module, path, (x,), target=target, budget_s=15)
+    proof = onnxproof.verify(module, path, (x,), target=target, budget_s=60)
     assert proof.verdict is verdict
     found = [finding for finding in proof.findings if finding.code == "target-overflow"]
     if target == "fp16":
@@ -111,7 +111,7 @@ def test_a_file_in_half_is_asked_by_itself(
     module, x, path = exported
     converted = convert_float_to_float16(onnx.load(path), keep_io_types=True)
     onnx.save(converted, tmp_path / "half.onnx")
-    proof = onnxproof.verify(module, tmp_path / "half.onnx", (x,), budget_s=15)
+    proof = onnxproof.verify(module, tmp_path / "half.onnx", (x,), budget_s=60)
     assert proof.verdict is not Verdict.FAITHFUL
     assert any("(Mul)" in finding.what for finding in proof.findings), proof.findings
 

@@ -10,7 +10,7 @@ from onnxproof.bundle import tensors
 from onnxproof.bundle.manifest import CaseRecord, OutputRecord, StoredNoise, damaged
 from onnxproof.numerics.measure import Noise
 from onnxproof.results import Case, Signature, Void
-from onnxproof.verification.case_reference import LOUD_RERUNS, RERUNS, CaseReference
+from onnxproof.verification.case_reference import LOUD_RERUNS, CaseReference
 from onnxproof.verification.recording import RecordedCase, Recording
 
 Array = np.ndarray[Any, Any]
@@ -29,6 +29,7 @@ class StoredOutput:
     """The values that a mask hides."""
     undecided: bool = False
     void: Void | None = None
+    unread: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,45 +40,52 @@ class StoredCase:
     outputs: tuple[StoredOutput, ...]
 
 
-def passes_to_confirm(recording: Recording, recorded: RecordedCase) -> int:
+def passes_to_confirm(recording: Recording, recorded: RecordedCase, reruns: int) -> int:
     """How many runs of the reference `confirm` takes for this case."""
     reference = recorded.reference
     outputs = len(reference.reference)
     passes = 0
     if not reference.confirmed:
-        passes += RERUNS
+        passes += reruns
     if recording.decides:
         passes += LOUD_RERUNS * outputs
     if recording.orders:
         passes += 2
     if recording.masks is not None and recording.masks.hidden(recorded.case.inputs):
-        passes += RERUNS * outputs
+        passes += reruns * outputs
     return passes
 
 
 def confirm(
-    recording: Recording, recorded: RecordedCase, voids: Mapping[str, Void | None]
+    recording: Recording,
+    recorded: RecordedCase,
+    voids: Mapping[str, Void | None],
+    reruns: int,
 ) -> StoredCase | None:
     """The case with noise that re-runs confirmed; None where the order of equal values decides the answer, which no noise describes."""
     reference = recorded.reference.fork()
     if recording.orders and _ties_decide(recording, recorded):
         return None
-    reference.confirm()
+    reference.confirm(reruns)
     outputs = tuple(
-        _confirm_output(recording, reference, place, void)
+        _confirm_output(recording, reference, place, void, reruns)
         for place, void in enumerate(voids.values())
     )
     return StoredCase(case=recorded.case, outputs=outputs)
 
 
 def _confirm_output(
-    recording: Recording, reference: CaseReference, place: int, void: Void | None
+    recording: Recording,
+    reference: CaseReference,
+    place: int,
+    void: Void | None,
+    reruns: int,
 ) -> StoredOutput:
     quiet = reference.noise(place)
     loud = None
     if recording.decides and reference.measure_flips(place):
         loud = reference.noise(place)
-    excused, visible = _beside_masks(recording, reference, place)
+    excused, visible = _beside_masks(recording, reference, place, reruns)
     return StoredOutput(
         reference=reference.reference[place],
         truth=reference.truth[place],
@@ -91,7 +99,7 @@ def _confirm_output(
 
 
 def _beside_masks(
-    recording: Recording, reference: CaseReference, place: int
+    recording: Recording, reference: CaseReference, place: int, reruns: int
 ) -> tuple[Array | None, Noise | None]:
     """The values that a mask hides, and the noise of the others."""
     case, masks = reference.case, recording.masks
@@ -102,7 +110,7 @@ def _beside_masks(
         return None, None
     part = reference.select(place, ~excused)
     part.estimate()
-    part.confirm()
+    part.confirm(reruns)
     return excused, part.noise(place)
 
 
@@ -175,12 +183,13 @@ def _stored_output(record: OutputRecord, arrays: dict[str, Array], place: int) -
     return StoredOutput(
         reference=arrays.pop(f"reference_{place}"),
         truth=arrays.pop(f"truth_{place}", None),
-        noise=_noise(record.noise, arrays.pop(f"unstable_{place}", None)),
+        noise=from_record(record.noise, arrays.pop(f"unstable_{place}", None)),
         loud=_noise_or_none(record.loud, arrays.pop(f"loud_unstable_{place}", None)),
         visible=_noise_or_none(record.visible, None),
         excused=arrays.pop(f"excused_{place}", None),
         undecided=record.undecided,
         void=record.void,
+        unread=record.unread,
     )
 
 
@@ -195,15 +204,17 @@ def _check_shapes(stored: StoredCase, where: str) -> None:
 
 def _record(output: StoredOutput) -> OutputRecord:
     return OutputRecord(
-        noise=_stored_noise(output.noise),
+        noise=to_record(output.noise),
         loud=_stored_or_none(output.loud),
         visible=_stored_or_none(output.visible),
         undecided=output.undecided,
         void=output.void,
+        unread=output.unread,
     )
 
 
-def _stored_noise(noise: Noise) -> StoredNoise:
+def to_record(noise: Noise) -> StoredNoise:
+    """The noise as the manifest has it; its mask is a tensor of the case."""
     return StoredNoise(
         kind=noise.kind,
         rms=noise.rms,
@@ -213,7 +224,8 @@ def _stored_noise(noise: Noise) -> StoredNoise:
     )
 
 
-def _noise(stored: StoredNoise, unstable: Array | None) -> Noise:
+def from_record(stored: StoredNoise, unstable: Array | None) -> Noise:
+    """The noise behind `to_record`."""
     return Noise(
         rms=stored.rms,
         worst=stored.worst,
@@ -225,11 +237,11 @@ def _noise(stored: StoredNoise, unstable: Array | None) -> Noise:
 
 
 def _stored_or_none(noise: Noise | None) -> StoredNoise | None:
-    return None if noise is None else _stored_noise(noise)
+    return None if noise is None else to_record(noise)
 
 
 def _noise_or_none(stored: StoredNoise | None, unstable: Array | None) -> Noise | None:
-    return None if stored is None else _noise(stored, unstable)
+    return None if stored is None else from_record(stored, unstable)
 
 
 def _unstable(noise: Noise | None) -> Array | None:

@@ -18,11 +18,12 @@ STATEMENT = "statement.json"
 ENVELOPE = "statement.dsse.json"
 PROOF = "proof.json"
 SCRIPT = "replay.py"
+BOM = "bom.json"
 MODEL_FOLDER = "model/"
 UNLISTED = (MANIFEST, STATEMENT, ENVELOPE)
 """Files without a hash in the manifest: itself, and the two that hold the manifest's own hash."""
 _KNOWN = re.compile(
-    r"proof\.json|replay\.py|cases/\d+\.safetensors|test_data_set_\d+/(input|output)_\d+\.pb|model/.+"
+    r"proof\.json|bom\.json|replay\.py|cases/\d+\.safetensors|rollouts/\d+\.safetensors|test_data_set_\d+/(input|output)_\d+\.pb|model/.+"
 )
 """The names that a bundle may hold beside these."""
 
@@ -75,6 +76,8 @@ class OutputRecord:
     undecided: bool = False
     """Whether rounding decides if a value is finite."""
     void: Void | None = None
+    unread: bool = False
+    """A state of a loop that is not compared: it differs where no later call reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +101,40 @@ class CaseRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CallAnswer:
+    """One answer to one call of a rollout."""
+
+    output: str
+    noise: StoredNoise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRecord:
+    """One call of a rollout."""
+
+    length: int
+    """Tokens or frames that it consumes."""
+    answers: tuple[CallAnswer, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RolloutRecord:
+    """Calls that a candidate makes in its own loop: what it answers as state is what it gets as state."""
+
+    name: str
+    """Its schedule."""
+    file: str
+    states: Mapping[str, str]
+    """The output that is an input of the next call, by the reference's names."""
+    calls: tuple[CallRecord, ...]
+    allowed_db: float | None = None
+    """Of a quantized file: the ratio of signal to error that still passes."""
+    logits: str = ""
+    """The answer that the next token is chosen from."""
+    dtypes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """The table of contents, and all that a replay needs beside the tensors."""
 
@@ -111,6 +148,7 @@ class Manifest:
     cases: tuple[CaseRecord, ...]
     files: tuple[StoredFile, ...]
     environment: Mapping[str, str]
+    rollouts: tuple[RolloutRecord, ...] = ()
     half: str = ""
     quantization: NoiseKind | None = None
     """How the noise of a quantized file is simulated; None for others."""
@@ -176,3 +214,10 @@ def _check_names(manifest: Manifest, where: str) -> None:
             raise damaged(f"case `{case.name}` has another number of outputs", where)
     if len({case.name for case in manifest.cases}) != len(manifest.cases):
         raise damaged("two of its cases have one name", where)
+    _check_rollouts(manifest, names, where)
+
+
+def _check_rollouts(manifest: Manifest, names: list[str], where: str) -> None:
+    for rollout in manifest.rollouts:
+        if rollout.file not in names or not rollout.file.startswith("rollouts/"):
+            raise damaged(f"the tensors of rollout `{rollout.name}` are not listed", where)

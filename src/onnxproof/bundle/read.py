@@ -5,6 +5,7 @@
 3. The statement is the one that follows from the manifest, and the proof, judged again, has the verdict that both say.
 """
 
+import base64
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from onnxproof.bundle import cases, manifest, statement
+from onnxproof.bundle import cases, manifest, rollouts, statement
 from onnxproof.bundle.cases import StoredCase
 from onnxproof.bundle.manifest import BundleError, Manifest, damaged
 from onnxproof.errors import UsageError
@@ -20,6 +21,7 @@ from onnxproof.report.writers import json as proofs
 from onnxproof.results import judging
 from onnxproof.results.proof import Proof
 from onnxproof.system.zip_archive import Archive
+from onnxproof.verification.rollout.recorded import RecordedRollout
 
 _MOST_MANIFEST = 64 << 20
 """Bytes of a manifest or a statement. Not measured."""
@@ -44,6 +46,15 @@ class Bundle:
                 content = self.archive.read(record.file)
                 yield cases.from_members(record, content, self.manifest.signature, str(self.path))
 
+    def rollouts(self, only: Sequence[str] = ()) -> Iterator[RecordedRollout]:
+        """The rollouts one by one, or those of these names."""
+        for record in self.manifest.rollouts:
+            if not only or record.name in only:
+                content = self.archive.read(record.file)
+                yield rollouts.from_members(
+                    record, content, self.manifest.signature, str(self.path)
+                )
+
     def extract_model(self, folder: Path) -> Path:
         """Write the model that the bundle brings into a folder of ours; gives its path."""
         for file in self.manifest.model.files:
@@ -63,7 +74,9 @@ def open_bundle(path: str | Path) -> Iterator[Bundle]:
         BundleError: `not-a-bundle`, `bundle-damaged`, `other-schema` or `archive-too-large`.
     """
     path = Path(path)
-    with Archive(path, "not-a-bundle", error=BundleError, one_folder=False) as archive:
+    with Archive(
+        path, "not-a-bundle", error=BundleError, one_folder=False, gapless=True
+    ) as archive:
         yield _checked(path, archive)
 
 
@@ -83,8 +96,25 @@ def _checked(path: Path, archive: Archive) -> Bundle:
     expected = statement.make(contents, content, proof)
     if _document(archive, manifest.STATEMENT, where) != expected:
         raise damaged("its statement is not the one of its manifest", where)
+    if manifest.ENVELOPE in archive.names:
+        _check_envelope(_document(archive, manifest.ENVELOPE, where), expected, where)
     digest = hashlib.sha256(content).hexdigest()
     return Bundle(path=path, archive=archive, manifest=contents, proof=proof, digest=digest)
+
+
+def _check_envelope(envelope: bytes, signed: bytes, where: str) -> None:
+    """The signed statement is this one; who signed it, `signing.check` says."""
+    try:
+        payload = base64.b64decode(json.loads(envelope)["payload"], validate=True)
+    except (ValueError, TypeError, KeyError, RecursionError) as why:
+        raise damaged("its signature can't be read", where) from why
+    if payload != signed:
+        raise BundleError(
+            "wrong-signature",
+            "its signature is that of another statement",
+            where=where,
+            help="get it again from who made it",
+        )
 
 
 def _document(archive: Archive, name: str, where: str) -> bytes:

@@ -2,16 +2,17 @@
 
 1. Open the bundle, and the model that it was made for.
 2. Open the model on every backend.
-3. Run the stored cases, and measure each answer by the stored truth and noise.
+3. Run the stored cases, and roll the stored rollouts; measure each answer by the stored truth and noise.
 4. Compare the backends with each other, and judge.
 """
 
-from collections.abc import Iterator, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from onnxproof.bundle import signing
+from onnxproof.bundle import rolling, signing
 from onnxproof.bundle.cases import StoredCase
 from onnxproof.bundle.comparison import Comparer, simulation_kind
 from onnxproof.bundle.manifest import BundleError
@@ -21,9 +22,9 @@ from onnxproof.numerics.measure import GapLabel
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.options import Policy, ReplayOptions
-from onnxproof.results import CrossCheck, Finding, Gap, Note, judging
+from onnxproof.results import CrossCheck, Finding, Gap, Note, Rollout, judging
 from onnxproof.results.proof import Proof
-from onnxproof.runtimes import use_serving
+from onnxproof.runtimes import Session, use_serving
 from onnxproof.runtimes.session.execution import Candidate, Clock
 from onnxproof.system import temporary
 from onnxproof.system.environment import environment
@@ -35,6 +36,8 @@ from onnxproof.verification.open_backends import Fleet
 from onnxproof.verification.progress import Progress, Report
 from onnxproof.verification.quantized import Fidelity
 
+_OTHER_MODEL = "other-model"
+"""The code of the error, and of the finding where it is allowed."""
 _OF_THE_REFERENCE = ("torch", "onnxruntime", "machine", "processor", "system", "time")
 """Facts about where the bundle was made that a reader of the new proof needs."""
 
@@ -48,25 +51,23 @@ def replay(path: Path, options: ReplayOptions, progress: Report | None = None) -
     with open_bundle(path) as bundle, use_serving(options.serving):
         if options.verify is not None:
             signing.check(bundle, options.verify)
-        policy = _policy(bundle, options)
-        with _model(bundle, options.model) as file:
-            return _Replay(bundle, file, policy, options, progress).run()
+        with model_of(bundle, options.model) as file:
+            return Replay(bundle, file, options, progress).run(options.backends)
 
 
-class _Replay:
+class Replay:
     """One replay: what it opened, what it has observed so far."""
 
     def __init__(
-        self,
-        bundle: Bundle,
-        path: Path,
-        policy: Policy,
-        options: ReplayOptions,
-        progress: Report | None,
+        self, bundle: Bundle, path: Path, options: ReplayOptions, progress: Report | None
     ) -> None:
+        policy = _policy(bundle, options)
         self._bundle = bundle
         self._path = path
         self._policy = policy
+        self._backends: tuple[str, ...] = ()
+        self._elsewhere = False
+        self._rollouts: list[Rollout] = []
         self._options = options
         self._progress = progress
         self._signature = bundle.manifest.signature
@@ -82,11 +83,24 @@ class _Replay:
             fidelity=self._fidelity,
         )
 
-    def run(self) -> Proof:
-        """Take the steps one by one."""
+    def run(
+        self, backends: Sequence[str], open_elsewhere: Callable[[str], Session] | None = None
+    ) -> Proof:
+        """Take the steps one by one; `open_elsewhere` gives sessions that run on another machine, once for every case."""
         _require_known(self._bundle, self._options.only)
-        backends = self._options.backends
-        fleet = Fleet(backends, self._path, self._signature, self._clock, lambda _: None)
+        self._backends = tuple(backends)
+        self._elsewhere = open_elsewhere is not None
+        if open_elsewhere is None:
+            fleet = Fleet(backends, self._path, self._signature, self._clock, lambda _: None)
+        else:
+            fleet = Fleet(
+                backends,
+                self._path,
+                self._signature,
+                self._clock,
+                open_elsewhere,
+                check=lambda _: None,
+            )
         telling: StoredCase | None = None
         try:
             for stored in self._bundle.cases(self._options.only):
@@ -96,6 +110,7 @@ class _Replay:
                     telling = stored
                 if fleet.done:
                     break
+            self._roll_out(fleet)
             cross = self._compare_backends(fleet, telling)
         finally:
             self._findings += fleet.findings()
@@ -124,7 +139,8 @@ class _Replay:
             gaps, notes = self._compare(stored, candidate)
             outcome.gaps += gaps
             outcome.notes += notes
-        fleet.note(outcome.gaps, self._policy)
+        if not self._elsewhere:
+            fleet.note(outcome.gaps, self._policy)
         self._observed.add(stored.case, outcome)
 
     def _compare(self, stored: StoredCase, candidate: Candidate) -> tuple[list[Gap], list[Note]]:
@@ -132,7 +148,7 @@ class _Replay:
         names = [output.name for output in self._signature.outputs]
         has_empty_input = any(array.size == 0 for array in case.inputs.values())
         try:
-            outputs = candidate.run(case.inputs, isolated=has_empty_input)
+            outputs = candidate.run(case.inputs, isolated=has_empty_input and not self._elsewhere)
         except BackendError as why:
             answers = [output.reference for output in stored.outputs]
             refusal = Refusal(case=case, backend=candidate.backend, why=why.what)
@@ -143,6 +159,8 @@ class _Replay:
         gaps = []
         notes = []
         for place, output in enumerate(outputs):
+            if stored.outputs[place].unread:
+                continue
             label = GapLabel(
                 case=case.name,
                 group=case.group,
@@ -155,10 +173,21 @@ class _Replay:
                 notes.append(note_of(gap, stored.outputs[place].reference, output))
         return gaps, notes
 
+    def _roll_out(self, fleet: Fleet) -> None:
+        """The rollouts of the bundle, each candidate in its own loop."""
+        for stored in self._bundle.rollouts(self._options.only):
+            self._announce(stored.schedule)
+            for candidate in list(fleet.active):
+                rollout, gaps = rolling.roll(
+                    stored, candidate, self._signature, self._policy, elsewhere=self._elsewhere
+                )
+                self._rollouts.append(rollout)
+                self._observed.add_rollout([replace(gap, confirmed=True) for gap in gaps])
+
     # Step 4
 
     def _compare_backends(self, fleet: Fleet, telling: StoredCase | None) -> CrossCheck | None:
-        if len(fleet.everyone) < 2 or telling is None:
+        if len(fleet.everyone) < 2 or telling is None or self._elsewhere:
             return None
         reference = [output.reference for output in telling.outputs]
         truth = [
@@ -186,7 +215,7 @@ class _Replay:
             verdict=verdict,
             subject=bundle.manifest.subject,
             candidate=str(self._named_path()),
-            backends=self._options.backends,
+            backends=self._backends,
             gaps=tuple(observed.gaps),
             notes=tuple(observed.first_notes()),
             findings=findings,
@@ -205,8 +234,14 @@ class _Replay:
             passes=dict(self._clock.passes),
             half=bundle.manifest.half,
             witness=observed.witness,
+            rollouts=tuple(self._rollouts),
         )
         return replace(proof, replay=self._replay_line(proof))
+
+    @property
+    def other_model(self) -> bool:
+        """Whether the file is another than the one that the bundle was made for."""
+        return any(finding.code == _OTHER_MODEL for finding in self._findings)
 
     def _named_path(self) -> Path:
         """The model as the user knows it: one that the bundle brought lies in a folder that is gone afterwards."""
@@ -229,8 +264,14 @@ class _Replay:
             return ""
         model = ""
         if self._options.model is not None:
-            model = f" --model {self._options.model}"
-        return f"onnxproof replay {self._bundle.path}{model} --case '{worst.case}' --backend {worst.backend}"
+            model = f" --model {shlex.quote(str(self._options.model))}"
+        if self.other_model:
+            model += " --allow-other-model"
+        where = f"--backend {worst.backend}"
+        if self._elsewhere:
+            where = "--serve"
+        bundle = shlex.quote(str(self._bundle.path))
+        return f"onnxproof replay {bundle}{model} --case '{worst.case}' {where}"
 
 
 def _policy(bundle: Bundle, options: ReplayOptions) -> Policy:
@@ -242,7 +283,7 @@ def _policy(bundle: Bundle, options: ReplayOptions) -> Policy:
 
 
 @contextmanager
-def _model(bundle: Bundle, model: Path | None) -> Iterator[Path]:
+def model_of(bundle: Bundle, model: Path | None) -> Iterator[Path]:
     """The model's path: the one that was given, the one that the bundle brings, or the one beside it."""
     beside = bundle.path.parent / bundle.manifest.model.name
     if model is not None:
@@ -268,18 +309,19 @@ def _other_model(bundle: Bundle, file: OnnxFile, options: ReplayOptions) -> list
     what = f"`{file.path.name}` is not the file that the bundle was made for"
     if not options.allow_other_model:
         raise BundleError(
-            "other-model",
+            _OTHER_MODEL,
             what,
             where=str(file.path),
             notes=[f"its hash should be {bundle.manifest.model.fingerprint}"],
             help="give the file that was proven, or say `--allow-other-model`",
         )
     help = "it is judged by the cases of another file, which may not look where this one is wrong"
-    return [Finding(code="other-model", what=what, help=help)]
+    return [Finding(code=_OTHER_MODEL, what=what, help=help)]
 
 
 def _require_known(bundle: Bundle, only: Sequence[str]) -> None:
     known = [record.name for record in bundle.manifest.cases]
+    known += [record.name for record in bundle.manifest.rollouts]
     for name in only:
         if name not in known:
             raise InputError(

@@ -35,7 +35,7 @@ from onnxproof.bundle.replay_measures import (
 )
 
 FAR_BELOW = 1e-9
-ROUGH_KINDS = ("float64-graph", "perturbed")
+ROUGH_KINDS = ("float64-graph", "float64-reference", "perturbed")
 EXIT = {"faithful": 0, "drift": 0, "diverged": 1, "error": 2, "vacuous": 3}
 _NAMES = "BOOL I8 I16 I32 I64 U8 U16 U32 U64 F16 F32 F64"
 _DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64"
@@ -68,7 +68,8 @@ def read_manifest(read):
         raise Refused("this is no bundle of onnxproof with schema 1")
     for listed in manifest["files"]:
         name = listed["name"]
-        if name.startswith("cases/") and hashlib.sha256(read(name)).hexdigest() != listed["sha256"]:
+        own = name.startswith(("cases/", "rollouts/"))
+        if own and hashlib.sha256(read(name)).hexdigest() != listed["sha256"]:
             raise Refused(f"`{name}` was changed")
     return manifest
 
@@ -147,22 +148,28 @@ def answers_of(case, tensors):
     return [dict(answer, all_finite=finite) for answer in answers]
 
 
+def run_model(session, inputs, signature):
+    """The outputs by the file's names, and why there are none."""
+    try:
+        names = [output.name for output in session.get_outputs()]
+        return dict(zip(names, session.run(None, feeds(inputs, signature)))), ""
+    except Refused:
+        raise
+    except Exception as why:  # whatever the runtime raises: it does not take this case
+        return {}, " ".join(str(why).split())[:300]
+
+
 def run_case(session, case, tensors, manifest, policy, backend):
     """The gaps of all outputs of one case."""
     signature = manifest["signature"]
     inputs = [tensors[f"input_{place}"] for place in range(len(signature["inputs"]))]
-    error, outputs = "", {}
-    try:
-        names = [output.name for output in session.get_outputs()]
-        outputs = dict(zip(names, session.run(None, feeds(inputs, signature))))
-    except Refused:
-        raise
-    except Exception as why:  # whatever the runtime raises: it does not take this case
-        error = " ".join(str(why).split())[:300]
+    outputs, error = run_model(session, inputs, signature)
     gaps = []
     for info, answer in zip(signature["outputs"], answers_of(case, tensors)):
         name = info["name"]
         label = {"case": case["name"], "group": case["group"], "backend": backend, "output": name}
+        if answer.get("unread"):
+            continue
         if error:
             gaps.append(dict(label, status="refused", detail=error, domain=case["domain"]))
             continue
@@ -184,6 +191,66 @@ def run_case(session, case, tensors, manifest, policy, backend):
     return gaps
 
 
+def roll(session, rollout, tensors, manifest, policy, backend):
+    """The worst gaps of a rollout in the model's own loop, and what it gave call by call."""
+    signature = manifest["signature"]
+    names = [info["name"] for info in signature["inputs"]]
+    given = {
+        input: tensors[f"initial_{names.index(input)}"] for input in rollout["states"].values()
+    }
+    told = {"schedule": rollout["name"], "backend": backend, "first_bad_step": None, "along": []}
+    worst, length = {}, 0
+    for number, call in enumerate(rollout["calls"]):
+        for place, name in enumerate(names):
+            given[name] = tensors.get(f"{number}_input_{place}", given.get(name))
+        outputs, error = run_model(session, [given[name] for name in names], signature)
+        answered = by_reference_names(outputs, signature)
+        if not error and any(answered[output] is None for output in rollout["states"]):
+            error = "a state did not come back"
+        gaps = call_gaps(number, call, tensors, answered, error)
+        length += call["length"]
+        for gap in gaps:
+            gap.update(case=rollout["name"], group="rollout", backend=backend)
+            gap["detail"] = gap.get("detail") or f"call {number}"
+            known = worst.get(gap["output"], gap)
+            worst[gap["output"]] = max(known, gap, key=lambda one: severity(one, policy))
+        ratios = [gap.get("noise_ratio", math.inf) for gap in gaps]
+        told["along"].append({"length": length, "noise_ratio": max(ratios, default=0.0)})
+        if judge(gaps, policy) not in ("faithful", "vacuous") and told["first_bad_step"] is None:
+            told.update(first_bad_step=number, first_bad_length=length)
+        if error:
+            break
+        for output, input in rollout["states"].items():
+            given[input] = answered[output]
+    return list(worst.values()), dict(told, steps=len(told["along"]))
+
+
+def by_reference_names(outputs, signature):
+    """The file's outputs by the reference's names; None for one that it does not have."""
+    answered = {}
+    for info in signature["outputs"]:
+        answered[info["name"]] = as_complex(outputs.get(info["onnx_name"]), info["dtype"])
+    return answered
+
+
+def call_gaps(number, call, tensors, answered, error):
+    """The gaps of the answers to one call, at the places that are real."""
+    gaps = []
+    for place, about in enumerate(call["answers"]):
+        label = {"output": about["output"], "confirmed": True, "domain": None, "void": None}
+        if error:
+            gaps.append(dict(label, status="refused", detail=f"call {number}: {error}"))
+            continue
+        answer = {"reference": tensors[f"{number}_reference_{place}"]}
+        for name in ("truth", "unstable"):
+            answer[name] = tensors.get(f"{number}_{name}_{place}")
+        output, real = answered.get(about["output"]), tensors.get(f"{number}_real")
+        if real is not None and output is not None and output.shape[:2] == real.shape:
+            output = output[real]
+        gaps.append(measure(label, answer, output, about["noise"], 0.0))
+    return gaps
+
+
 def plain(value):
     """Infinities and NaN as the strings that a proof has for them."""
     if isinstance(value, dict):
@@ -195,14 +262,14 @@ def plain(value):
     return value
 
 
-def proof_of(manifest, model, backend, gaps, verdict):
+def proof_of(manifest, model, backend, gaps, rollouts, verdict):
     """What `onnxproof report` reads."""
     where = {"python": platform.python_version(), "machine": platform.machine()}
     where["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     proof = {name: manifest[name] for name in ("subject", "signature", "policy", "half")}
     proof.update(schema="1", verdict=verdict, candidate=model, backends=[backend], gaps=gaps)
     proof["sizes"] = {case["name"]: case["sizes"] for case in manifest["cases"]}
-    return plain(dict(proof, environment=where))
+    return plain(dict(proof, environment=where, rollouts=rollouts))
 
 
 def table(gaps, policy):
@@ -231,21 +298,34 @@ def replay(options):
     if not same and not options.allow_other_model:
         raise Refused(f"`{options.model}` is not the file that the bundle was made for")
     providers = [options.provider or "CPUExecutionProvider"]
-    session = onnxruntime.InferenceSession(options.model, providers=providers)
+    try:
+        session = onnxruntime.InferenceSession(options.model, providers=providers)
+    except Exception as why:  # onnxruntime has classes of its own, others in each version
+        raise Refused(
+            f"onnxruntime {onnxruntime.__version__} does not load the model: {why}"
+        ) from why
     backend = f"ort:{session.get_providers()[0]}"
     if options.provider and session.get_providers()[0] != options.provider:
         raise Refused(f"{options.provider} is not to be had, only {session.get_providers()}")
-    gaps = []
+    gaps, rollouts = [], []
     for case in manifest["cases"]:
         tensors = read_tensors(read(case["file"]), case["dtypes"])
         gaps += run_case(session, case, tensors, manifest, policy, backend)
+    for rollout in manifest["rollouts"]:
+        if rollout["allowed_db"] is not None:
+            raise Refused("states in 8 bits are judged by quality: use `onnxproof replay`")
+        tensors = read_tensors(read(rollout["file"]), rollout["dtypes"])
+        worst, told = roll(session, rollout, tensors, manifest, policy, backend)
+        gaps += worst
+        rollouts.append(told)
     verdict = judge(gaps, policy)
     print("\n".join(table(gaps, policy)))
-    print(f"{verdict.upper()}: {len(manifest['cases'])} cases on {backend}")
+    rolled = f" and {len(rollouts)} rollouts" if rollouts else ""
+    print(f"{verdict.upper()}: {len(manifest['cases'])} cases{rolled} on {backend}")
     if not same:
         print("note: the model is not the file that the bundle was made for")
     if options.json:
-        proof = proof_of(manifest, options.model, backend, gaps, verdict)
+        proof = proof_of(manifest, options.model, backend, gaps, rollouts, verdict)
         with open(options.json, "w") as stream:
             json.dump(proof, stream, indent=1, allow_nan=False)
     return 1 if verdict == "drift" and options.strict else EXIT[verdict]

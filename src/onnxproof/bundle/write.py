@@ -10,11 +10,28 @@ import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-from onnxproof.bundle import cases, manifest, onnx_test_data, signing, statement
+from onnxproof.bundle import (
+    bom,
+    cases,
+    manifest,
+    model_signing,
+    onnx_test_data,
+    rollouts,
+    signing,
+    statement,
+)
 from onnxproof.bundle.cases import StoredCase
-from onnxproof.bundle.manifest import BundleError, CaseRecord, Manifest, ModelFiles, StoredFile
+from onnxproof.bundle.manifest import (
+    BundleError,
+    CaseRecord,
+    Manifest,
+    ModelFiles,
+    RolloutRecord,
+    StoredFile,
+)
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.options import BundleOptions
@@ -22,10 +39,17 @@ from onnxproof.report.writers import json
 from onnxproof.results import Void
 from onnxproof.results.proof import Proof
 from onnxproof.system.writing import replace_file
+from onnxproof.verification.case_reference import RERUNS
 from onnxproof.verification.recording import Recording, within
 
-_LEAST_PASSES = 200
-"""Runs of the reference that may be spent on confirming, however few the verification made. Not measured."""
+_LEAST_PASSES = 8
+"""Runs of the reference that may be spent on confirming, however long they take: four cases. Not measured."""
+_FEWEST_RERUNS = 2
+"""Re-runs of a case where time is short: the second one moves the inputs, too. Not measured."""
+_SHARE = 0.8
+"""Of the verification's time that re-runs may take; the rest is for files: 0.1 of 1 s for 92 tiny cases."""
+_RERUN_COST = 3.0
+"""A re-run, in passes of the truth, where the verification made none: 2.9 for the ConvNet of `make bench-bundle`."""
 _OVERHEAD = 96 << 10
 """Bytes for the manifest, the statement, `replay.py` and the zip's own entries. Not measured for many outputs."""
 _PIECE = 1 << 20
@@ -43,15 +67,17 @@ def write(proof: Proof, path: Path, options: BundleOptions) -> Path:
             where=proof.candidate,
             help="`onnxproof bundle proof.json` runs its cases again, `onnxproof verify --bundle PATH` writes both",
         )
-    file = _unchanged_model(proof)
+    file = require_unchanged(proof)
     texts = {
         manifest.PROOF: json.dumps(proof).encode(),
         manifest.SCRIPT: script().encode(),
     }
     room = int(options.most_mb * (1 << 20)) - _OVERHEAD - len(zlib.compress(texts[manifest.PROOF]))
+    rolled, rollout_records = _rollout_members(proof, recording, int(room * rollouts.SHARE))
+    room -= sum(map(len, rolled.values()))
     members, records = _case_members(proof, recording, file, room)
-    members = texts | members
     model = _model_files(file, included=options.with_model)
+    members = texts | members | rolled | {manifest.BOM: bom.make(proof, model)}
     listed = [_listed(name, content) for name, content in sorted(members.items())]
     if options.with_model:
         listed += [
@@ -61,6 +87,7 @@ def write(proof: Proof, path: Path, options: BundleOptions) -> Path:
             for one in model.files
         ]
     contents = _manifest(proof, recording, model, records, tuple(listed))
+    contents = replace(contents, rollouts=rollout_records)
     members[manifest.MANIFEST] = manifest.dumps(contents).encode()
     made = statement.make(contents, members[manifest.MANIFEST], proof)
     members[manifest.STATEMENT] = made
@@ -68,10 +95,14 @@ def write(proof: Proof, path: Path, options: BundleOptions) -> Path:
         members[manifest.ENVELOPE] = signing.sign(made, options.sign)
     with replace_file(path, what="the bundle") as draft:
         _write_zip(draft, members, file.path.parent, model)
+    if options.sign_model is not None:
+        beside = [] if options.with_model else [one.name for one in model.files]
+        model_signing.sign(path, file.path, beside, options.sign_model)
     return path
 
 
-def _unchanged_model(proof: Proof) -> OnnxFile:
+def require_unchanged(proof: Proof) -> OnnxFile:
+    """The file that was proven, if it is still that one."""
     file = onnx_file.read(proof.candidate)
     if onnx_file.fingerprint(file.path) != proof.hashes.get("candidate"):
         raise BundleError(
@@ -113,12 +144,27 @@ def _case_members(
     return members, records
 
 
+def _rollout_members(
+    proof: Proof, recording: Recording, room: int
+) -> tuple[dict[str, bytes], tuple[RolloutRecord, ...]]:
+    """The tensors of short rollouts by file name, and what the manifest says of each; none for a model without a loop."""
+    members, records = {}, []
+    for number, rollout in enumerate(recording.record_rollouts(room)):
+        name = f"rollouts/{number:03}.safetensors"
+        members[name], record = rollouts.to_members(rollout, proof.signature, name)
+        records.append(record)
+    return members, tuple(records)
+
+
 def _confirmed(proof: Proof, recording: Recording, room: int) -> Iterator[StoredCase]:
     """The cases that fit, with confirmed noise; the re-runs are counted, so that the same proof gives the same bundle on a busy machine."""
     names = [output.name for output in proof.signature.outputs]
-    left = max(sum(proof.passes.values()), _LEAST_PASSES)
-    for recorded in within(recording.cases, room):
-        needed = cases.passes_to_confirm(recording, recorded)
+    fitting = within(recording.cases, room)
+    left = _affordable_passes(proof)
+    full = sum(cases.passes_to_confirm(recording, recorded, RERUNS) for recorded in fitting)
+    reruns = RERUNS if full <= left else _FEWEST_RERUNS
+    for recorded in fitting:
+        needed = cases.passes_to_confirm(recording, recorded, reruns)
         if needed > left:
             continue
         left -= needed
@@ -128,9 +174,30 @@ def _confirmed(proof: Proof, recording: Recording, room: int) -> Iterator[Stored
             for gap in proof.gaps
             if gap.case == recorded.case.name and gap.void is not None
         }
-        stored = cases.confirm(recording, recorded, voids)
+        stored = cases.confirm(recording, recorded, voids, reruns)
         if stored is not None:
-            yield stored
+            yield _without_unread(stored, proof)
+
+
+def _affordable_passes(proof: Proof) -> int:
+    """Re-runs that take as long as the verification took, by what it recorded: writing shall cost no more than proving."""
+    for suffix, times in (("-rerun", 1.0), ("64", _RERUN_COST)):
+        for name, seconds in proof.seconds.items():
+            if name.endswith(suffix) and seconds and proof.passes.get(name):
+                each = times * seconds / proof.passes[name]
+                return max(int(_SHARE * proof.seconds.get("total", 0.0) / each), _LEAST_PASSES)
+    return max(sum(proof.passes.values()), _LEAST_PASSES)
+
+
+def _without_unread(stored: StoredCase, proof: Proof) -> StoredCase:
+    """The case with the outputs marked that the verification did not compare: states that differ where nobody reads them."""
+    measured = {gap.output for gap in proof.gaps if gap.case == stored.case.name}
+    names = [output.name for output in proof.signature.outputs]
+    outputs = [
+        replace(output, unread=name not in measured)
+        for name, output in zip(names, stored.outputs, strict=True)
+    ]
+    return replace(stored, outputs=tuple(outputs))
 
 
 def _manifest(

@@ -63,6 +63,14 @@ Threads = Annotated[
         "--threads", metavar="N", help="Threads for each runtime. [default: the runtime's own]"
     ),
 ]
+Operators = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ops",
+        metavar="LIBRARY",
+        help="Your own operators: a library for ONNX Runtime (.so), or a Python file with OPERATORS for the standard's evaluator; may be repeated.",
+    ),
+]
 Data = Annotated[
     str | None,
     typer.Option(
@@ -216,6 +224,7 @@ class Limits:
     time_limit: TimeLimit = 60.0
     memory_limit: MemoryLimit = None
     threads: Threads = None
+    ops: Operators = None
 
     def serving(self) -> Serving:
         """The same as the runtimes take it."""
@@ -225,6 +234,7 @@ class Limits:
             time_limit=self.time_limit,
             memory_limit=self.memory_limit,
             threads=self.threads,
+            ops=self.ops,
         )
 
 
@@ -238,6 +248,7 @@ class Running:
     time_limit: TimeLimit = 60.0
     memory_limit: MemoryLimit = None
     threads: Threads = None
+    ops: Operators = None
     data: Data = None
     budget: Budget = 60.0
     seed: Seed = 0

@@ -65,6 +65,7 @@ def serving(
     time_limit: float,
     memory_limit: float | None,
     threads: int | None = None,
+    ops: list[str] | None = None,
 ) -> Serving:
     """How backends are run, if the numbers are ones that can be kept to."""
     for name, value in (
@@ -84,6 +85,7 @@ def serving(
         time_s=time_limit,
         memory_gb=memory_limit,
         threads=threads,
+        ops=tuple(ops or ()),
     )
 
 
@@ -265,6 +267,60 @@ def share(words: str | None) -> float | None:
             "bad-drop",
             f"`--max-drop {words}` makes no sense",
             help="say `--max-drop 0.5%` or `--max-drop 0.005`",
+        )
+    return value
+
+
+def growth(words: str | None) -> float | None:
+    """A largest rise of the perplexity: `2%` or `0.02`.
+
+    >>> growth("2%"), growth(None)
+    (0.02, None)
+    """
+    if words is None:
+        return None
+    divisor = 100 if words.endswith("%") else 1
+    try:
+        value = float(words.removesuffix("%")) / divisor
+    except ValueError:
+        value = -1.0
+    if not value > 0:
+        raise UsageError(
+            "bad-perplexity",
+            f"`--max-perplexity {words}` makes no sense",
+            help="say `--max-perplexity 2%` or `--max-perplexity 0.02`",
+        )
+    return value
+
+
+def file_size(words: str | None) -> int | None:
+    """Bytes of a file: `900kB`, `1.5GB`, or a plain number.
+
+    >>> file_size("1.5MB"), file_size("200")
+    (1500000, 200)
+    """
+    if words is None:
+        return None
+    number = words.strip().lower().removesuffix("b")
+    factor = {"k": 10**3, "m": 10**6, "g": 10**9}.get(number[-1:], 1)
+    try:
+        value = float(number.rstrip("kmg")) * factor
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        raise UsageError(
+            "bad-size",
+            f"`--max-size {words}` is no size of a file",
+            help="say `--max-size 120MB`",
+        )
+    return int(value)
+
+
+def positive(value: float | None, name: str) -> float | None:
+    """A limit above 0, where one is given."""
+    if value is not None and not value > 0:
+        raise UsageError(
+            "bad-limit", f"`--{name} {value:g}` can't be kept", help="give a number above 0"
         )
     return value
 

@@ -11,7 +11,10 @@ from onnxproof.cli import _parsing as parsing
 from onnxproof.errors import UsageError
 from onnxproof.options import Input
 
-_INPUT = re.compile(r"(?P<name>[\w.]+):(?P<dtype>\w+)(?:\[(?P<shape>[\d,\s]*)\])?")
+_INPUT = re.compile(r"(?P<name>[\w.]+):(?P<dtype>\w+)(?:\[(?P<shape>[\w,\s]*)\])?")
+
+_OPEN_SIZE = 3
+"""Of a dim that is declared by a name: rows enough that one odd one has neighbours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,8 +218,8 @@ def _range(text: str) -> tuple[float | None, float | None]:
 def _declared(words: str) -> tuple[str, str, tuple[int, ...]]:
     """`x:float32[2,3]` as name, dtype and shape.
 
-    >>> _declared("x:float32[2,3]"), _declared("sr:int64")
-    (('x', 'float32', (2, 3)), ('sr', 'int64', ()))
+    >>> _declared("x:float32[n,3]"), _declared("sr:int64")
+    (('x', 'float32', (3, 3)), ('sr', 'int64', ()))
     """
     match = _INPUT.fullmatch(words.strip())
     if match is None:
@@ -225,8 +228,13 @@ def _declared(words: str) -> tuple[str, str, tuple[int, ...]]:
             f"`--input {words}` can't be understood",
             help="write name:dtype[shape], such as `--input x:float32[2,3,224,224]`; a scalar is `--input sr:int64`",
         )
-    sizes = [part for part in (match["shape"] or "").split(",") if part.strip()]
-    return match["name"], match["dtype"], tuple(int(size) for size in sizes)
+    sizes = [part.strip() for part in (match["shape"] or "").split(",") if part.strip()]
+    return match["name"], match["dtype"], tuple(map(_size, sizes))
+
+
+def _size(text: str) -> int:
+    """A size; an open dim, which has a name, is a small one in the example."""
+    return int(text) if text.isdigit() else _OPEN_SIZE
 
 
 def _settings(words: list[str] | None) -> list[tuple[str, Any]]:

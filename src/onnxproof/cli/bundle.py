@@ -42,14 +42,24 @@ def command(
             "--sign", metavar="KEY.pem", help="Sign its statement with this private key (DSSE)."
         ),
     ] = None,
+    sign_model: Annotated[
+        str | None,
+        typer.Option(
+            "--sign-model",
+            metavar="KEY.pem",
+            help="OpenSSF model signing: write MODEL.proof.sig over the model and the bundle.",
+        ),
+    ] = None,
     data: option.Data = None,
     dynamic: option.Dynamic = None,
 ) -> int:
     """`onnxproof.bundle` from the command line."""
-    key = None
-    if sign is not None:
-        key = Path(sign)
-    options = BundleOptions(with_model=with_model, most_mb=parsing.bundle_size(size), sign=key)
+    options = BundleOptions(
+        with_model=with_model,
+        most_mb=parsing.bundle_size(size),
+        sign=_path(sign),
+        sign_model=_path(sign_model),
+    )
     shapes = parsing.dynamic_shapes(dynamic)
     writing.check(output, what="the bundle", regular=True)
 
@@ -61,3 +71,7 @@ def command(
         )
 
     return deliver(run, where)
+
+
+def _path(word: str | None) -> Path | None:
+    return None if word is None else Path(word)

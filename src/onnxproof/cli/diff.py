@@ -1,4 +1,4 @@
-"""Prove that two ONNX files match; PyTorch is not needed."""
+"""Prove that two files match, one of them ONNX; PyTorch is not needed."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,8 +14,15 @@ if TYPE_CHECKING:
 
 @option.folded
 def command(
-    first: Annotated[str, typer.Argument(help="The reference, an ONNX file.")],
-    second: Annotated[str, typer.Argument(help="The ONNX file that should match it.")],
+    first: Annotated[
+        str,
+        typer.Argument(
+            help="The reference: an ONNX file, or OpenVINO's own (.xml) or TensorFlow Lite's."
+        ),
+    ],
+    second: Annotated[
+        str, typer.Argument(help="The file that should match it; one of the two is an ONNX file.")
+    ],
     running: option.Running,
     judging: option.Judging,
     lock: option.Lock,

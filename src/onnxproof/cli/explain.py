@@ -134,21 +134,26 @@ class _Wanted:
     mended: str | None
 
     def write(self, examined: "Examination", extras: "_Extras") -> None:
-        """Write each; where nothing was located there is nothing to write."""
-        proof = examined.proof
-        if proof.location is None and (self.overlay or self.repro or self.mended):
+        """Write each; where nothing was located there is nothing to write, unless a sound file can be made to run as integers."""
+        proof, mended = examined.proof, self.mended
+        if proof.location is not None:
+            self._write_where(proof, extras)
+        elif examined.regained is None and (self.overlay or self.repro or mended):
             why = "nothing was located"
             if proof.verdict is Verdict.FAITHFUL:
                 why = "the file is faithful"
             extras.said.append(f"{why}: there is nothing to write")
             return
-        overlay, repro, mended = self.overlay, self.repro, self.mended
+        if mended is not None:
+            extras.do(lambda: _mend(examined, mended))
+
+    def _write_where(self, proof: "Proof", extras: "_Extras") -> None:
+        """What shows the place."""
+        overlay, repro = self.overlay, self.repro
         if overlay is not None:
             extras.do(lambda: _overlay(proof, overlay))
         if repro is not None:
             extras.do(lambda: f"repro: {proof.write_repro(repro)}")
-        if mended is not None:
-            extras.do(lambda: _mend(examined, mended))
 
 
 class _Extras:

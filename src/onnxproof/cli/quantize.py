@@ -37,6 +37,22 @@ class Calibrating:
             help="Makes the model's input of an image: Pillow's, an array or a path, as its annotation says.",
         ),
     ] = None
+    text: Annotated[
+        str | None,
+        typer.Option(
+            "--text",
+            metavar="FILE",
+            help="A text to calibrate a language model on, in the place of --calibration.",
+        ),
+    ] = None
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            "--tokenizer",
+            metavar="PATH",
+            help="The tokenizer.json (or its folder) for --text. [default: beside the model]",
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +89,34 @@ class Budgeting:
             "--max-latency", metavar="MS", help="One pass on one thread may take this long."
         ),
     ] = None
+    bits: Annotated[
+        float | None,
+        typer.Option(
+            "--bits",
+            metavar="4.5",
+            help="w4: bits a weight, with scales and zero points, over all weights in blocks. [default: 4.5]",
+        ),
+    ] = None
+    max_size: Annotated[
+        str | None,
+        typer.Option("--max-size", metavar="120MB", help="w4: the file may be this large."),
+    ] = None
+    max_kl: Annotated[
+        float | None,
+        typer.Option(
+            "--max-kl",
+            metavar="NATS",
+            help="w4, language models: the mean KL of the next token from the float model's; its whole interval must lie within.",
+        ),
+    ] = None
+    max_perplexity: Annotated[
+        str | None,
+        typer.Option(
+            "--max-perplexity",
+            metavar="2%",
+            help="w4, language models: the perplexity may rise by this much; the whole paired interval must lie within.",
+        ),
+    ] = None
     min_sqnr: Annotated[
         float,
         typer.Option("--min-sqnr", metavar="DB", help="Without a metric: aim at this output SQNR."),
@@ -89,12 +133,24 @@ class Budgeting:
     @property
     def asks_for_outcome(self) -> bool:
         """True when a budget that does not hold makes the run fail."""
-        return self.max_drop is not None or self.max_latency is not None
+        limits = (
+            self.max_drop,
+            self.max_latency,
+            self.bits,
+            self.max_size,
+            self.max_kl,
+            self.max_perplexity,
+        )
+        return any(limit is not None for limit in limits)
 
     def check(self) -> None:
         """What makes no sense is an error before anything is imported."""
         parsing.share(self.max_drop)
         parsing.confidence(self.confidence)
+        parsing.positive(self.bits, "bits")
+        parsing.positive(self.max_kl, "max-kl")
+        parsing.file_size(self.max_size)
+        parsing.growth(self.max_perplexity)
 
     def budget(self) -> "Budget":
         """The same as `onnxproof.quantize` takes it."""
@@ -109,6 +165,10 @@ class Budgeting:
             min_sqnr=self.min_sqnr,
             seconds=parsing.positive_budget(self.time),
             confidence=parsing.confidence(self.confidence),
+            max_kl=self.max_kl,
+            max_perplexity=parsing.growth(self.max_perplexity),
+            bits=self.bits,
+            max_size=parsing.file_size(self.max_size),
         )
 
 
@@ -248,6 +308,8 @@ def command(
             output,
             calibration=calibrating.calibration,
             preprocess=calibrating.preprocess,
+            text=calibrating.text,
+            tokenizer=calibrating.tokenizer,
             evaluate=budgeting.evaluate,
             budget=budgeting.budget(),
             progress=report,

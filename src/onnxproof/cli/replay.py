@@ -5,8 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onnxproof.cli import _options as option
+from onnxproof.cli import _serving_page as page
 from onnxproof.cli._deliver import Delivery, deliver
 from onnxproof.cli._progress import Report
+from onnxproof.options import ReplayKeywords
 
 if TYPE_CHECKING:
     from onnxproof.results.proof import Proof
@@ -19,6 +21,7 @@ def command(
     judging: option.Judging,
     lock: option.Lock,
     where: Delivery,
+    serving_page: page.Page,
     model: Annotated[
         str | None,
         typer.Option(
@@ -46,21 +49,25 @@ def command(
     """`onnxproof.replay` from the command line."""
     lock = lock.checked()
     serving = limits.serving()
+    listening = serving_page.listening(backend)
 
     def run(report: Report | None) -> "Proof":
-        from onnxproof.api import replay
+        from onnxproof.api import replay, serve_replay
 
-        proof = replay(
-            bundle,
+        options = ReplayKeywords(
             model=model,
-            backends=tuple(backend or ("ort",)),
             policy=judging.policy,
             only=tuple(case or ()),
             serving=serving,
             allow_other_model=allow_other_model,
             verify=verify,
-            progress=report,
         )
+        if listening is not None:
+            show = page.announcer(listening)
+            proof = serve_replay(bundle, listening, show, report, **options)
+        else:
+            options["backends"] = tuple(backend or ("ort",))
+            proof = replay(bundle, progress=report, **options)
         return lock.apply(proof)
 
     return deliver(run, where)

@@ -9,6 +9,7 @@ from onnxproof.cli import _options as option
 from onnxproof.cli import _parsing as parsing
 from onnxproof.cli._deliver import Delivery, bundled, deliver
 from onnxproof.cli._progress import Report
+from onnxproof.cli._tracking_options import Tracking
 from onnxproof.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def command(
     lock: option.Lock,
     where: Delivery,
     loading: option.SubjectOptions,
+    tracking: Tracking,
     subject: Annotated[
         str | None,
         typer.Argument(
@@ -39,14 +41,27 @@ def command(
     ] = None,
     pipeline: option.Pipeline = None,
     target: option.Target = None,
+    evaluate: Annotated[
+        str | None,
+        typer.Option(
+            "--evaluate",
+            metavar="EVAL.py:metric",
+            help="A function of predict with one score a sample: a drop that the samples tell from chance fails.",
+        ),
+    ] = None,
     no_explain: option.NoExplain = False,
     bundle: option.Bundle = None,
 ) -> int:
     """`onnxproof.verify` from the command line, or a stored proof judged again."""
     lock = lock.checked()
+    tracking.check()
     if stored is not None:
         _refuse_subject(subject)
-        return deliver(lambda _: lock.apply(_judge_again(Path(stored), judging)), where)
+        return tracking.log(
+            lambda keep: deliver(
+                lambda _: keep(lock.apply(_judge_again(Path(stored), judging))), where
+            )
+        )
     if subject is None or model is None:
         raise UsageError(
             "usage",
@@ -71,11 +86,12 @@ def command(
             profile=option.needs_profile(lock, where.html),
             pipeline=pipeline,
             target=target or "",
+            evaluate=evaluate,
             **arguments,
         )
         return bundled(lock.apply(proof), bundle)
 
-    return deliver(run, where)
+    return tracking.log(lambda keep: deliver(lambda report: keep(run(report)), where))
 
 
 def _refuse_subject(subject: str | None) -> None:

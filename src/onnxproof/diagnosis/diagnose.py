@@ -11,9 +11,10 @@ from onnxproof.diagnosis.causes import Verify, provider_fallback
 from onnxproof.diagnosis.counterfactuals.quantized_study import waterfall
 from onnxproof.diagnosis.counterfactuals.workbench import ComparedCases, Means, Workbench
 from onnxproof.diagnosis.locate import Located, Scene, locate
+from onnxproof.diagnosis.locate.scene import rounding_distances
+from onnxproof.diagnosis.mended_nodes import name_first
 from onnxproof.errors import OnnxproofError
 from onnxproof.numerics.measure import is_float
-from onnxproof.numerics.relative_error import relative_error
 from onnxproof.options import Policy
 from onnxproof.results import (
     Case,
@@ -23,6 +24,7 @@ from onnxproof.results import (
     Gap,
     Location,
     Profile,
+    Rollout,
     Share,
     Verdict,
     judging,
@@ -63,6 +65,7 @@ class Diagnosis:
             proof,
             location=self.location,
             causes=self.causes,
+            rollouts=self._explained(proof.rollouts),
             tried=self.ruled_out,
             untried=self.untried,
             waterfall=self.waterfall,
@@ -70,6 +73,15 @@ class Diagnosis:
             findings=(*proof.findings, *self.findings),
             scene=self.scene,
             located=self.located,
+        )
+
+    def _explained(self, rollouts: tuple[Rollout, ...]) -> tuple[Rollout, ...]:
+        """Where other positions were shown to be the cause, that is what is wrong with the bad rollouts."""
+        if not self.causes or self.causes[0].code != "position" or not self.causes[0].proven:
+            return rollouts
+        return tuple(
+            rollout if rollout.first_bad_step is None else replace(rollout, what="position")
+            for rollout in rollouts
         )
 
 
@@ -111,12 +123,20 @@ def _explain(
         return replace(diagnosis, findings=(_unexplained(what),))
     return replace(
         diagnosis,
+        location=_with_mended_first(workbench, located.location, report),
         causes=report.causes,
         ruled_out=report.skipped,
         untried=report.untried,
         waterfall=shares,
         findings=tuple(_about_untried(report)),
     )
+
+
+def _with_mended_first(workbench: Workbench, location: Location, report: causes.Report) -> Location:
+    """The location, led by what a proven cause mends: that was run on many cases, the search on one."""
+    if not report.mended:
+        return location
+    return name_first(location, workbench.scene.file, report.mended, report.causes[0].code)
 
 
 def _about_untried(report: causes.Report) -> Iterator[Finding]:
@@ -147,12 +167,9 @@ def open_scene(evidence: Evidence, case: Case, backend: str, gap: Gap | None = N
         is_float(answer) or np.array_equal(answer, true) or output.name == explained
         for answer, true, output in zip(answers, truth, outputs, strict=True)
     ]
-    distances = [
-        relative_error(answer, true)
-        for answer, true, counts in zip(answers, truth, steady, strict=True)
-        if counts
-    ]
-    noise = max((distance for distance in distances if np.isfinite(distance)), default=0.0)
+    distances = rounding_distances(evidence.reference, case.inputs, answers, truth)
+    counting = [distance for distance, counts in zip(distances, steady, strict=True) if counts]
+    noise = max((distance for distance in counting if np.isfinite(distance)), default=0.0)
     return Scene(
         reference=evidence.reference,
         path=evidence.request.path,
@@ -231,6 +248,7 @@ def open_workbench(
             others=_of_same_domain(evidence.differing, scene.case),
             agreeing=evidence.agreeing,
             space=evidence.space,
+            pass_s=evidence.budget.pass_s,
         ),
         policy=policy,
         subject=evidence.request.subject,

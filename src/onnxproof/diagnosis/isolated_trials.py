@@ -48,9 +48,9 @@ class NotStarted:
 
 
 def run(
-    trials: Mapping[str, Callable[[], T]], deadline: Deadline
+    trials: Mapping[str, Callable[[], T]], deadline: Deadline, *, pass_s: float = 0.0
 ) -> Generator[Finished[T] | Failed | NotStarted, None, None]:
-    """The outcome of each trial, in order; the next one starts when it is asked for. Results must be picklable.
+    """The outcome of each trial, in order; the next one starts when it is asked for. Results must be picklable; `pass_s` is what a forward pass takes.
 
     Close the iterator where it is left early (`contextlib.closing`): the process ends with it.
     """
@@ -64,7 +64,7 @@ def run(
             process = process or _open_process(tasks)
             try:
                 outcome: Finished[T] | Failed = Finished(
-                    name=name, value=process.ask(place, time_limit(deadline))
+                    name=name, value=process.ask(place, time_limit(deadline, pass_s))
                 )
             except TaskRaised as why:
                 outcome = Failed(name=name, reason=str(why))
@@ -80,9 +80,10 @@ def run(
             process.end()
 
 
-def time_limit(deadline: Deadline) -> float:
+def time_limit(deadline: Deadline, pass_s: float = 0.0) -> float:
     """Seconds after which a trial is ended."""
-    share = max(limits.TRIAL_LEAST_S, limits.TRIAL_SHARE * deadline.left)
+    least = max(limits.TRIAL_LEAST_S, limits.TRIAL_LEAST_PASSES * pass_s)
+    share = max(least, limits.TRIAL_SHARE * deadline.left)
     return min(limits.TRIAL_MOST_S, share)
 
 

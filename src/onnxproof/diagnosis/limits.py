@@ -163,5 +163,13 @@ than `DEADLINE_SHARE`, by which a hypothesis ends its own search. Not measured."
 TRIAL_LEAST_S = 20.0
 """Seconds that a hypothesis has in any case: verifying a mended file may take 12. Not measured."""
 
+TRIAL_LEAST_PASSES = 200
+"""Forward passes of the reference that it has in any case, on a slow machine or a large model: a flipped weight of BERT-base took 120 of
+them to prove and to verify its fix."""
+
 TRIAL_MOST_S = 600.0
 """Seconds that it has at most, where there is no deadline. Not measured."""
+
+EXCHANGES_TRIED = 8
+"""Nodes, the nearest first, with which a located one may have exchanged its weights, beside those that hold its module's own weights.
+All of them would be tried a session each: at 32 blocks 23.5 s, and nothing was proven. Not measured at other numbers."""

@@ -15,7 +15,7 @@ from onnxproof.diagnosis.diagnose import Diagnosis, diagnose, open_workbench
 from onnxproof.diagnosis.isolated_trials import Finished
 from onnxproof.diagnosis.locate import Located, Scene
 from onnxproof.diagnosis.reverify import within_budget_of
-from onnxproof.onnxmodel import onnx_file
+from onnxproof.onnxmodel import large_models, onnx_file
 from onnxproof.results import Cause, Fix, OutputInfo, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.system import temporary, writing
@@ -53,7 +53,7 @@ class Mended:
         """Write the mended graph; it appears whole or not at all."""
         assert self.model is not None, "there is no graph to write"
         with writing.replace_file(path, what="the mended file") as draft:
-            onnx.save(self.model, draft)
+            large_models.save(self.model, draft)
         return replace(self, path=path)
 
 
@@ -74,7 +74,7 @@ def mend(evidence: Evidence, diagnosis: Diagnosis, means: Means) -> Mended:
             removed.append(cause)
             model, options = tried.model or model, (*options, *tried.options)
             path = Path(folder) / f"mended-{turn}.onnx"
-            evidence = run(_request(evidence.request, model, options, path))
+            evidence = run(request_of_mended(evidence.request, model, options, path))
             diagnosis = Diagnosis()
             if evidence.proof.verdict not in _BAD or options:
                 break
@@ -91,14 +91,14 @@ def mend(evidence: Evidence, diagnosis: Diagnosis, means: Means) -> Mended:
     )
 
 
-def _request(
+def request_of_mended(
     request: Request, model: onnx.ModelProto | None, options: tuple[str, ...], path: Path
 ) -> Request:
     """The same verification of the mended file, with a budget of its own."""
     if model is None:
         path = request.path
     else:
-        onnx.save(model, path)
+        large_models.save(model, path)
     return replace(
         request, path=path, only=(), explained=True, disabled_optimizers=options, progress=None
     )
@@ -181,7 +181,7 @@ class _Attempt:
             value = model.graph.node[order[suspect.node]].output[0]
             _set_outputs(model, [onnx.ValueInfoProto(name=value)])
             path = self._folder / f"front-{order[suspect.node]}.onnx"
-            onnx.save(model, path)
+            large_models.save(model, path)
             port = OutputInfo(name=value, dtype=str(true.dtype), shape=true.shape, onnx_name=value)
             narrowed = replace(
                 scene,

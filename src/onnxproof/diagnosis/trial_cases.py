@@ -14,10 +14,9 @@ import numpy as np
 
 from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.locate import Scene
-from onnxproof.diagnosis.locate.scene import has_finite
+from onnxproof.diagnosis.locate.scene import has_finite, rounding_distances
 from onnxproof.inputs.space import Space, as_dtype, is_float
 from onnxproof.numerics.measure import is_float as has_floats
-from onnxproof.numerics.relative_error import relative_error
 from onnxproof.results import Case
 from onnxproof.system.deadline import Deadline
 
@@ -88,12 +87,9 @@ def same_scene(scene: Scene, case: Case, least_noise: float = limits.LEAST_NOISE
         return None
     pairs = list(zip(answers, truth, strict=True))
     steady = tuple(has_floats(answer) or np.array_equal(answer, true) for answer, true in pairs)
-    distances = [
-        relative_error(answer, true)
-        for (answer, true), counts in zip(pairs, steady, strict=True)
-        if counts
-    ]
-    noise = max((d for d in distances if np.isfinite(d)), default=0.0)
+    distances = rounding_distances(scene.reference, case.inputs, answers, truth)
+    counting = [d for d, counts in zip(distances, steady, strict=True) if counts]
+    noise = max((d for d in counting if np.isfinite(d)), default=0.0)
     return replace(
         scene,
         case=case,
@@ -150,9 +146,10 @@ class TrialCases:
             return
         self._failing = []
         self._passing = []
+        agreeing = {case.name for case in self.passing}
         for case in (*self.failing, *self.passing):
             if not self._is_known(case):
-                self._add(case)
+                self._add(case, agrees=case.name in agreeing)
         fresh = (case for case in self._further_cases() if not self._is_known(case))
         for case in itertools.islice(fresh, limits.MOST_MADE_CASES):
             if self._are_enough or self.deadline.passed:
@@ -175,8 +172,11 @@ class TrialCases:
         known = [self.witness.case.inputs, *(trial.inputs for trial in answered)]
         return any(_same_inputs(case.inputs, inputs) for inputs in known)
 
-    def _add(self, case: Case) -> None:
-        """Answer a case by both models, and sort it in; an enough of one kind takes no more."""
+    def _add(self, case: Case, *, agrees: bool = False) -> None:
+        """Answer a case by both models, and sort it in; an enough of one kind takes no more.
+
+        One that verification found to agree shows no fault, however large its error beside an output of almost nothing: it is left out then.
+        """
         assert self._failing is not None and self._passing is not None
         if self.space is not None:
             case = self.space.fitted(case)
@@ -190,6 +190,8 @@ class TrialCases:
         answered = TrialCase(
             scene=scene, outputs=outputs, before=before, improvement=self.improvement
         )
+        if agrees and answered.fails:
+            return
         chosen = self._failing if answered.fails else self._passing
         if len(chosen) < limits.MOST_CASES_OF_A_KIND:
             chosen.append(answered)

@@ -188,6 +188,13 @@ def _check(found: subject.Subject, path: Path) -> None:
             where=str(found.onnx),
             help="give a PyTorch module, or use `onnxproof diff`",
         )
+    if found.arrays:
+        raise UsageError(
+            "not-pytorch",
+            f"`{found.name}` is no module of PyTorch",
+            where=found.origin,
+            help="convert it with the converter of its own framework, and prove the file with `onnxproof verify`",
+        )
     writing.check(path, what="the model", regular=True)
 
 
@@ -206,13 +213,14 @@ def _drop_unused(draft: Path) -> bool:
 @contextmanager
 def quiet() -> Iterator[None]:
     """The exporter warns about its own inside; what the user must know is in our error or in the proof."""
-    log = logging.getLogger("torch")
     children = [
-        logging.getLogger(name)
-        for name in list(logging.root.manager.loggerDict)
-        if name.startswith("torch.")
+        logger
+        for name, logger in list(logging.root.manager.loggerDict.items())
+        if name.startswith("torch.") and isinstance(logger, logging.Logger)
     ]
-    levels = [(logger, logger.level) for logger in (log, *children)]
+    levels = [(logger, logger.level) for logger in children if logger.level]  # others inherit it
+    log = logging.getLogger("torch")
+    levels.append((log, log.level))
     silent = io.StringIO()
     with warnings.catch_warnings(), redirect_stdout(silent), redirect_stderr(silent):
         warnings.simplefilter("ignore")

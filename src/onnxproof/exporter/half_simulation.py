@@ -13,6 +13,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
+from onnxproof.runtimes import ort
+
 Array = np.ndarray[Any, Any]
 Inputs = Sequence[Mapping[str, Array]]
 """The inputs of several cases by name."""
@@ -188,11 +190,7 @@ def run_graph(
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        model.SerializeToString(),
-        options,
-        providers=["CPUExecutionProvider"],
-    )
+    session = ort.native(model.SerializeToString(), options)
     results = []
     for case in inputs:
         values = session.run(list(names) or None, dict(case))

@@ -8,6 +8,7 @@ from typing import Any
 import onnx
 
 from onnxproof.errors import UsageError
+from onnxproof.onnxmodel import large_models
 from onnxproof.reference import subject
 from onnxproof.results import Finding, Verdict
 from onnxproof.system import temporary, writing
@@ -50,7 +51,7 @@ def optimise(path: Path, tool: str) -> tuple[str, list[Finding]]:
             after = run_tool(tool, path, before)
             metadata = {prop.key: prop.value for prop in before.metadata_props}
             onnx.helper.set_model_props(after, metadata)
-            onnx.save(after, trial)
+            large_models.save(after, trial)
             request = Request(subject=subject.load(str(path)), path=trial, budget_s=_BUDGET_S)
             proof = run(request).proof
         except Exception as why:  # an optimizer that fails costs the optimisation, not the export

@@ -26,6 +26,7 @@ from onnxproof.exporter.half_simulation import (
     run_graph,
     worst_db,
 )
+from onnxproof.onnxmodel import large_models
 from onnxproof.system.writing import replace_file
 
 KINDS = ("fp16", "bf16")
@@ -87,7 +88,7 @@ def lower_precision(
         # of the file itself, which computes what the simulation does
         after = worst_db(simulation.reference, run_graph(model, inputs))
     with replace_file(path, what="the model") as draft:
-        onnx.save(model, draft)
+        large_models.save(model, draft)
     return LoweredPrecision(
         kind=kind,
         kept=kept,

@@ -204,12 +204,13 @@ def registered(added: Mapping[Any, Callable[..., Any]]) -> Iterator[None]:
 def split_replacements(program: Any) -> tuple[Replacements, Replacements]:
     """The replacements that a program needs: those to apply before torch.onnx, which knows the operator (and fails on these types), and those for its own pass."""
     used = {node.target for node in program.graph.nodes}
+    needed = {target: function for target, function in table().items() if target in used}
+    if not needed:
+        return {}, {}  # most programs: what torch knows is dear to ask
     known = _known_operators()
     early: Replacements = {}
     late: Replacements = {}
-    for target, function in table().items():
-        if target not in used:
-            continue
+    for target, function in needed.items():
         if known is None or target in known:
             early[target] = function
         else:

@@ -106,10 +106,7 @@ def _named(
     record: NameRecord | None = None,
 ) -> Arrays:
     record = record or NameRecord()
-    leaves = {path: _array(leaf) for path, leaf in tree.flatten(item)}
-    for alias, name in record.aliases.items():
-        if alias in leaves and alias not in names and name not in leaves:
-            leaves[name] = leaves.pop(alias)
+    leaves = _by_input_names(item, names, record.aliases)
     if _is_single_array(leaves, names):
         given, array = next(iter(leaves.items()))
         if given:
@@ -126,6 +123,17 @@ def _named(
         )
     record.unused.update(name for name in leaves if name not in names)
     return {name: leaves[name] for name in names}
+
+
+def _by_input_names(
+    item: dict[str, Any], names: Sequence[str], aliases: Mapping[str, str]
+) -> Arrays:
+    """The arrays of an item by their paths; an alias that is no input's own name gives way to the name that it stands for."""
+    leaves = {path: _array(leaf) for path, leaf in tree.flatten(item)}
+    for alias, name in aliases.items():
+        if alias in leaves and alias not in names and name not in leaves:
+            leaves[name] = leaves.pop(alias)
+    return leaves
 
 
 def _is_single_array(leaves: Arrays, names: Sequence[str]) -> bool:

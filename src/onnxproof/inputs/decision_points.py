@@ -249,7 +249,7 @@ def _open(file: OnnxFile, points: Sequence[Point]) -> Any:
     names = list(dict.fromkeys(name for name in compared if name))
     add_outputs(model, names)
     try:
-        return ort.open(model.SerializeToString(), "disabled", outputs=names)
+        return ort.open_model(model, "disabled", outputs=names)
     except OnnxproofError:
         return None
 

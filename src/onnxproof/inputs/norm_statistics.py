@@ -198,7 +198,7 @@ def _sums_of_file(file: OnnxFile, samples: Sequence[Inputs]) -> dict[str, _Sums]
     values = [value for value in read_values if value not in inputs]
     probed = onnx.load(str(file.path))
     add_outputs(probed, values)
-    session = ort.open(probed.SerializeToString(), "disabled", outputs=values)
+    session = ort.open_model(probed, "disabled", outputs=values)
     for sample in samples:
         arrays: dict[str, Any] = dict(sample)  # a norm may read an input itself, which is no output
         if values:

@@ -6,7 +6,7 @@ still breaks one. So no case that is compared, searched, shrunk or made for a di
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -293,10 +293,7 @@ def resolve(
 def _resolve_sizes(dims: Mapping[str, str], signature: Signature) -> dict[str, SizeRule]:
     sizes = {name: SizeRule.parse(words) for name, words in dims.items()}
     known = [dim.name for dim in signature.dims]
-    counts = [info.name for info in signature.inputs if _is_one_integer(info)]
-    terms = [term for rule in sizes.values() for term in _NAME.findall(rule.follows)]
-    unknown = [name for name in sizes if name not in known]
-    unknown += [term for term in terms if term not in (*known, *counts)]
+    unknown = _unknown_names(sizes, known, signature.inputs)
     if unknown:
         raise InputError(
             "unknown-dim",
@@ -305,6 +302,16 @@ def _resolve_sizes(dims: Mapping[str, str], signature: Signature) -> dict[str, S
             help="name a dim as the file does, or by `--dynamic x:1=seq`",
         )
     return sizes
+
+
+def _unknown_names(
+    sizes: Mapping[str, SizeRule], known: Sequence[str], inputs: Sequence[InputInfo]
+) -> list[str]:
+    """Names that are no dim's, and terms that are neither a dim's nor that of an input of one integer."""
+    counts = [info.name for info in inputs if _is_one_integer(info)]
+    terms = [term for rule in sizes.values() for term in _NAME.findall(rule.follows)]
+    unknown = [name for name in sizes if name not in known]
+    return unknown + [term for term in terms if term not in (*known, *counts)]
 
 
 def _is_one_integer(info: InputInfo) -> bool:

@@ -1,7 +1,7 @@
 """A folder of ONNX files looked over as one: the checks of every file under its name."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,29 +36,36 @@ def inspect_folder(
             where=str(folder),
             help=f"`onnxproof verify MODEL {folder}` proves every file",
         )
-    seen = [inspect(path) for path in paths]
-    operators: Counter[str] = Counter()
-    for one in seen:
-        operators.update(one.operators)
-    heaviest = [
-        replace(weight, name=f"{path.name}: {weight.name}")
-        for path, one in zip(paths, seen, strict=True)
-        for weight in one.heaviest
-    ]
-    heaviest.sort(key=lambda weight: -weight.bytes)
+    return _added_up(folder, [_named_by_file(inspect(path), path.name) for path in paths])
+
+
+def _named_by_file(inspection: "Inspection", file: str) -> "Inspection":
+    """The checks and the weights of one file under its name."""
     return replace(
-        seen[0],
-        path=str(folder),
-        opset=max(one.opset for one in seen),
-        file_bytes=sum(one.file_bytes for one in seen),
-        weight_bytes=sum(one.weight_bytes for one in seen),
-        parameters=sum(one.parameters for one in seen),
-        nodes=sum(one.nodes for one in seen),
-        checks=tuple(
-            replace(check, name=f"{path.name}: {check.name}")
-            for path, one in zip(paths, seen, strict=True)
-            for check in one.checks
+        inspection,
+        checks=tuple(replace(check, name=f"{file}: {check.name}") for check in inspection.checks),
+        heaviest=tuple(
+            replace(weight, name=f"{file}: {weight.name}") for weight in inspection.heaviest
         ),
+    )
+
+
+def _added_up(folder: Path, files: "Sequence[Inspection]") -> "Inspection":
+    operators: Counter[str] = Counter()
+    for file in files:
+        operators.update(file.operators)
+    weights = sorted(
+        (weight for file in files for weight in file.heaviest), key=lambda weight: -weight.bytes
+    )
+    return replace(
+        files[0],
+        path=str(folder),
+        opset=max(file.opset for file in files),
+        file_bytes=sum(file.file_bytes for file in files),
+        weight_bytes=sum(file.weight_bytes for file in files),
+        parameters=sum(file.parameters for file in files),
+        nodes=sum(file.nodes for file in files),
+        checks=tuple(check for file in files for check in file.checks),
         operators=dict(operators.most_common()),
-        heaviest=tuple(heaviest[: len(seen[0].heaviest)]),
+        heaviest=tuple(weights[: len(files[0].heaviest)]),
     )

@@ -48,15 +48,25 @@ class Noise:
 
 
 def is_float(array: Array) -> bool:
-    """True for every real float dtype, bfloat16 included."""
-    return bool(array.dtype.kind == "f" or array.dtype == ml_dtypes.bfloat16)
+    """True for every real float dtype, those of 4 and 8 bits and bfloat16 included."""
+    return is_float_dtype(array.dtype)
+
+
+def is_float_dtype(dtype: np.dtype[Any]) -> bool:
+    """The same of a dtype."""
+    return dtype.kind == "f" or "float" in dtype.name
 
 
 def eps(dtype: np.dtype[Any]) -> float:
     """The spacing of numbers at 1 in that dtype; 0 for integers."""
-    if dtype.kind != "f" and dtype != ml_dtypes.bfloat16:
+    if not is_float_dtype(dtype):
         return 0.0
     return float(ml_dtypes.finfo(dtype).eps)
+
+
+def smallest(dtype: np.dtype[Any]) -> float:
+    """The smallest number of full precision in a float dtype: below it, numbers lose their digits or become 0."""
+    return float(ml_dtypes.finfo(dtype).smallest_normal)
 
 
 def largest(dtype: np.dtype[Any]) -> float:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from onnxproof.numerics.measure import as_real
+from onnxproof.numerics.port_values import encode
 
 Array = np.ndarray[Any, Any]
 _WIDTH = 16
@@ -105,7 +106,7 @@ class Sketch:
 
 def sketch(array: Array, kept_arrays: KeptArrays | None = None) -> Sketch:
     """Make a sketch; `array` is not kept, unless there is memory for a copy."""
-    array = as_real(np.asarray(array))
+    array = as_real(encode(np.asarray(array)))
     flat = array.reshape(-1)
     moments = _measure_moments(flat)
     result = Sketch(

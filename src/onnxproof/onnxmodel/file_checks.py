@@ -12,7 +12,7 @@ import onnx
 from onnx import AttributeProto, TensorProto, numpy_helper
 
 from onnxproof.errors import ModelError
-from onnxproof.onnxmodel.expansion import subgraphs
+from onnxproof.onnxmodel.expansion import subgraphs, walk
 from onnxproof.onnxmodel.text_checks import EXPORT_AGAIN, check_text, not_utf8, shorten
 
 _PACKED_BITS = {
@@ -131,7 +131,11 @@ def _of_attribute(attribute: AttributeProto) -> Iterator[TensorProto]:
 
 
 def _check_nodes(model: onnx.ModelProto, path: Path) -> None:
-    """Refuse a node without output: values are found by the nodes that compute them, and nodes without a name are called by their outputs."""
+    """Refuse a node without output: values are found by the nodes that compute them, and nodes without a name are called by their outputs.
+
+    Refuse an attribute of the graph that refers to one of a function, too: outside of functions it has no value, and each runtime takes another.
+    """
+    _check_references(model.graph, path)
     waiting = [model.graph.node, *(function.node for function in model.functions)]
     while waiting:
         for node in waiting.pop():
@@ -143,6 +147,19 @@ def _check_nodes(model: onnx.ModelProto, path: Path) -> None:
                     help=f"the file is damaged: {EXPORT_AGAIN}",
                 )
             waiting += [graph.node for graph in subgraphs(node)]
+
+
+def _check_references(graph: onnx.GraphProto, path: Path) -> None:
+    for node in walk(graph.node):
+        for attribute in node.attribute:
+            if attribute.ref_attr_name:
+                raise ModelError(
+                    "attribute-reference",
+                    f"`{shorten(attribute.name)}` of the node `{shorten(node.name)}` ({shorten(node.op_type)}) refers to"
+                    f" `{shorten(attribute.ref_attr_name)}`, an attribute of a function, and the node is in none",
+                    where=str(path),
+                    help=f"the file is damaged: {EXPORT_AGAIN}",
+                )
 
 
 def _check_tensor(tensor: TensorProto, folder: "_Folder") -> None:

@@ -68,6 +68,11 @@ class Graph:
         """The nodes that read a value."""
         return self._consumers.get(value, [])
 
+    def is_fused_with_constants(self, place: int) -> bool:
+        """Whether a node is a fused operator with constants of its own: the rest of an operation before it, such as a bias, may be inside of it."""
+        node = self.nodes[place]
+        return bool(node.domain) and any(name in self.static for name in node.input)
+
 
 def consumed_names(node: onnx.NodeProto) -> Iterator[str]:
     """What a node reads: its inputs, and what its subgraphs take from outside."""

@@ -16,13 +16,15 @@ from onnxproof.errors import ModelError
 from onnxproof.onnxmodel import expansion, file_checks, foreign_files
 from onnxproof.system.user_files import readable_bytes, require_regular
 
-_NUMPY: dict[int, str] = {onnx.TensorProto.BFLOAT16: "bfloat16"}
+_NUMPY: dict[int, str] = {onnx.TensorProto.BFLOAT16: "bfloat16", onnx.TensorProto.STRING: "str"}
 _HALF: dict[int, str] = {onnx.TensorProto.FLOAT16: "float16", onnx.TensorProto.BFLOAT16: "bfloat16"}
 _FLOATS = frozenset({onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, *_HALF})
 _SMALL_WEIGHT = 1024
 """Elements of a weight up to which its data stays in memory. Not measured."""
 _MANY_BYTES = 1 << 22
 """Bytes of weights from which on large ones are left out. Not measured."""
+_HASHED_AT_ONCE = 1 << 20
+"""Bytes of a table that are hashed at once: each takes sixteen more meanwhile."""
 _MOST_INLINE = 1 << 30
 """A protobuf holds 2 GB at most, and copies are made of it."""
 _QUANTIZED = re.compile(r"Q[A-Z].*|.*([Qq]uantize|Integer|NBits|Bnb4|FpQ4|BFP|Float8).*")
@@ -43,6 +45,8 @@ class Port:
     dtype: str
     dims: tuple[str | int | None, ...] | None
     """None where the file leaves the rank open; a dim is a size, a name, or None for a nameless open one."""
+    kind: str = "tensor"
+    """`tensor`, `sequence`, `map` or `optional`: of the last three, dtype and dims are those of an element, as far as they are declared."""
 
 
 @dataclass(
@@ -151,16 +155,13 @@ def _read_graph(path: Path) -> OnnxFile:
 
 
 _KINDS = {
-    "sequence_type": "a sequence",
-    "optional_type": "an optional",
-    "map_type": "a map",
-    "sparse_tensor_type": "a sparse tensor",
-    "opaque_type": "an opaque value",
+    "sparse_tensor": "a sparse tensor",
+    "opaque": "an opaque value",
 }
 
 
-def require_tensors(file: OnnxFile) -> None:
-    """Refuse files whose inputs or outputs can't be compared: strings, sequences, maps, dims below 0, nothing but empty inputs, no output."""
+def require_comparable(file: OnnxFile) -> None:
+    """Refuse files whose inputs or outputs can't be compared: sparse tensors, dims below 0, nothing but empty inputs, no output."""
     if not file.outputs:
         raise ModelError(
             "no-output",
@@ -170,7 +171,7 @@ def require_tensors(file: OnnxFile) -> None:
         )
     for side, ports in (("input", file.inputs), ("output", file.outputs)):
         for port in ports:
-            _require_tensor(file, side, port)
+            _require_comparable(file, side, port)
     empty = [port.name for port in file.inputs if 0 in (port.dims or ())]
     if file.inputs and len(empty) == len(file.inputs):
         raise ModelError(
@@ -184,26 +185,19 @@ def require_tensors(file: OnnxFile) -> None:
         )
 
 
-def _require_tensor(
+def _require_comparable(
     file: OnnxFile,
     side: str,
     port: Port,
 ) -> None:
     """Refuse one input or output that can not be compared."""
     where = str(file.path)
-    if port.dtype in _KINDS:
+    if port.kind in _KINDS:
         raise ModelError(
             "not-a-tensor",
-            f"the {side} `{port.name}` is {_KINDS[port.dtype]}, and only tensors are compared",
+            f"the {side} `{port.name}` is {_KINDS[port.kind]}, which can't be compared",
             where=where,
-            help="export it with tensors alone (scikit-learn: `zipmap=False`), or cut the graph before it",
-        )
-    if port.dtype in ("object", "str"):
-        raise ModelError(
-            "string-tensor",
-            f"the {side} `{port.name}` holds strings, and only numbers are compared",
-            where=where,
-            help="cut the graph where numbers begin: behind the tokenizer, or before the labels",
+            help="export it with tensors, sequences or maps, or cut the graph before it",
         )
     below = [dim for dim in port.dims or () if isinstance(dim, int) and dim < 0]
     if below and side == "input":
@@ -229,9 +223,14 @@ def row_hashes(table: np.ndarray) -> np.ndarray:
     """One number a row: two rows with the same bits have the same, and others almost never do."""
     if not len(table):
         return np.zeros(0, np.uint64)
-    bits = np.ascontiguousarray(table).view(np.uint8).reshape(len(table), -1).astype(np.uint64)
+    bits = np.ascontiguousarray(table).view(np.uint8).reshape(len(table), -1)
     factors = np.random.default_rng(3).integers(1, 1 << 62, bits.shape[1], dtype=np.uint64) | 1
-    return np.asarray((bits * factors).sum(axis=1, dtype=np.uint64))
+    hashes = np.empty(len(table), np.uint64)
+    at_once = max(1, _HASHED_AT_ONCE // bits.shape[1])
+    for start in range(0, len(table), at_once):
+        rows = bits[start : start + at_once].astype(np.uint64)
+        hashes[start : start + at_once] = (rows * factors).sum(axis=1, dtype=np.uint64)
+    return hashes
 
 
 def _without_large_weights(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -270,6 +269,12 @@ def fingerprint(path: Path) -> str:
             while piece := stream.read(1 << 20):
                 digest.update(piece)
     return digest.hexdigest()
+
+
+def file_bytes(path: Path) -> int:
+    """Bytes of the file and of the weights beside it."""
+    beside = [path.parent / name for name in external_names(path)]
+    return sum(file.stat().st_size for file in (path, *beside) if file.exists())
 
 
 def walk(model: onnx.ModelProto) -> Iterator[onnx.NodeProto]:
@@ -313,24 +318,25 @@ def dtype_name(elem_type: int) -> str:
 
 def _port(value: onnx.ValueInfoProto) -> Port:
     """An input or output as the file declares it."""
-    tensor = value.type.tensor_type
-    if not value.type.HasField("tensor_type"):
-        return Port(
-            name=value.name,
-            dtype=value.type.WhichOneof("value") or "unknown",
-            dims=None,
-        )
+    kind, tensor = _element(value.type)
     dims = None
     if tensor.HasField("shape"):
         dims = tuple(_dim(dim) for dim in tensor.shape.dim)
     dtype = "unknown"
     if tensor.elem_type:
         dtype = dtype_name(tensor.elem_type)
-    return Port(
-        name=value.name,
-        dtype=dtype,
-        dims=dims,
-    )
+    return Port(name=value.name, dtype=dtype, dims=dims, kind=kind)
+
+
+def _element(declared: onnx.TypeProto) -> tuple[str, onnx.TypeProto.Tensor]:
+    """What a port is, and the tensors that it consists of: sequences of maps, optional sequences and the like are named by the outermost."""
+    kind = (declared.WhichOneof("value") or "tensor").removesuffix("_type")
+    inner = declared
+    while inner.WhichOneof("value") in ("sequence_type", "optional_type", "map_type"):
+        which = inner.WhichOneof("value")
+        held = getattr(inner, which)
+        inner = held.value_type if which == "map_type" else held.elem_type
+    return kind, inner.tensor_type
 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension) -> str | int | None:

@@ -54,7 +54,7 @@ def combine(
     gaps = [gap for one in proven for gap in _gaps(one)]
     gaps += [one.gap for one in rolled if one.gap is not None]
     notes = [note for one in proven for note in _notes(one)]
-    every_finding = (*findings, *[found for one in proven for found in _findings(one)])
+    every_finding = (*findings, *_all_findings(proven, rolled))
     error = next((one.proof.error for one in proven if one.judged and one.proof.error), "")
     verdict = judging.judge(gaps, options.policy, notes=notes, findings=every_finding)
     whole = replace(
@@ -121,11 +121,26 @@ def _case(part: Component, case: str) -> str:
     return f"{part.title}/{case}"
 
 
-def _findings(one: ProvenComponent) -> list[Finding]:
+def _all_findings(proven: Sequence[ProvenComponent], rolled: Sequence[Rolled]) -> list[Finding]:
+    looped = bool(rolled) and all(one.rollout.first_bad_step is None for one in rolled)
+    return [found for one in proven for found in _findings(one, looped)]
+
+
+def _findings(one: ProvenComponent, looped: bool) -> list[Finding]:
+    """What was found of one file. Too little of it alone takes nothing from the whole, where the whole loop was rolled out and is right."""
     if not one.judged:
         return []
     title = one.component.title
-    return [replace(found, what=f"{title}: {found.what}") for found in one.proof.findings]
+    findings = [replace(found, what=f"{title}: {found.what}") for found in one.proof.findings]
+    if not looped:
+        return findings
+    return [_judged_by_loop(found) if found.voids else found for found in findings]
+
+
+def _judged_by_loop(found: Finding) -> Finding:
+    if found.code == judging.NOT_CONFIRMED:
+        return found
+    return replace(found, voids=False, what=f"{found.what}; it is judged by the loop alone")
 
 
 def _causes(main: ProvenComponent) -> tuple[Cause, ...]:

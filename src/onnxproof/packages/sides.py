@@ -19,18 +19,40 @@ from onnxproof.packages.package import Component, Package, Role
 from onnxproof.reference.rounding import Jitter, Promote
 from onnxproof.reference.torch_session import from_numpy, to_numpy
 from onnxproof.runtimes import Session, open_session
+from onnxproof.verification.rollout.model_sides import NoAnswer
 
 Array = np.ndarray[Any, Any]
 CacheShapes = Mapping[CachePlace, tuple[int, int]]
 """Heads and their width of every tensor of a cache."""
 
 
-class HuggingFaceSide:
+class _OwnCaches:
+    """A side whose caches nobody else may see: two sides keep them in other places."""
+
+    def __init__(self) -> None:
+        self.states: dict[str, Array] = {}
+        self.called = ""
+        """The file that answered last."""
+
+    def call(
+        self, feeds: Mapping[str, Array], states: Mapping[str, Array]
+    ) -> tuple[dict[str, Array], dict[str, Array]]:
+        """There is no call with the states of another side."""
+        raise NoAnswer
+
+
+class HuggingFaceSide(_OwnCaches):
     """The whole model, step by step, as `generate` calls it."""
 
-    def __init__(self, model: Any, *, wide: bool = False, jitter: int | None = None) -> None:
-        self._model = copy.deepcopy(model).double() if wide else model
-        self._wide, self._jitter = wide, jitter
+    def __init__(
+        self, model: Any, *, wide: bool = False, jitter: int | None = None, half: str = ""
+    ) -> None:
+        super().__init__()
+        self._model = model
+        if wide or half:
+            dtype = torch.float64 if wide else getattr(torch, half)
+            self._model = copy.deepcopy(model).to(dtype)
+        self._wide, self._jitter, self._half = wide, jitter, half
         self._two_parts = bool(model.config.is_encoder_decoder)
         self._names = inspect.signature(model.forward).parameters
         self._calls = 0
@@ -54,12 +76,13 @@ class HuggingFaceSide:
             )
         self.cache = answer.past_key_values
         self._calls += 1
-        return {"logits": to_numpy(answer.logits)}
+        logits = answer.logits.float() if self._half else answer.logits
+        return {"logits": to_numpy(logits)}
 
     def _tensor(self, array: Array) -> torch.Tensor:
         tensor = from_numpy(array)
-        if self._wide and tensor.is_floating_point():
-            return tensor.double()
+        if tensor.is_floating_point():
+            return tensor.to(self._model.dtype)
         return tensor
 
     def _decoder_arguments(self, tensors: dict[str, Any]) -> dict[str, Any]:
@@ -81,10 +104,11 @@ class HuggingFaceSide:
         return Jitter(self._jitter + self._calls, 1.0)
 
 
-class FolderSide:
+class FolderSide(_OwnCaches):
     """The files of a folder, called in turn as their layout says."""
 
     def __init__(self, package: Package, shapes: CacheShapes, backend: str) -> None:
+        super().__init__()
         self._package, self._shapes = package, shapes
         self._sessions: dict[str, _OpenFile] = {}
         for part in package.components:
@@ -95,8 +119,6 @@ class FolderSide:
         self.cache: dict[CachePlace, Array] = {}
         """What the files answered as their cache."""
         self._hidden: Array | None = None
-        self.called = ""
-        """The file that answered last."""
 
     def reset(self, batch: int) -> None:
         """Forget the cache and the encoder's answer."""
@@ -113,7 +135,7 @@ class FolderSide:
         outputs = file.run(inputs, cache)
         self._keep(outputs)
         self._first = False
-        return {"logits": outputs["logits"]}
+        return {"logits": _in_single(outputs["logits"])}
 
     def close(self) -> None:
         """Let the sessions go."""
@@ -160,6 +182,13 @@ class FolderSide:
             place = cache_place(name)
             if place is not None and (self._first or not place.cross):
                 self.cache[place] = array
+
+
+def _in_single(logits: Array) -> Array:
+    """Logits of a file in half precision as float32: whoever chooses a token reads them so."""
+    if logits.dtype.itemsize < np.dtype(np.float32).itemsize:
+        return logits.astype(np.float32)
+    return logits
 
 
 class _OpenFile:

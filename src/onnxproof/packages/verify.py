@@ -23,10 +23,11 @@ from onnxproof.packages.caches import cache_tensors
 from onnxproof.packages.combining import ProvenComponent, combine
 from onnxproof.packages.component_module import DecoderModule, EncoderModule
 from onnxproof.packages.examples import Example, cache_shapes, decoder_example, encoder_example
+from onnxproof.packages.half_outputs import judged_as_numbers
 from onnxproof.packages.loaded_model import load_model
 from onnxproof.packages.package import Component, Package, Role
-from onnxproof.packages.rollouts import Rolled, Roller
-from onnxproof.packages.schedules import Feeder, Schedule, plan
+from onnxproof.packages.rollouts import FolderRoller, Rolled, taking_part
+from onnxproof.packages.schedules import Feeder, plan_folder
 from onnxproof.packages.sides import CacheShapes, FolderSide, HuggingFaceSide, open_sides
 from onnxproof.reference import subject as subjects
 from onnxproof.reference.subject import Subject
@@ -34,6 +35,8 @@ from onnxproof.results import Finding, Signature, Verdict
 from onnxproof.results.proof import Proof
 from onnxproof.system.deadline import Deadline
 from onnxproof.system.temporary import Folder
+from onnxproof.verification.rollout import schedules
+from onnxproof.verification.rollout.schedules import Schedule
 from onnxproof.verification.rollout.size_constants import declared_context
 
 _ROLLOUT_SHARE = 0.3
@@ -95,6 +98,7 @@ class Verification:
                 rolled += more
                 proven = _judged_by_loop(proven, layout)
                 findings = (*findings, *layout)
+        proven = judged_as_numbers(proven, rolled, self.options.policy)
         if not proven:
             proven = [self._unproven(self.package.components[-1])]
         if self.options.explain:
@@ -185,7 +189,8 @@ class Verification:
         options = self.options
         rolled: list[Rolled] = []
         with open_sides(self.package, self.model, shapes, backend) as sides:
-            roller = Roller(self.model, sides, options.policy, backend=backend, seed=options.seed)
+            everyone = taking_part(self.package, self.model, sides, backend, options.policy)
+            roller = FolderRoller(self.model, everyone, options.policy, options.seed)
             for schedule in self._schedules():
                 if rolled and deadline.passed:
                     break
@@ -198,15 +203,17 @@ class Verification:
         return rolled, _layout_findings(differ)
 
     def _schedules(self) -> list[Schedule]:
-        only = [Schedule.of(name) for name in self.options.only]
         if self.options.only:
-            return [schedule for schedule in only if schedule is not None]
+            named = [name for name in self.options.only if name.startswith(schedules.PREFIX)]
+            return [schedules.parse(name) for name in named]
         return list(
-            plan(
+            plan_folder(
                 self.model.config,
                 padding=self.package.padding,
+                masked_source=self.package.two_parts and self.model.main_input_name == "input_ids",
                 free_length=self._takes_any_length(),
                 buffer=self.package.buffer,
+                steps=self.options.steps,
             )
         )
 
@@ -237,7 +244,7 @@ class Verification:
     def _differing_caches(self, reference: HuggingFaceSide, candidate: FolderSide) -> list[str]:
         """The caches that hold something else after one prompt, in words."""
         schedule = Schedule(batch=1, lengths=(5,))
-        feeds = Feeder(self.model, schedule, self.options.seed).feeds(0, 5, None)
+        feeds = Feeder(self.model, schedule, self.options.seed).feeds(0, 5, 0, None)
         for side in (reference, candidate):
             side.reset(1)
             side.step(feeds)

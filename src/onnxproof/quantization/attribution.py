@@ -119,7 +119,7 @@ class Study:
         """Run the samples, and add inner values (and graph inputs) to the statistics of the values whose names they are."""
         watched = copy_model(model)
         add_outputs(watched, inner)
-        session = ort.open(watched.SerializeToString(), "disabled", outputs=inner or None)
+        session = ort.open_model(watched, "disabled", outputs=inner or None)
         for turn, (label, batch) in enumerate(self.samples):
             for name, array in zip(session.output_names, session.run(batch), strict=True):
                 if name in values and array is not None:

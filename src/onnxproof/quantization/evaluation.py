@@ -1,6 +1,6 @@
 """The task's own metric, sample by sample, so that a drop can be distinguished from noise."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ class Evaluator:
     ) -> None:
         self._ports = ports
         self._confidence = confidence
-        self._function = _load_function(source)
+        self._function = load_function(source)
         self._labelled: tuple[dict[str, Array], Array] | None = None
         if self._function is None:
             self._labelled = _load_labelled(source, ports)
@@ -50,7 +50,7 @@ class Evaluator:
             outputs = np.concatenate([predict(batch)[0] for _, batch in batches])
             return np.asarray(outputs.argmax(-1) == labels, np.float64)
         assert self._function is not None
-        return _call_function(self._function, predict)
+        return call_function(self._function, predict)
 
     def compare(self, plain: onnx.ModelProto, quantized: onnx.ModelProto) -> Metric:
         """Both on the same samples."""
@@ -75,27 +75,35 @@ class Evaluator:
 
 def _make_predict(model: onnx.ModelProto) -> Predict:
     """The function that an evaluator calls: arrays in order or by name, or one dict of them, to the outputs as a list."""
-    session = ort.open(model.SerializeToString())
-    names = list(session.input_names)
+    session = ort.open_model(model)
+    return predict_by_name(list(session.input_names), session.run)
+
+
+def predict_by_name(
+    names: Sequence[str], run: Callable[[dict[str, Array]], Sequence[Array | None]]
+) -> Predict:
+    """The same of anything that runs named arrays."""
 
     def predict(*arrays: Any, **named: Any) -> list[Array]:
         if len(arrays) == 1 and isinstance(arrays[0], Mapping):
             inputs = dict(arrays[0])
         else:
             inputs = dict(zip(names, arrays, strict=False)) | named
-        converted = {name: _as_array(value) for name, value in inputs.items()}
-        return [array for array in session.run(converted) if array is not None]
+        converted = {name: as_array(value) for name, value in inputs.items()}
+        return [array for array in run(converted) if array is not None]
 
     return predict
 
 
-def _as_array(value: Any) -> Array:
+def as_array(value: Any) -> Array:
+    """What an evaluator hands in, as an array."""
     if hasattr(value, "detach"):  # a torch tensor
         value = value.detach()
     return np.asarray(value)
 
 
-def _call_function(function: Callable[[Predict], Any], predict: Predict) -> Array:
+def call_function(function: Callable[[Predict], Any], predict: Predict) -> Array:
+    """The scores that the user's function gives: one a sample, or a single one."""
     try:
         scores = np.atleast_1d(np.asarray(function(predict), np.float64)).reshape(-1)
     except OnnxproofError:
@@ -115,7 +123,7 @@ def _call_function(function: Callable[[Predict], Any], predict: Predict) -> Arra
     return scores
 
 
-def _load_function(source: Any) -> Callable[[Predict], Any] | None:
+def load_function(source: Any) -> Callable[[Predict], Any] | None:
     """The function behind `eval.py:accuracy`, or one that was given; None for anything else."""
     if isinstance(source, str) and ":" in source and not source.endswith(".npz"):
         return _import_function(source)

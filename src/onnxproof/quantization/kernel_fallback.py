@@ -4,7 +4,6 @@ The runtime makes an integer kernel of DequantizeLinear, layer, QuantizeLinear. 
 layer in float with the conversions around it, which costs more than float alone.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,6 +25,7 @@ _LARGEST = 1 << 30
 """Bytes of a file that is still looked into: the runtime writes its optimised graph for it. Not measured."""
 _MOST_NAMED = 3
 FLOAT_KERNELS = "float-kernels"
+ASYMMETRIC = "quantize activations asymmetrically (torch.per_tensor_affine, --scheme u8s8)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,37 +38,85 @@ class FloatLayer:
     """The rounding behind its activation, where that alone is in the way."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback:
+    """The layers of a file that run in float although they are quantized, and what asymmetric ranges were seen to change."""
+
+    layers: tuple[FloatLayer, ...]
+    integer: int
+    """Layers that run as integers."""
+    heavy: int
+    """Layers that could."""
+    asymmetric: onnx.ModelProto | None = None
+    """The file with asymmetric ranges where symmetric ones stand in the way; None where none does."""
+    integer_then: int = 0
+    """Layers of that file that run as integers."""
+
+    @property
+    def what(self) -> str:
+        """The layers by name, each with its reason."""
+        names = "; ".join(f"`{layer.node}`: {layer.reason}" for layer in self.layers[:_MOST_NAMED])
+        if len(self.layers) > _MOST_NAMED:
+            names += f"; and {len(self.layers) - _MOST_NAMED} more"
+        return f"{len(self.layers)} of {self.heavy} layers are quantized and run in float on ort: {names}"
+
+    @property
+    def tried(self) -> str:
+        """What asymmetric ranges changed."""
+        return f"{self.integer} of {self.heavy} layers run as integers before, {self.integer_then} after"
+
+    @property
+    def help(self) -> str:
+        """What to do about it."""
+        if self.asymmetric is None:
+            return "quantize what stands there, too, or leave the layer float: conversions around a float kernel cost time"
+        return f"{ASYMMETRIC} (tried: {self.tried})"
+
+
 def add_finding(evidence: Evidence) -> Evidence:
     """The evidence with a finding where layers of a quantized file run in float on ONNX Runtime's CPU kernels."""
-    path = evidence.request.path
-    served = any(backend in ("ort", "ort:all") for backend in evidence.request.backends)
-    if not (served and evidence.file.quantized and path.stat().st_size < _LARGEST):
+    fallback = find_served_fallback(evidence)
+    if fallback is None:
         return evidence
-    try:
-        found = describe_fallbacks(path)
-    except (OnnxproofError, ValueError, KeyError):
-        return evidence  # a file that can't be opened or read as pairs has other findings
-    if found is None:
-        return evidence
-    proof = replace(evidence.proof, findings=(*evidence.proof.findings, found))
+    finding = Finding(code=FLOAT_KERNELS, what=fallback.what, help=fallback.help)
+    proof = replace(evidence.proof, findings=(*evidence.proof.findings, finding))
     return replace(evidence, proof=proof)
 
 
-def describe_fallbacks(path: Path) -> Finding | None:
-    """Which layers run in float and why, with what was tried against it; None where all that was meant to be integer is."""
+def find_served_fallback(evidence: Evidence) -> Fallback | None:
+    """The fallbacks of a quantized file that ONNX Runtime's CPU kernels serve; None where there are none, or the file is too large to look."""
+    path = evidence.request.path
+    served = any(backend in ("ort", "ort:all") for backend in evidence.request.backends)
+    if not (served and evidence.file.quantized and path.stat().st_size < _LARGEST):
+        return None
+    try:
+        return find_fallback(path)
+    except (OnnxproofError, ValueError, KeyError):
+        return None  # a file that can't be opened or read as pairs has other findings
+
+
+def find_fallback(path: Path) -> Fallback | None:
+    """Which layers run in float and why; asymmetric ranges are tried, and what the runtime makes of them is counted. None where all that was meant to be integer is."""
     model = in_pair_form(onnx.load(path))
     counts = count_kernels(path)
-    layers = find_float_layers(model, counts)
+    layers = tuple(find_float_layers(model, counts))
     if not layers:
         return None
     integer, heavy = counts.heavy
-    names = "; ".join(f"`{layer.node}`: {layer.reason}" for layer in layers[:_MOST_NAMED])
-    if len(layers) > _MOST_NAMED:
-        names += f"; and {len(layers) - _MOST_NAMED} more"
-    return Finding(
-        code=FLOAT_KERNELS,
-        what=f"{len(layers)} of {heavy} layers are quantized and run in float on ort: {names}",
-        help=_remedy(model, layers, integer, heavy),
+    limits = {
+        layer.symmetric.value: (np.zeros(()), layer.symmetric.limits[1].max())
+        for layer in layers
+        if layer.symmetric is not None
+    }
+    if not limits:
+        return Fallback(layers=layers, integer=integer, heavy=heavy)
+    asymmetric = with_ranges(model, limits, dtype="uint8")
+    return Fallback(
+        layers=layers,
+        integer=integer,
+        heavy=heavy,
+        asymmetric=asymmetric,
+        integer_then=count_kernels(asymmetric).heavy[0],
     )
 
 
@@ -130,17 +178,3 @@ def _input_type(index: Index, node: onnx.NodeProto) -> str:
     if pair is None:
         return ""
     return pair.dtype
-
-
-def _remedy(model: onnx.ModelProto, layers: Sequence[FloatLayer], integer: int, heavy: int) -> str:
-    """What to do; asymmetric ranges are tried, and what the runtime makes of them is counted."""
-    limits = {
-        layer.symmetric.value: (np.zeros(()), layer.symmetric.limits[1].max())
-        for layer in layers
-        if layer.symmetric is not None
-    }
-    if not limits:
-        return "quantize what stands there, too, or leave the layer float: conversions around a float kernel cost time"
-    changed = count_kernels(with_ranges(model, limits, dtype="uint8")).heavy[0]
-    tried = f"tried: {integer} of {heavy} layers run as integers before, {changed} after"
-    return f"quantize activations asymmetrically (torch.per_tensor_affine, --scheme u8s8) ({tried})"

@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from onnxproof.onnxmodel import large_models
 from onnxproof.runtimes import ort
 from onnxproof.system import temporary
 
@@ -60,6 +61,9 @@ _PASSES = 5
 _WARM_UP = 3
 """Turns that are not measured: the first passes allocate."""
 
+_WEIGHTS_BESIDE = "session.optimized_model_external_initializers_file_name"
+"""A setting of ONNX Runtime: where the weights of an optimised graph go, so that one of any size can be written."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelCounts:
@@ -93,7 +97,8 @@ def count_kernels(model: onnx.ModelProto | Path) -> KernelCounts:
     options.log_severity_level = 4
     with temporary.Folder() as folder:
         options.optimized_model_filepath = str(Path(folder) / "optimized.onnx")
-        ort.native(_source(model), options)
+        options.add_session_config_entry(_WEIGHTS_BESIDE, "optimized.data")
+        ort.native(_source(model, Path(folder)), options)
         nodes = list(
             onnx.load(options.optimized_model_filepath, load_external_data=False).graph.node
         )
@@ -141,7 +146,9 @@ def take_turns(
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    sessions = [ort.native(_source(model), options) for model in models]
+    folders = [temporary.Folder() for _ in models]
+    pairs = zip(models, folders, strict=True)
+    sessions = [ort.native(_source(model, folder.path), options) for model, folder in pairs]
     times: list[list[list[float]]] = [[] for _ in sessions]
     end = time.perf_counter() + seconds
     inputs = dict(batch)
@@ -161,5 +168,10 @@ def _time_pass(session: Any, inputs: dict[str, Array]) -> float:
     return time.perf_counter() - start
 
 
-def _source(model: onnx.ModelProto | Path) -> Path | bytes:
-    return model if isinstance(model, Path) else model.SerializeToString()
+def _source(model: onnx.ModelProto | Path, folder: Path) -> Path | bytes:
+    """What a session is opened from; a large graph is written to the folder first."""
+    if isinstance(model, Path):
+        return model
+    if large_models.is_large(model):
+        return large_models.save(model, folder / "model.onnx")[0]
+    return bytes(model.SerializeToString())

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
+from onnxproof.onnxmodel import mapped_weights
 from onnxproof.quantization.float_graph import Index, attribute
 
 Array = np.ndarray[Any, Any]
@@ -95,7 +96,7 @@ class Weight:
 
 def constants(model: onnx.ModelProto) -> dict[str, Array]:
     """Initializers and Constant nodes by name."""
-    arrays = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    arrays = {tensor.name: mapped_weights.to_array(tensor) for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type != "Constant" or not node.attribute:
             continue

@@ -272,6 +272,17 @@ def add_initializer(model: onnx.ModelProto, array: Array, name: str) -> None:
     model.graph.initializer.append(numpy_helper.from_array(array, name))
 
 
+def free_name(model: onnx.ModelProto, name: str) -> str:
+    """The name, with a number where an initializer of the graph has it: a file may have been mended before."""
+    taken = {tensor.name for tensor in model.graph.initializer}
+    free = name
+    count = 1
+    while free in taken:
+        count += 1
+        free = f"{name}_{count}"
+    return free
+
+
 def _opset(model: onnx.ModelProto) -> int:
     return next(
         (entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), 0

@@ -8,22 +8,24 @@ from typing import Any
 
 import onnx
 
-from onnxproof.errors import InputError, UsageError
+from onnxproof.errors import UsageError
 from onnxproof.inputs.user_data import open_data
-from onnxproof.onnxmodel import onnx_file
+from onnxproof.onnxmodel import large_models, onnx_file
 from onnxproof.options import QuantizeOptions, VerifyOptions
 from onnxproof.quantization import schemes
-from onnxproof.quantization.calibration import batches, data_quality, data_trust, images
+from onnxproof.quantization.blockwise import side_by_side
+from onnxproof.quantization.blockwise.search import block_fields, judge_held
+from onnxproof.quantization.calibration import batches, data_quality, data_trust, images, texts
 from onnxproof.quantization.calibration.observe import HELD_OUT, observe
 from onnxproof.quantization.calibration.observer import Observer
 from onnxproof.quantization.calibration.range_coverage import examine as examine_ranges
 from onnxproof.quantization.calibration.range_coverage import measure_coverage
-from onnxproof.quantization.calibration.ranges import calibrator
 from onnxproof.quantization.calibration.samples import Samples, example_inputs
 from onnxproof.quantization.evaluation import Evaluator
 from onnxproof.quantization.float_graph import prepare
 from onnxproof.quantization.kernel_report import count_kernels
 from onnxproof.quantization.paired_metric import Outcome
+from onnxproof.quantization.requirements import check
 from onnxproof.quantization.result import Quantized
 from onnxproof.quantization.scoring import compare, compute_outputs
 from onnxproof.quantization.speed_report import SpeedQuestion, explain_speed, measure_speed
@@ -44,8 +46,6 @@ from onnxproof.results import Finding
 from onnxproof.results.proof import Proof
 from onnxproof.system import temporary, writing
 from onnxproof.verification.progress import Progress
-
-_NEEDS_NO_DATA = ("w8", "w4", "dynamic", "fp16", "bf16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +85,9 @@ class _Job:
 
     def run(self) -> Quantized:
         """Check, pass over the data, quantize and tune, then write, prove and deliver."""
-        self._check()
+        options = self._options
+        check(self._source.calibration, self._source.evaluate, options, self._budget)
+        self._check_path()
         with temporary.Folder() as folder:
             float_path = self._float_file(Path(folder))
             plain, ports = prepare(float_path), onnx_file.read(float_path).inputs
@@ -96,30 +98,8 @@ class _Job:
             tuning = self._quantized(plain, samples, evaluator)
             return self._delivered(tuning, samples)
 
-    def _check(self) -> None:
+    def _check_path(self) -> None:
         """Better now than after minutes of work."""
-        from onnxproof.quantization import recipes as known
-
-        options = self._options
-        scheme = schemes.load(options.scheme)
-        if options.target not in ("", "avx2", "vnni"):
-            raise UsageError(
-                "unknown-target",
-                f"there is no target `{options.target}`",
-                help="say avx2 or vnni, or nothing for this CPU",
-            )
-        if options.calibrator != "auto":
-            calibrator(options.calibrator)
-        for name in self._recipes:
-            known.load(name)
-        idle = "" if hasattr(scheme, "PLAN") else self._option_of_other_schemes()
-        if idle:
-            raise UsageError(
-                "option-does-nothing",
-                f"`{idle}` does nothing under the scheme `{options.scheme}`",
-                help="leave it out, or use u8s8, s8s8 or a16w8",
-            )
-        self._check_data()
         writing.check(self._path, what="the model", regular=True)
         float_path = self._subject.onnx
         if float_path is not None and float_path.resolve() == self._path.resolve():
@@ -128,33 +108,6 @@ class _Job:
                 f"`{self._path}` is the model that is being quantized",
                 help="give another name to -o",
             )
-
-    def _check_data(self) -> None:
-        scheme = self._options.scheme
-        if self._source.calibration is None and scheme not in _NEEDS_NO_DATA:
-            raise InputError(
-                "no-calibration-data",
-                f"the scheme `{scheme}` needs calibration data",
-                help="give a few hundred inputs, as they are served: "
-                f"`--calibration PATH`; or use a scheme without: {', '.join(_NEEDS_NO_DATA)}",
-            )
-        if self._budget.max_drop is not None and self._source.evaluate is None:
-            raise UsageError(
-                "no-evaluator",
-                "a largest drop needs a metric to drop",
-                help="give `--evaluate eval.py:accuracy`, or leave `--max-drop` out",
-            )
-
-    def _option_of_other_schemes(self) -> str:
-        """The first option that only schemes with Q/DQ and ranges know."""
-        options = self._options
-        chosen = {
-            "exclude": bool(options.exclude),
-            "recipe": self._recipes not in ((), RECIPES),
-            "calibrator": options.calibrator not in ("auto", "min-max"),
-            "target": bool(options.target),
-        }
-        return next((name for name, is_chosen in chosen.items() if is_chosen), "")
 
     def _float_file(self, folder: Path) -> Path:
         if self._subject.onnx is not None:
@@ -168,6 +121,11 @@ class _Job:
     ) -> Samples:
         """One pass over the data; wrong data is found here, before a model is made of it."""
         calibration = self._source.calibration
+        if self._options.text is not None:
+            folder = self._subject.onnx.parent if self._subject.onnx is not None else None
+            calibration = texts.read_text(
+                self._options.text, self._options.tokenizer, ports, folder
+            )
         if calibration is None:
             example = example_inputs(self._subject, ports)
             return Samples(tuned=list(batches.split_batches(example, ports)))
@@ -243,21 +201,29 @@ class _Job:
             deadline=deadline_after(self._budget.seconds),
         )
         tuning = Tuning(trials=trials, evaluator=evaluator, plain=plain, budget=self._budget)
+        if hasattr(scheme, "search"):
+            self._require_nodes(plain)
+            excluded = frozenset(options.exclude)
+            return scheme.search(tuning, excluded, has_data=samples.seen is not None)  # type: ignore[no-any-return]
         if base is None:
             trials.quantized = scheme.build(plain, stats)
             trials.score = trials.score_model(trials.quantized)
             tuning.points.append((options.scheme, trials.quantized, trials.score.sqnr_db))
             return tuning
+        self._require_nodes(plain)
+        tuning.trials, tuning.points = arrange(trials, frozenset(options.exclude))
+        return tune(tuning, self._recipes)
+
+    def _require_nodes(self, plain: onnx.ModelProto) -> None:
+        """Nodes that shall stay float must be there."""
         names = [node.name for node in plain.graph.node]
-        unknown = sorted(set(options.exclude) - set(names))
+        unknown = sorted(set(self._options.exclude) - set(names))
         if unknown:
             raise UsageError(
                 "unknown-node",
                 f"`--exclude {unknown[0]}` names no node of the simplified graph",
                 notes=[f"it has {', '.join(names[:8])} ..."],
             )
-        tuning.trials, tuning.points = arrange(trials, frozenset(options.exclude))
-        return tune(tuning, self._recipes)
 
     def _delivered(self, tuning: Tuning, samples: Samples) -> Quantized:
         """Write a draft, prove it, and only then give it its name: the verdict is whole before."""
@@ -266,9 +232,9 @@ class _Job:
         ranges = measure_coverage(quantized, samples.held or samples.tuned, tuning.trials.model)
         findings = [*samples.findings, *self._range_findings(tuning, samples, ranges)]
         with writing.replace_file(self._path, what="the model") as draft:
-            onnx.save(quantized, draft)
+            large_models.save(quantized, draft)
             self._announce("proof")
-            proof = replace(self._proof(draft, held), ranges=ranges)
+            proof = replace(self._proof(draft, held), ranges=ranges, **block_fields(tuning))
             if samples.seen is not None:
                 findings = data_trust.weigh_findings(findings, proof, self._subject)
             proof = data_trust.judge_with_doubts(proof, findings)
@@ -289,10 +255,15 @@ class _Job:
         )
         score = compare(compute_outputs(plain, held), compute_outputs(quantized, held))
         outcome = judge_sqnr(score, self._budget)  # what tuning saw is no judge of itself
+        blockwise = tuning.blockwise
+        if blockwise is not None:
+            blockwise, outcome = judge_held(blockwise, tuning, held, outcome)
+            self._announce("texts side by side")
+            decode = side_by_side.decoder(self._tokenizer())
+            proof = replace(proof, texts=side_by_side.write_both(plain, quantized, held, decode))
         if self._budget.max_drop is not None:
             outcome = tuning.outcome()
-        max_latency = self._budget.max_latency
-        in_time = max_latency is None or speed.quantized_s <= max_latency
+        within = self._budget.allows(speed.quantized_s, quantized.ByteSize())
         metric = tuning.metric
         if not metric and tuning.evaluator is not None:
             metric = tuning.evaluator.compare(plain, quantized)
@@ -304,7 +275,7 @@ class _Job:
             score=score,
             metric=metric,
             budget=self._budget,
-            met=outcome is Outcome.SHOWN and in_time,
+            met=outcome is Outcome.SHOWN and within,
             outcome=outcome,
             samples=samples.seen.samples if samples.seen is not None else 0,
             steps=tuple(tuning.steps),
@@ -318,10 +289,18 @@ class _Job:
             latency_s=speed.quantized_s,
             speed=speed,
             kept_float=tuning.kept_float,
+            blockwise=blockwise,
             tried=cache.tried if cache else 0,
             recalled=cache.recalled if cache else 0,
             seconds=time.monotonic() - self._started,
         )
+
+    def _tokenizer(self) -> Path | None:
+        """The file by which a text was read; None where the data were token ids."""
+        if self._options.text is None:
+            return None
+        folder = self._subject.onnx.parent if self._subject.onnx is not None else None
+        return texts.find_tokenizer(self._options.tokenizer, folder)
 
     def _range_findings(self, tuning: Tuning, samples: Samples, ranges: Any) -> list[Finding]:
         """How the ranges fit data that did not choose them; nothing where no data chose any."""

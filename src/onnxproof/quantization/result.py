@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from onnxproof.quantization.blockwise.result import Blockwise
 from onnxproof.quantization.kernel_report import KernelCounts
 from onnxproof.quantization.paired_metric import Metric, Outcome
 from onnxproof.quantization.scoring import Score
@@ -43,6 +44,8 @@ class Quantized:
     speed: Speed | None = None
     """The ratio of the two, with its noise."""
     kept_float: tuple[str, ...] = ()
+    blockwise: Blockwise | None = None
+    """Bits and cost of every matrix, where weights are in blocks."""
     tried: int = 0
     recalled: int = 0
     """How many of the graphs that were tried an earlier run had scored."""

@@ -54,7 +54,7 @@ def measure_saturation(model: onnx.ModelProto, samples: Sequence[Batch]) -> dict
     watched = copy_model(model)
     names = list(dict.fromkeys(layer.integers for layer in layers))
     add_outputs(watched, names)
-    session = ort.open(watched.SerializeToString(), "disabled", outputs=names)
+    session = ort.open_model(watched, "disabled", outputs=names)
     values = dict(zip(names, session.run(samples[0][1]), strict=True))
     shares = {}
     for layer in layers:

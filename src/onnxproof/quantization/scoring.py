@@ -57,7 +57,7 @@ REFUSED = Score(sqnr_db=-math.inf, agreement=None)
 
 def compute_outputs(model: onnx.ModelProto, samples: Sequence[Batch], level: str = "") -> Outputs:
     """The outputs of a graph on the kept samples."""
-    session = ort.open(model.SerializeToString(), level)
+    session = ort.open_model(model, level)
     return [[array for array in session.run(batch) if array is not None] for _, batch in samples]
 
 

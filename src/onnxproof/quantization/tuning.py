@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 
 from onnxproof.errors import UsageError
+from onnxproof.onnxmodel import large_models
 from onnxproof.quantization import recipes
 from onnxproof.quantization.evaluation import Evaluator
 from onnxproof.quantization.keep_float import keep_values_float
@@ -98,9 +99,9 @@ def front(
     plain: onnx.ModelProto,
 ) -> list[Point]:
     """Every graph on the way with its latency and size; those that nothing beats are marked."""
-    unique: dict[bytes, tuple[str, onnx.ModelProto, float]] = {}
+    unique: dict[str, tuple[str, onnx.ModelProto, float]] = {}
     for name, model, level in points:
-        unique.setdefault(model.SerializeToString(deterministic=True), (name, model, level))
+        unique.setdefault(large_models.digest(model), (name, model, level))
     chosen = list(unique.values())
     times = latencies([model for _, model, _ in chosen], batch)
     measured = []

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
+from onnxproof.quantization.blockwise.result import Blockwise
 from onnxproof.quantization.evaluation import Evaluator
 from onnxproof.quantization.paired_metric import CONFIDENCE, Metric, Outcome
 from onnxproof.quantization.scoring import Score
@@ -28,7 +29,25 @@ class Budget:
     """Without a metric: output SQNR below this is worth a search."""
     seconds: float = 120.0
     confidence: float = CONFIDENCE
-    """Of the interval that must lie within `max_drop`; 0 takes the estimate, however few the samples."""
+    """Of the interval that must lie within a largest loss; 0 takes the estimate, however few the samples."""
+    max_kl: float | None = None
+    """Weights in blocks: the mean KL of the next token from the float model's may be this large, in nats."""
+    max_perplexity: float | None = None
+    """The same for the perplexity, which may rise by this share (0.02 is 2 %)."""
+    bits: float | None = None
+    """Bits a weight, with scales and zero points, over all weights in blocks."""
+    max_size: int | None = None
+    """Bytes of the file."""
+
+    @property
+    def asks_losses(self) -> bool:
+        """True when losses of text decide how many bits there are."""
+        return self.max_kl is not None or self.max_perplexity is not None
+
+    def allows(self, seconds: float, size: int) -> bool:
+        """Whether a pass may take that long, and the file have so many bytes."""
+        in_time = self.max_latency is None or seconds <= self.max_latency
+        return in_time and (self.max_size is None or size <= self.max_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +86,7 @@ class Tuning:
     points: list[tuple[str, onnx.ModelProto, float]] = field(default_factory=list)
     metric: Metric | None = None
     kept_float: tuple[str, ...] = ()
+    blockwise: Blockwise | None = None
 
     def outcome(self) -> Outcome:
         """Whether the budget holds for the graph as it stands: by the metric where one may not drop, else by decibels."""

@@ -32,8 +32,10 @@ def compute_waterfall(study: Study) -> list[Share]:
         if changed is None:
             continue
         after = study.sqnr_db(changed)
-        if not math.isfinite(after) or (after < level + _WORTH_DB and name not in _ALWAYS):
-            continue  # a change that does not help is not made
+        if math.isnan(after) or after == -math.inf:
+            continue
+        if after < level + _WORTH_DB and name not in _ALWAYS:
+            continue  # a change that does not help is not made; one that leaves no error at all does
         model, level = changed, after
         steps.append((name, level))
     return _shares(steps)

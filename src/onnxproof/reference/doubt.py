@@ -7,12 +7,12 @@ fresh rounding tell how far rounding alone can move it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from onnxproof.numerics.measure import as_real, eps, is_float
+from onnxproof.numerics.measure import as_real, eps, is_float, smallest
 from onnxproof.reference.differences import (
     FLIPPED,
     alike,
@@ -21,8 +21,8 @@ from onnxproof.reference.differences import (
     lost_share,
     size,
 )
-from onnxproof.reference.perturbation import move_by_ulp
 from onnxproof.reference.protocol import Reference
+from onnxproof.reference.rounding_check import ENOUGH, NotExamined, RoundingCheck
 from onnxproof.results import Case, Finding, NoiseKind
 
 Array = np.ndarray[Any, Any]
@@ -36,19 +36,6 @@ _LARGE_OF_GRAPH = 1e-3
 """A graph's re-runs know less of its rounding: only a larger share of the output's size is examined there. A chaotic recurrent net on ids is at 9e-4."""
 _SMALL_OF_GRAPH = 1e-4
 """The distance that is never examined in a graph. Not measured."""
-_UNMOVED_OF_GRAPH = 0.05
-"""The share of the output's size from which on the truth of a graph is rejected where nothing moves it, as where its inputs are integers. Not measured."""
-_FAR = 8.0
-"""Times the spread of re-runs beyond which rounding does not explain the distance. Healthy models reach 1.5 (25 of the numerically hardest of
-`bench/clean`, every case that is examined)."""
-_LOUD = (4.0, 16.0)
-"""Amplitudes of louder re-runs, which find decisions that flip. Not measured."""
-_FAR_OF_LOUD = 2.0
-"""Times the spread of the louder re-runs beyond which rounding does not explain the distance. Healthy models reach 0.42."""
-_AMPLITUDES = ((0, 1.0), (1, 1.0), *((2, loud) for loud in _LOUD))
-"""The re-runs that tell how far rounding moves the reference: an index, by which their seeds differ, and the amplitude."""
-_ENOUGH = 4
-"""Times that the truth of one output is examined in one group of cases."""
 _NATURAL = frozenset({"data", "shapes", "masks", "ids", "distinct", "lengths"})
 """Groups of plain values: on extreme ones float32 overflows or cancels where float64 does not, and that is nothing to doubt."""
 _MODES = frozenset({"ordinary", "masks"})
@@ -69,14 +56,14 @@ class Doubts:
         self,
         reference: Reference,
         names: Sequence[str],
-        affords: Callable[[int], bool] = lambda passes: True,
+        affords: Callable[[int, float], bool] = lambda passes, each_s: True,
     ) -> None:
         self._reference = reference
         self._names = names
         self._affords = affords
         self._asked: Counter[str] = Counter()
         """How often the reference was asked again, in all and in each group."""
-        self._examined: Counter[tuple[str, int]] = Counter()
+        self._rounding = RoundingCheck(reference, affords)
         self._modes_asked: Counter[str] = Counter()
         self.random: dict[str, Finding] = {}
         """By output: that the reference answers otherwise when it is asked the same again."""
@@ -92,14 +79,19 @@ class Doubts:
         case: Case,
         reference: Sequence[Array],
         truth: Sequence[Array | None] | None,
+        pass_s: float = 0.0,
     ) -> bool:
-        """Check one case; False when its truth is not believed, and from then on there is none.
+        """Check one case, on which a pass took so many seconds; False when its truth is not believed, and from then on there is none.
 
         1. A truth with another number of outputs is rejected.
         2. The reference runs once more, with other random numbers: on the first cases, and wherever it is far from the truth.
         3. The reference runs with gradients, where the budget allows.
         4. Where it is far from the truth, and rounding does not explain it, the truth is rejected.
+
+        Raises:
+            NotExamined: there is no time for the fourth, and other cases were examined.
         """
+        self._rounding.pass_s = pass_s
         if case.domain is not None:
             return True
         if truth is not None and len(truth) != len(reference):  # 1
@@ -111,7 +103,7 @@ class Doubts:
             self._reference.kind = NoiseKind.PERTURBED
             return False
         far = self._far_outputs(reference, truth)
-        plenty = self._affords(_PLENTY)
+        plenty = self._affords(_PLENTY, 0.0)
         if self._should_ask_again(case, far, plenty=plenty):  # 2
             self._asked.update(("", case.group))
             self._ask_again(case, reference)
@@ -140,7 +132,7 @@ class Doubts:
         if not self._asked[""] or (plenty and self._asked[""] < _ASKED):
             return True
         unknown = any(self._names[place] not in self.random for place in far)
-        return unknown and self._asked[case.group] < _ENOUGH
+        return unknown and self._asked[case.group] < ENOUGH
 
     def _believes(
         self,
@@ -154,7 +146,7 @@ class Doubts:
             place
             for place in far
             if self._names[place] not in self.random
-            and not self._is_rounding(case, place, reference, truth)
+            and not self._is_rounding(case, place, reference, truth[place])
         ]
         for place in unexplained:
             self._wrong[self._names[place]] = self._truth_finding(case, place, reference, truth)
@@ -174,7 +166,7 @@ class Doubts:
         if self._reference.kind is NoiseKind.GRAPH:
             return gap > _SMALL_OF_GRAPH + _LARGE_OF_GRAPH * size(truth)
         share = min(_LARGE_ULPS * eps(reference.dtype), _LARGEST_SHARE)
-        return gap > share * size(truth)
+        return gap > max(share * size(truth), smallest(reference.dtype))
 
     def _ask_again(self, case: Case, reference: Sequence[Array]) -> None:
         """The same run with other random numbers (more often where it is known to draw some: a few may agree by chance); where that differs, with the same ones."""
@@ -254,7 +246,7 @@ class Doubts:
         return (
             alike(one, other)
             or not self._large(one, other)
-            or self._is_rounding(case, place, reference, answers, asked="modes")
+            or self._is_rounding_between_modes(case, place, reference, other)
         )
 
     def _is_rounding(
@@ -262,77 +254,23 @@ class Doubts:
         case: Case,
         place: int,
         reference: Sequence[Array],
-        truth: Sequence[Array | None],
-        asked: str = "",
+        truth: Array | None,
     ) -> bool:
-        """Whether rounding alone moves the reference about as far as the truth is.
-
-        1. Numbers that are not finite in the truth are not rounding.
-        2. Re-runs with fresh rounding, then louder ones: any two that are about as far apart explain it.
-        3. A graph that no re-run moves is believed up to a larger distance.
-        """
-        key = (asked or case.group, place)
-        output, target = reference[place], truth[place]
-        if target is None or self._examined[key] >= _ENOUGH:
+        if truth is None:
             return True
-        self._examined[key] += 1
-        if is_float(as_real(output)) and lost_share(output, target) > FLIPPED:  # 1
-            return False
-        gap = distance(output, target)
-        samples: list[Array] = []
-        for sample, limit in self._rerun_samples(case, place, reference):  # 2
-            spread = max((distance(one, sample) for one in samples), default=-1.0)
-            if gap <= limit * spread:
-                return True
-            samples.append(sample)
-        if len(samples) < 2:
+        try:
+            return self._rounding.explains(case, place, reference, truth, case.group)
+        except NotExamined as why:
+            words = "no time was left to tell rounding from a wrong truth in output"
+            raise NotExamined(f"{words} `{self._names[place]}`") from why
+
+    def _is_rounding_between_modes(
+        self, case: Case, place: int, reference: Sequence[Array], other: Array
+    ) -> bool:
+        try:
+            return self._rounding.explains(case, place, reference, other, "modes")
+        except NotExamined:  # the cases come first
             return True
-        believed = case.exact or gap <= _UNMOVED_OF_GRAPH * size(target)
-        return believed and self._unmoved(samples)  # 3
-
-    def _rerun_samples(
-        self,
-        case: Case,
-        place: int,
-        reference: Sequence[Array],
-    ) -> Iterator[tuple[Array, float]]:
-        """One output of every re-run that has the same shapes, with the limit for its distance from others."""
-        for index, amplitude in _AMPLITUDES:
-            outputs = self._rerun(case, index, amplitude)
-            if len(outputs) != len(reference) or outputs[place].shape != reference[place].shape:
-                continue
-            if amplitude == 1.0:
-                yield outputs[place], _FAR
-            else:
-                yield outputs[place], _FAR_OF_LOUD
-
-    def _unmoved(self, samples: Sequence[Array]) -> bool:
-        """Whether no re-run of a graph differs from the first."""
-        if self._reference.kind is not NoiseKind.GRAPH:
-            return False
-        return all(distance(samples[0], sample) == 0.0 for sample in samples[1:])
-
-    def _rerun(
-        self,
-        case: Case,
-        index: int,
-        amplitude: float,
-    ) -> list[Array]:
-        """Fresh rounding; where that can't be, inputs moved by a unit in the last place."""
-        seed = _SEED + index + int(amplitude)
-        try:
-            return self._reference.rerun(
-                case.inputs,
-                seed,
-                amplitude=amplitude,
-                move=not case.exact and (index > 0 or self._reference.kind is NoiseKind.GRAPH),
-            )
-        except Exception:  # some operations can't run under a dispatch mode
-            pass
-        try:
-            return self._reference.run(move_by_ulp(case.inputs, seed))
-        except Exception:  # nor any other input
-            return []
 
     def _truth_finding(
         self,

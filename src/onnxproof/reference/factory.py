@@ -107,6 +107,12 @@ def _takes(parameters: Mapping[str, inspect.Parameter], keys: Sequence[str]) -> 
     return set(keys) <= set(parameters)
 
 
+def takes(function: Any, names: Sequence[str]) -> bool:
+    """Whether these are parameters of a function, and all that it needs."""
+    parameters = _parameters(function)
+    return set(_required(parameters)) <= set(names) <= set(parameters)
+
+
 def _section_for(
     parameters: Mapping[str, inspect.Parameter], content: dict[str, Any], where: str
 ) -> tuple[dict[str, Any], str]:
@@ -166,7 +172,8 @@ def _check(
             "missing-argument",
             f"`{name}` needs {names}",
             notes=[f"its parameters are {', '.join(parameters)}"],
-            help=f"say `--set {missing[0]}=VALUE`, or give a file with `--config`",
+            help=f"say `--set {missing[0]}=VALUE`, or give a file with `--config`; "
+            f"if `{name}` is the reference itself, say what it takes: `--input {missing[0]}:float32[2,30]`",
         )
 
 

@@ -9,16 +9,20 @@ import numpy as np
 import onnx
 
 from onnxproof.errors import Crashed, InputError, ModelError, Refused
+from onnxproof.inputs.decisions import Decisions
+from onnxproof.inputs.file_constants import bounds, small_constants
 from onnxproof.inputs.inference import lookups
 from onnxproof.inputs.rules import Rules
 from onnxproof.inputs.space import as_dtype
+from onnxproof.inputs.texts import file_texts
+from onnxproof.numerics import port_values
 from onnxproof.numerics.measure import is_float
 from onnxproof.onnxmodel import onnx_file
 from onnxproof.reference import graph_trace
-from onnxproof.reference.leaf import Leaf, drop_missing, leaves_of
+from onnxproof.reference.leaf import Leaf, leaves_of
 from onnxproof.reference.perturbation import move_by_ulp
 from onnxproof.reference.traced_value import Fetch, TracedValue
-from onnxproof.results import NoiseKind
+from onnxproof.results import Finding, NoiseKind
 from onnxproof.runtimes import Session, ort, reference
 from onnxproof.runtimes.session.execution import Clock
 from onnxproof.system import temporary
@@ -46,6 +50,10 @@ RANDOM = frozenset(
     }
 )
 """Operators that draw, or may."""
+_ELEMENTS = 2
+"""Of a sequence that is made up."""
+_TEXT = "onnxproof"
+"""For an input of strings where the graph knows none."""
 TRUTH_LIMIT_S = 10.0
 """A float64 evaluation that takes longer is given up: the noise then comes from re-runs. Not measured."""
 
@@ -57,7 +65,7 @@ class GraphReference:
         self._path = Path(path)
         self._clock = clock
         self._file = onnx_file.read(self._path)
-        onnx_file.require_tensors(self._file)
+        onnx_file.require_comparable(self._file)
         self._session = ort.open(self._path)
         if example is not None and len(example):
             self._example = _example_by_name(self._file, example)
@@ -89,8 +97,8 @@ class GraphReference:
 
     def leaves(self, inputs: Mapping[str, Array]) -> tuple[list[Leaf], list[Leaf]]:
         """Inputs and outputs by the file's own names."""
-        outputs = zip(self._session.output_names, self.run(inputs), strict=True)
-        return leaves_of(inputs.items()), leaves_of(outputs)
+        outputs = self._named(self._session, inputs)
+        return leaves_of(inputs.items()), leaves_of(outputs.items())
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         """The file as it is served; not on inputs that would end this process."""
@@ -103,7 +111,7 @@ class GraphReference:
                 where="ort",
             )
         with self._clock.forward("ort-reference"):
-            return drop_missing(self._session.run(inputs))
+            return self._outputs(self._session, inputs)
 
     def truth(self, inputs: Mapping[str, Array]) -> list[Array] | None:
         """The graph in float64; None once the evaluator lacks an operator or takes too long."""
@@ -114,7 +122,7 @@ class GraphReference:
                 if self._truth is None:
                     self._truth = reference.open(self._path, "float64")
                     self._truth.limit_s = TRUTH_LIMIT_S
-                return drop_missing(self._truth.run(inputs))
+                return self._outputs(self._truth, inputs)
         except (Refused, ModelError):
             self.kind = NoiseKind.PERTURBED
             self._truth = None
@@ -139,7 +147,17 @@ class GraphReference:
         with self._clock.forward("ort-rerun"):
             if move:
                 inputs = move_by_ulp(inputs, seed)
-            return drop_missing(session.run(inputs))
+            return self._outputs(session, inputs)
+
+    def _outputs(self, session: Session, inputs: Mapping[str, Array]) -> list[Array]:
+        """The outputs as arrays, those of sequences and maps one by one."""
+        return [port_values.encode(array) for array in self._named(session, inputs).values()]
+
+    def _named(self, session: Session, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        named: dict[str, Array] = {}
+        for name, value in zip(session.output_names, session.run(inputs), strict=True):
+            named |= port_values.flatten(name, value)
+        return named
 
     @property
     def draws(self) -> bool:
@@ -171,6 +189,17 @@ class GraphReference:
     def parameter(self, name: str) -> Array | None:
         """None: two files are compared by what they say, not by what they hold."""
         return None
+
+    def decisions(self) -> Decisions:
+        """What this graph compares with and looks up: the other file may have lost it."""
+        return Decisions(
+            texts=tuple(file_texts(self._file)),
+            constants=(*small_constants(self._file), *bounds(self._file)),
+        )
+
+    def truth_findings(self) -> Sequence[Finding]:
+        """Nothing: the evaluator says itself what it can't do."""
+        return ()
 
     def findings(self) -> Sequence[str]:
         """Nothing: a graph keeps no state."""
@@ -227,7 +256,11 @@ def _example_by_name(file: onnx_file.OnnxFile, example: Any) -> dict[str, Array]
             where=str(file.path),
             notes=[f"the file takes {', '.join(names)}"],
         )
-    return {name: _array(value) for name, value in zip(names, values, strict=True)}
+    arrays: dict[str, Array] = {}
+    for name, value in zip(names, values, strict=True):
+        parts = port_values.flatten(name, _array(value))
+        arrays |= {part: array for part, array in parts.items() if not part.startswith("len(")}
+    return arrays
 
 
 def _check_names(
@@ -254,7 +287,9 @@ def _check_names(
     )
 
 
-def _array(value: Any) -> Array:
+def _array(value: Any) -> Any:
+    if isinstance(value, Mapping) or (isinstance(value, list) and _holds_arrays(value)):
+        return value
     if not hasattr(value, "detach"):
         return np.array(value)
     from onnxproof.reference.torch_session import to_numpy  # a tensor, so torch is there
@@ -262,10 +297,15 @@ def _array(value: Any) -> Array:
     return np.array(to_numpy(value))
 
 
+def _holds_arrays(value: list[Any]) -> bool:
+    """Whether a list is a sequence of tensors or of maps, rather than the numbers of one tensor."""
+    return any(isinstance(item, np.ndarray | Mapping) for item in value)
+
+
 def example_for(path: Path) -> dict[str, Array]:
     """Inputs that fit a file, by name in its order: for a reference that comes without an example."""
     file = onnx_file.read(path)
-    onnx_file.require_tensors(file)
+    onnx_file.require_comparable(file)
     return generate_example(file)
 
 
@@ -274,10 +314,29 @@ def generate_example(file: onnx_file.OnnxFile) -> dict[str, Array]:
     rng = np.random.default_rng(0)
     tables = lookups(file)
     example: dict[str, Array] = {}
+    texts = file_texts(file) or [_TEXT]
     for port in file.inputs:
         rows = min(tables.get(port.name, {}).values(), default=10)
-        example[port.name] = _generate_input(port, rows, rng)
+        for name in _part_names(port):
+            if port.dtype == "str":
+                shape = tuple(_generate_size(dim, axis) for axis, dim in enumerate(port.dims or ()))
+                example[name] = rng.choice(np.array(texts, np.str_), shape)
+            else:
+                example[name] = _generate_input(port, rows, rng)
     return example
+
+
+def _part_names(port: onnx_file.Port) -> list[str]:
+    """The port itself, or some elements of a sequence; what keys a map has, nobody knows."""
+    if port.kind == "sequence":
+        return [f"{port.name}[{place}]" for place in range(_ELEMENTS)]
+    if port.kind == "map":
+        raise InputError(
+            "no-example",
+            f"`{port.name}` is a map, and the file does not say which keys it has",
+            help="pass example inputs: a dict of keys and arrays",
+        )
+    return [port.name]
 
 
 def _generate_input(port: onnx_file.Port, rows: int, rng: np.random.Generator) -> Array:

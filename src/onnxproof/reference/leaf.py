@@ -20,7 +20,14 @@ class Leaf:
 
 def leaves_of(arrays: Iterable[tuple[str, Array]]) -> list[Leaf]:
     """The leaves that describe these named arrays."""
-    return [Leaf(name=name, dtype=str(array.dtype), shape=array.shape) for name, array in arrays]
+    return [Leaf(name=name, dtype=_dtype(array), shape=array.shape) for name, array in arrays]
+
+
+def _dtype(array: Array) -> str:
+    """Its name; strings are `str`, however long the longest of them is."""
+    if array.dtype.kind == "U":
+        return "str"
+    return str(array.dtype)
 
 
 def drop_missing(outputs: Sequence[Array | None]) -> list[Array]:

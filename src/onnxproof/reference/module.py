@@ -2,19 +2,25 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
+from onnxproof.inputs.decisions import Decisions
 from onnxproof.inputs.rules import Rules
+from onnxproof.reference.compared_constants import ComparedConstants
 from onnxproof.reference.float64 import TruthSession, open_in_precision, run_with_jitter
 from onnxproof.reference.leaf import Leaf, drop_missing, leaves_of
+from onnxproof.reference.memory import is_out_of_memory, memory_findings, out_of_memory
 from onnxproof.reference.perturbation import move_by_ulp
+from onnxproof.reference.rounding import Jitter
+from onnxproof.reference.rounding_errors import RoundingErrors
 from onnxproof.reference.subject import Subject
-from onnxproof.reference.ties import BreakTies
+from onnxproof.reference.ties import BreakTies, FollowChoices
 from onnxproof.reference.torch_session import TorchSession, bind, to_numpy
 from onnxproof.reference.traced_value import Fetch, TracedValue
-from onnxproof.results import NoiseKind
+from onnxproof.results import Finding, NoiseKind
 from onnxproof.runtimes.session.execution import Clock
 from onnxproof.system import guard
 
@@ -34,7 +40,14 @@ class ModuleReference:
         self._session = TorchSession(subject.module, subject.args, subject.kwargs)
         self._truth: TruthSession | None = None
         self._half: dict[str, TorchSession | None] = {}
+        self._rerun_inputs: Mapping[str, Array] = {}
+        self._errors = RoundingErrors()
+        """What a re-run on these inputs has shown of the rounding, for further ones."""
         self._worked = False
+        self._ran = False
+        self._compared = ComparedConstants()
+        self._truth_findings: list[Finding] = []
+        self._out_of_memory = False
         self.kind = NoiseKind.DOUBLE
         self.rules = Rules()
         self.tree = bind(subject.module, subject.args, subject.kwargs)
@@ -53,6 +66,7 @@ class ModuleReference:
                 self._subject.kwargs,
                 self._session.written,
             )
+            self._truth_findings += memory_findings(self._subject.module, self._truth)
         return self._truth
 
     def example(self) -> dict[str, Array]:
@@ -68,9 +82,12 @@ class ModuleReference:
     def run(self, inputs: Mapping[str, Array]) -> list[Array]:
         """The module as it is."""
         self.rules.check(inputs)
+        watched = self._compared if not self._ran else nullcontext()
+        self._ran = True
         with self._clock.forward("torch"), guard.memory(_ALL_GB), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return drop_missing(self._session.run(inputs))
+            with watched:
+                return drop_missing(self._session.run(inputs))
 
     def truth(self, inputs: Mapping[str, Array]) -> list[Array] | None:
         """The module in float64; None once neither conversion nor promotion works."""
@@ -81,9 +98,12 @@ class ModuleReference:
             with self._clock.forward("torch64"), guard.memory(_ALL_GB), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 outputs = drop_missing(session.run(inputs))
-        except Exception:
+        except Exception as why:
             # The user's own code in another precision may raise anything; then re-runs serve.
             # A failure after successes is this case's own: its noise is estimated by re-runs.
+            if is_out_of_memory(why) and not self._out_of_memory:
+                self._out_of_memory = True
+                self._truth_findings.append(out_of_memory(worked=self._worked))
             if not self._worked:
                 self.kind = NoiseKind.PERTURBED
             return None
@@ -108,9 +128,12 @@ class ModuleReference:
         """The module with every operation rounded anew."""
         with self._clock.forward("torch-rerun"), guard.memory(_ALL_GB), warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            if self._rerun_inputs is not inputs:
+                self._rerun_inputs, self._errors = inputs, RoundingErrors()
+            jitter = Jitter(seed, amplitude, errors=self._errors, moved=move)
             if move:
                 inputs = move_by_ulp(inputs, seed)
-            return drop_missing(run_with_jitter(self._session, inputs, seed, amplitude))
+            return drop_missing(run_with_jitter(self._session, inputs, jitter))
 
     @property
     def draws(self) -> bool:
@@ -165,15 +188,16 @@ class ModuleReference:
         *,
         wide: bool = False,
     ) -> list[Array] | None:
-        """The module with every tie in a sort, top-k or arg-max broken by one rule."""
+        """The module with every tie in a sort, top-k or arg-max broken by one rule; `wide`: in float64, with what float32 chose."""
         if wide and self.kind is NoiseKind.PERTURBED:
             return None
         try:
-            session: TruthSession | TorchSession = self._session
-            if wide:
-                session = self.float64_session()
             with BreakTies(rule) as tie_breaker, self._clock.forward("torch-rerun"):
-                outputs = drop_missing(session.run(inputs))
+                outputs = drop_missing(self._session.run(inputs))
+            if wide and tie_breaker.seen:
+                followed = FollowChoices(tie_breaker.choices)
+                with followed, self._clock.forward("torch-rerun"):
+                    outputs = drop_missing(self.float64_session().run(inputs))
         except (RuntimeError, TypeError, NotImplementedError):
             return None
         return outputs if tie_breaker.seen else None
@@ -184,6 +208,14 @@ class ModuleReference:
             return to_numpy(self._session.module.get_parameter(name))
         except AttributeError:
             return None
+
+    def decisions(self) -> Decisions:
+        """What the first run compared values with: the file may have lost it."""
+        return Decisions(constants=self._compared.numbers)
+
+    def truth_findings(self) -> Sequence[Finding]:
+        """What memory did to the truth."""
+        return self._truth_findings
 
     def findings(self) -> Sequence[str]:
         """State that a forward pass changed."""

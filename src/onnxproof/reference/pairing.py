@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from onnxproof.errors import InputError
+from onnxproof.numerics import port_values
 from onnxproof.onnxmodel.onnx_file import OnnxFile, Port
 from onnxproof.reference.dynamic_shapes import (
     dim_specs,
@@ -16,6 +17,7 @@ from onnxproof.reference.dynamic_shapes import (
 )
 from onnxproof.reference.leaf import Leaf
 from onnxproof.reference.open_dims import OpenDims
+from onnxproof.reference.port_pairing import as_identifier, input_ports, pair_outputs
 from onnxproof.results import DimInfo, Finding, InputInfo, OutputInfo, Signature
 
 _SUM = re.compile(r"[A-Za-z_]\w*( [+-] [A-Za-z_]\w*)+")
@@ -50,19 +52,15 @@ def merge(
     return signature, findings
 
 
-def _as_identifier(name: str) -> str:
-    """A path as exporters write it."""
-    return name.replace(".", "_")
-
-
 def _pair_inputs(
     leaves: Sequence[Leaf],
     file: OnnxFile,
     findings: list[Finding],
 ) -> list[tuple[Leaf, Port | None, str]]:
     """Each leaf with the file's input and how it was paired: by name first, then by position."""
-    by_name = _pair_by_name(leaves, file.inputs)
-    unpaired_ports = [port for port in file.inputs if port not in by_name.values()]
+    ports = input_ports(leaves, file)
+    by_name = _pair_by_name(leaves, ports)
+    unpaired_ports = [port for port in ports if port not in by_name.values()]
     unpaired_leaves = [leaf for leaf in leaves if leaf.name not in by_name]
     by_position: dict[str, Port] = {}
     if unpaired_ports:
@@ -92,7 +90,7 @@ def _pair_by_name(leaves: Sequence[Leaf], ports: Sequence[Port]) -> dict[str, Po
     by_name = {port.name: port for port in ports}
     pairs: dict[str, Port] = {}
     for leaf in leaves:
-        port = by_name.get(leaf.name) or by_name.get(_as_identifier(leaf.name))
+        port = by_name.get(leaf.name) or by_name.get(as_identifier(leaf.name))
         if port is not None:
             pairs[leaf.name] = port
     return pairs
@@ -144,16 +142,14 @@ def _pair_outputs(
 ) -> tuple[OutputInfo, ...]:
     """By name where every leaf has its name in the file, else by position."""
     ports = {port.name: port for port in file.outputs}
-    onnx_names: list[str | None] = [_output_by_name(leaf, file) for leaf in leaves]
-    paired_by = "name"
-    if not leaves or not all(onnx_names):
-        paired_by = "position"
-        names = [port.name for port in file.outputs]
-        onnx_names = [*names, *[None] * len(leaves)][: len(leaves)]
+    roots, paired_by = pair_outputs(leaves, file)
     infos = []
-    for leaf, onnx_name in zip(leaves, onnx_names, strict=True):
-        if onnx_name is not None and real_view(leaf, ports[onnx_name]):
-            findings.append(_complex_as_real(leaf, ports[onnx_name], "returns"))
+    for leaf in leaves:
+        root, part = port_values.split(leaf.name)
+        port_name = roots[root]
+        onnx_name = None if port_name is None else port_values.join(port_name, part)
+        if port_name is not None and real_view(leaf, ports[port_name]):
+            findings.append(_complex_as_real(leaf, ports[port_name], "returns"))
         infos.append(
             OutputInfo(
                 name=leaf.name,
@@ -163,7 +159,7 @@ def _pair_outputs(
                 paired_by=paired_by,
             )
         )
-    extra = [f"`{port.name}`" for port in file.outputs if port.name not in onnx_names]
+    extra = [f"`{port.name}`" for port in file.outputs if port.name not in roots.values()]
     if extra:
         findings.append(
             Finding(
@@ -172,11 +168,6 @@ def _pair_outputs(
             )
         )
     return tuple(infos)
-
-
-def _output_by_name(leaf: Leaf, file: OnnxFile) -> str | None:
-    names = (leaf.name, _as_identifier(leaf.name))
-    return next((port.name for port in file.outputs if port.name in names), None)
 
 
 def real_view(leaf: Leaf, port: Port | None) -> bool:
@@ -318,7 +309,7 @@ def _dim_name(leaf: Leaf, axis: int, file_dim: str | int | None) -> str:
     """The file's name for a dim, or one made of its place."""
     if isinstance(file_dim, str) and file_dim.isidentifier():
         return file_dim
-    return f"{_as_identifier(leaf.name)}_{axis}"
+    return f"{as_identifier(leaf.name)}_{axis}"
 
 
 def _derived(file_dim: str | int | None) -> str:

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from onnxproof.inputs.decisions import Decisions
 from onnxproof.inputs.rules import Rules
+from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.reference.leaf import Leaf
 from onnxproof.reference.subject import Subject
 from onnxproof.reference.traced_value import Fetch, TracedValue
-from onnxproof.results import NoiseKind
+from onnxproof.results import Finding, NoiseKind
 from onnxproof.runtimes.session.execution import Clock
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Reference(Protocol):
-    """The side that is right by definition: a PyTorch module or an ONNX file.
+    """The side that is right by definition: a PyTorch module, a function of arrays, or an ONNX file.
 
     Every method takes arrays by input name and returns them in output order. What a kind of reference can't do returns None.
     """
@@ -90,16 +92,26 @@ class Reference(Protocol):
     def parameter(self, name: str) -> Array | None:
         """The reference's own weight of that name, or None."""
 
+    def decisions(self) -> Decisions:
+        """Where a model of tables decides: its splits and its categories, as far as they are known."""
+
+    def truth_findings(self) -> Sequence[Finding]:
+        """What memory did to the truth."""
+
     def findings(self) -> Sequence[str]:
         """What was noticed about the reference while it ran, such as state kept between calls."""
 
 
-def open_reference(subject: Subject, clock: Clock) -> Reference:
-    """The reference of a subject; torch is imported only for a module."""
+def open_reference(subject: Subject, clock: Clock, file: OnnxFile | None = None) -> Reference:
+    """The reference of a subject; torch is imported only for a module. `file` is what it is compared with: one that is no module answers in its precision."""
     if subject.onnx is not None:
         from onnxproof.reference.graph import GraphReference
 
         return GraphReference(subject.onnx, subject.kwargs or subject.args, clock)
+    if subject.arrays:
+        from onnxproof.reference.arrays import ArrayReference
+
+        return ArrayReference(subject, clock, file)
     from onnxproof.reference.module import ModuleReference
 
     return ModuleReference(subject, clock)

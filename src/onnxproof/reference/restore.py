@@ -2,11 +2,17 @@
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from onnxproof.reference.dispatch import Mode
+from onnxproof.reference.operations import tensors_in
+
+LARGE = 128 << 20
+"""Bytes of parameters up to which all of them are copied for the first pass: a write from outside torch (numpy) is then seen too. Not measured."""
 _SEED = 20240229
 _OWN = frozenset({"_parameters", "_buffers", "_modules", "training", "_non_persistent_buffers_set"})
 _TORCHS = frozenset(torch.nn.Module().__dict__) - _OWN
@@ -19,8 +25,9 @@ class RestoreModule:
     A pass that writes into a tensor is noticed by the tensor's version counter (in the first pass by its content too, since a write
     through `.data` does not count), undone, and remembered in `changed`: a module which keeps state between calls can't be exported
     faithfully. Buffers, and the tensors in plain attributes, are copied for good. Parameters are copied for the first pass alone:
-    hardly any module writes into them, and a copy kept of all of them would double what a large model needs. Of a copy of a module
-    whose passes were seen already, `written` names the parameters that need one.
+    hardly any module writes into them, and a copy kept of all of them would double what a large model needs. Those of a large model
+    are copied at the very operation that writes into one. Of a copy of a module whose passes were seen already, `written` names the
+    parameters that need one.
     """
 
     def __init__(self, module: Any, written: Collection[str] | None = None) -> None:
@@ -41,6 +48,8 @@ class RestoreModule:
             for name, tensor in named_parameters
             if written is None or name in written
         }
+        self._is_large = sum(kept.nbytes for kept in self._parameters.values()) > LARGE
+        self._watch: _CopyBeforeWrite | None = None
         self._passes = 0
         self.seed = _SEED
         """Of torch's random numbers in each pass; another one shows who draws them."""
@@ -71,15 +80,24 @@ class RestoreModule:
 
     def __enter__(self) -> Self:
         self._state = torch.random.get_rng_state()
-        for kept in [*self._kept, *self._parameters.values()]:
-            kept.before(copy=self._passes == 0)
+        first = self._passes == 0
+        for kept in self._kept:
+            kept.before(copy=first)
+        for kept in self._parameters.values():
+            kept.before(copy=first and not self._is_large)
         for module in self._modules:
             module.training = False
-        torch.manual_seed(self.seed)
+        _seed_generators(self.seed)
         self._seeded = torch.random.get_rng_state()
+        if first and self._is_large:
+            self._watch = _CopyBeforeWrite(self._parameters.values())
+            self._watch.__enter__()  # type: ignore[no-untyped-call]
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *details: Any) -> None:
+        if self._watch is not None:
+            self._watch.__exit__(*details)  # type: ignore[no-untyped-call]
+            self._watch = None
         self.drew |= not torch.equal(torch.random.get_rng_state(), self._seeded)
         torch.random.set_rng_state(self._state)
         with torch.no_grad():
@@ -146,6 +164,44 @@ class RestoreModule:
                     yield label, item
 
 
+def _seed_generators(seed: int) -> None:
+    """`torch.manual_seed`, which formats the stack for every kind of device that the machine lacks: a quarter of a small model's passes."""
+    if _has_accelerator():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
+@cache
+def _has_accelerator() -> bool:
+    return torch.accelerator.is_available()
+
+
+class _CopyBeforeWrite(Mode):
+    """Copies a parameter when an operation is about to write into its storage."""
+
+    def __init__(self, parameters: "Iterable[_Kept]") -> None:
+        super().__init__()
+        self._by_storage: dict[int, list[_Kept]] = {}
+        for kept in parameters:
+            self._by_storage.setdefault(kept.storage, []).append(kept)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
+        """Look at what a writing operation is given, then run it."""
+        kwargs = kwargs or {}
+        if func._schema.is_mutable:
+            for tensor in tensors_in((args, kwargs)):
+                for kept in self._by_storage.pop(_storage(tensor), ()):
+                    kept.copy_now()
+        return func(*args, **kwargs)
+
+
 class _Kept:
     """One tensor, how far its version counter was before a pass, and a copy of what it held."""
 
@@ -156,11 +212,25 @@ class _Kept:
         self.known = False
         """Whether a pass has written into it: then it is looked at after each."""
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensor."""
+        return self._tensor.numel() * self._tensor.element_size()
+
+    @property
+    def storage(self) -> int:
+        """Where its numbers are."""
+        return _storage(self._tensor)
+
     def before(self, copy: bool) -> None:
         """Remember the version, and with `copy` the content."""
         if copy:
-            self._copy = self._tensor.detach().clone()
+            self.copy_now()
         self._version = _version(self._tensor)
+
+    def copy_now(self) -> None:
+        """Remember the content."""
+        self._copy = self._tensor.detach().clone()
 
     def written(self, by_content: bool) -> bool:
         """Whether the pass wrote into it: by the version counter, or by what it holds."""
@@ -184,6 +254,14 @@ class _Kept:
         """Let the copy go unless it was needed."""
         if not self.known:
             self._copy = None
+
+
+def _storage(tensor: Tensor) -> int:
+    """The address of a tensor's memory; 0 for one that has none of its own, such as a sparse one."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (NotImplementedError, RuntimeError):
+        return 0
 
 
 def _version(tensor: Tensor) -> int:

@@ -7,16 +7,24 @@ spread of such runs is the noise that any correct float32 implementation may sho
 arithmetic in the sense of Parker (1997), with the error of the real kernel as its amplitude.
 """
 
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map, tree_map_only
 
 from onnxproof.reference.activations import is_activation, natural_scale
 from onnxproof.reference.complex_noise import TRANSFORMS, complex_scale
-from onnxproof.reference.dispatch import Mode, named_arguments
+from onnxproof.reference.dispatch import Mode, map_arguments, named_arguments
+from onnxproof.reference.lazy_float64 import PRODUCTS, SMALL, Float64Weight
 from onnxproof.reference.naive_sums import SCALED_SUMS, naive_result, plain_sum_scale
+from onnxproof.reference.rounding_errors import (
+    Measurement,
+    Noise,
+    Rounding,
+    RoundingErrors,
+    measure,
+)
 
 _WIDER = {
     torch.float16: torch.float64,
@@ -27,8 +35,6 @@ _WIDER = {
 }
 _NARROW = (torch.float32, torch.float16, torch.bfloat16)
 _BLURRED = (*_NARROW, torch.complex64)
-_PIECE = 1 << 20
-"""Elements that are rounded anew at once: a re-run shall not need much more memory than a run. Not measured."""
 
 
 def _widen(value: Any) -> Any:
@@ -37,6 +43,16 @@ def _widen(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return _WIDER.get(value, value)
     return value
+
+
+def _widen_arguments(func: Any, args: Any) -> Any:
+    """The arguments in float64; a large weight that is multiplied with is widened by the product itself, into memory that is used again."""
+    place = PRODUCTS.get(func)
+    if place is None or args[place].dtype is not torch.float32 or args[place].nbytes <= SMALL:
+        return map_arguments(_widen, args)
+    widened = [*map_arguments(_widen, [*args[:place], None, *args[place + 1 :]])]
+    widened[place] = Float64Weight(args[place])
+    return widened
 
 
 class Promote(Mode):
@@ -74,7 +90,7 @@ class Promote(Mode):
             return wide
 
         if not func._schema.is_mutable:
-            args, kwargs = tree_map(widen, args), tree_map(widen, kwargs)
+            args, kwargs = map_arguments(widen, args), map_arguments(widen, kwargs)
         elif isinstance(args[0], Tensor):
             # Written in place: the others follow the tensor that is written to.
             args = (args[0], *_follow_dtype(args[1:], args[0].dtype))
@@ -91,19 +107,35 @@ def _follow_dtype(args: Any, dtype: torch.dtype) -> Any:
     if not dtype.is_floating_point:
         return args
 
-    def follow(tensor: Tensor) -> Tensor:
-        return tensor.to(dtype) if tensor.is_floating_point() else tensor
+    def follow(value: Any) -> Any:
+        is_float = isinstance(value, Tensor) and value.is_floating_point()
+        return value.to(dtype) if is_float else value
 
-    return tree_map_only(Tensor, follow, args)
+    return map_arguments(follow, args)
 
 
 class Jitter(Mode):
-    """Adds to each inexact result a random error of the size that this very operation makes in its own precision."""
+    """Adds to each inexact result a random error of the size that this very operation makes in its own precision.
 
-    def __init__(self, seed: int, amplitude: float = 1.0) -> None:
+    `errors` remembers those sizes from one run to the next on the same inputs; with `moved` inputs it is only read.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        amplitude: float = 1.0,
+        *,
+        errors: RoundingErrors | None = None,
+        moved: bool = False,
+    ) -> None:
         super().__init__()
         self._generator = torch.Generator().manual_seed(seed)
         self._amplitude = amplitude
+        self._noise = Noise(seed, amplitude)
+        self._errors = errors
+        self._moved = moved
+        self._place = 0
+        """How many operations rounded so far."""
 
     def __torch_dispatch__(
         self,
@@ -112,7 +144,7 @@ class Jitter(Mode):
         args: Any = (),
         kwargs: Any = None,
     ) -> Any:
-        """Run twice, in the own precision and wide, and round between the two at random."""
+        """Run in the own precision, and round anew: by the errors that are known, or by those against a run in float64."""
         kwargs = kwargs or {}
         schema = func._schema
         if schema.is_mutable:
@@ -122,32 +154,70 @@ class Jitter(Mode):
         result = func(*args, **kwargs)
         if not _is_rounded(func, result):
             return result
-        try:
-            wide = func(*tree_map(_widen, args), **tree_map(_widen, kwargs))
-        except (RuntimeError, NotImplementedError):
-            return result
-        if isinstance(result, Tensor):
-            result = self._bin_again(func, result, args, kwargs)
         name = schema.name.split("::")[-1]
+        if name == "histc":
+            return self._bin_again(func, result, args, kwargs)
+        single = isinstance(result, Tensor)
+        results = (result,) if single else tuple(result)
+        blurred = self._round_anew(func, name, results, args, kwargs)
+        return blurred[0] if single else type(result)(blurred)
+
+    def _round_anew(
+        self,
+        func: Any,
+        name: str,
+        results: tuple[Any, ...],
+        args: Any,
+        kwargs: Any,
+    ) -> list[Any]:
+        self._place += 1
+        if self._errors is not None:
+            known = self._errors.find(self._place, func, results, moved=self._moved)
+            if known is not None:
+                return self._apply(results, known)
+        try:
+            wide = func(*_widen_arguments(func, args), **map_arguments(_widen, kwargs))
+        except (RuntimeError, NotImplementedError):
+            return list(results)
+        wides = (wide,) if isinstance(wide, Tensor) else tuple(wide)
         arguments = named_arguments(func, args, kwargs)
-        naive = naive_result(name, arguments)
+        naive = naive_result(name, arguments)  # of the first result
         scale = _error_scale(name, arguments, wide)
-        if isinstance(result, Tensor):
-            return self._blur(result, wide, name, naive, scale)
-        if not isinstance(result, tuple | list):
-            return result
-        blurred = list(result)
-        for place, (one, wide_one) in enumerate(zip(result, wide, strict=True)):
-            if isinstance(one, Tensor):
-                blurred[place] = self._blur(one, wide_one, name, naive, scale)
-            naive = None  # it is that of the first
-        return type(result)(blurred)
+        roundings = [
+            _measure(name, one, wide_one, naive if place == 0 else None, scale)
+            for place, (one, wide_one) in enumerate(zip(results, wides, strict=True))
+        ]
+        blurred = self._apply(results, tuple(roundings))
+        overflowed = _overflowed(results[0], naive, blurred[0])
+        if overflowed is not None:
+            blurred[0] = overflowed
+        elif self._errors is not None and not self._moved:
+            self._errors.keep(self._place, func, tuple(roundings))
+        return blurred
+
+    def _apply(self, results: tuple[Any, ...], roundings: tuple[Rounding | None, ...]) -> list[Any]:
+        """Every result with a random error; a complex one as pairs of numbers."""
+        blurred = list(results)
+        for place, (result, rounding) in enumerate(zip(results, roundings, strict=True)):
+            if rounding is None:
+                continue
+            if result.is_complex():
+                pairs = torch.view_as_real(result.resolve_conj())
+                blurred[place] = torch.view_as_complex(rounding.apply(pairs, self._noise))
+            else:
+                blurred[place] = rounding.apply(result, self._noise)
+        return blurred
 
     def _in_place(self, name: str, args: Any, kwargs: Any) -> Any:
-        """The gates of a recurrent cell are written over their own input: the same function, blurred, and then written."""
+        """The gates of a recurrent cell are written over their own input: the same function, blurred as cells round it, and then written."""
         func = getattr(torch.ops.aten, name).default
-        blurred = self.__torch_dispatch__(func, (), args, kwargs)
-        return args[0].copy_(blurred)
+        result = func(*args, **kwargs)
+        if _is_rounded(func, result):
+            own_name = name
+            if is_activation(f"{name}_"):
+                own_name = f"{name}_"
+            result = self._round_anew(func, own_name, (result,), args, kwargs)[0]
+        return args[0].copy_(result)
 
     def _bin_again(
         self,
@@ -157,8 +227,6 @@ class Jitter(Mode):
         kwargs: Any,
     ) -> Tensor:
         """Counts in bins, after each value moved by as much as its place among the bins is rounded: one on an edge lies on either side."""
-        if func._schema.name != "aten::histc":
-            return result
         x = args[0]
         if not x.numel() or not x.is_floating_point():
             return result
@@ -170,75 +238,40 @@ class Jitter(Mode):
         counts: Tensor = func(x + noise * step, *args[1:], **kwargs)
         return counts
 
-    def _blur(
-        self,
-        narrow: Tensor,
-        wide: Any,
-        name: str,
-        naive: Tensor | None,
-        scale: Tensor | None,
-    ) -> Tensor:
-        """The result with a random error, piece by piece; a complex one as pairs of numbers."""
-        if narrow.dtype is torch.complex64 and scale is not None:
-            pairs = scale.expand(narrow.shape).unsqueeze(-1)
-            parts = torch.view_as_real(narrow.resolve_conj())
-            wide_parts = torch.view_as_real(wide.resolve_conj())
-            return torch.view_as_complex(self._blur(parts, wide_parts, name, None, pairs))
-        if narrow.dtype not in _NARROW or narrow.numel() == 0 or narrow.shape != wide.shape:
-            return narrow
-        flat, flat_wide = narrow.reshape(-1), wide.reshape(-1)
-        if naive is not None:
-            naive = naive.reshape(-1) if naive.shape == wide.shape else None
-        if scale is not None:
-            scale = scale.expand(narrow.shape).reshape(-1)
-        result = torch.empty_like(flat)
-        for start in range(0, flat.numel(), _PIECE):
-            here = slice(start, start + _PIECE)
-            result[here] = self._blur_piece(
-                flat[here],
-                flat_wide[here].double(),
-                name,
-                None if naive is None else naive[here],
-                None if scale is None else scale[here],
-            )
-        return result.reshape(narrow.shape)
 
-    def _blur_piece(
-        self,
-        narrow: Tensor,
-        wide: Tensor,
-        name: str,
-        naive: Tensor | None,
-        scale: Tensor | None,
-    ) -> Tensor:
-        """Where the result is not exact, the true one plus noise of this operation's own size."""
-        dtype = narrow.dtype
-        error = (narrow.double() - wide).abs_()
-        if naive is not None:
-            error = torch.maximum(error, (naive.double() - wide).abs_())
-        # The largest number of a dtype was put there on purpose.
-        finite = torch.isfinite(error) & (narrow.abs() != torch.finfo(dtype).max)
-        error = torch.where(finite, error, 0.0)
-        half_ulp = torch.finfo(dtype).eps / 2
-        inexact = (wide.to(dtype).double() != wide) | (error > 0)
-        size = torch.maximum(error, wide.abs() * half_ulp)
-        if scale is not None:
-            size = torch.maximum(size, scale.double() * half_ulp)
-            if name in _EXACT_BY_LUCK:
-                inexact |= scale > 0
-            if name == "tanh":
-                # float64 rounds tanh(1e-8) to 1e-8; ONNX Runtime's polynomial is off by 9e-8 of it. At 1 it ends, and is exact.
-                inexact |= (wide != 0) & (wide.abs() < 0.5)
-        if name in _SUMS:
-            size = torch.clamp(size, min=float(error.square().mean().sqrt()))
-        noise = torch.randn(wide.shape, generator=self._generator)
-        noisy = (wide + size.mul_(noise).mul_(self._amplitude)).to(dtype)
-        blurred = torch.where(inexact & finite, noisy, narrow)
-        if naive is None:
-            return blurred
-        # A correct kernel may overflow on its way.
-        overflows = torch.isfinite(narrow) & ~torch.isfinite(naive)
-        return torch.where(overflows, naive.to(dtype), blurred)
+def _measure(
+    name: str,
+    narrow: Any,
+    wide: Any,
+    naive: Tensor | None,
+    scale: Tensor | None,
+) -> Rounding | None:
+    """The error of one result; None where it is exact, or no floats of a narrow dtype."""
+    if not isinstance(narrow, Tensor):
+        return None
+    if narrow.dtype is torch.complex64 and scale is not None:
+        scale = scale.expand(narrow.shape).unsqueeze(-1)
+        narrow = torch.view_as_real(narrow.resolve_conj())
+        wide, naive = torch.view_as_real(wide.resolve_conj()), None
+    if narrow.dtype not in _NARROW or narrow.numel() == 0 or narrow.shape != wide.shape:
+        return None
+    known = Measurement(
+        naive=naive,
+        scale=scale,
+        exact_by_luck=name in _EXACT_BY_LUCK,
+        bends_at_zero=name in ("tanh", "tanh_"),
+        misses_one=name == "tanh_",
+        typical=name in _SUMS,
+    )
+    return measure(narrow, wide, known)
+
+
+def _overflowed(result: Any, naive: Tensor | None, blurred: Any) -> Any:
+    """The blurred result, but the naive one where a correct kernel overflows on its way and torch's does not; None where that is nowhere."""
+    if naive is None or naive.shape != result.shape:
+        return None
+    overflows = torch.isfinite(result) & ~torch.isfinite(naive)
+    return torch.where(overflows, naive.to(result.dtype), blurred) if overflows.any() else None
 
 
 _EXACT_BY_LUCK = SCALED_SUMS | TRANSFORMS
@@ -284,10 +317,17 @@ def _draws(func: Any) -> bool:
     return torch.Tag.nondeterministic_seeded in func.tags and "attention" not in func._schema.name
 
 
+@cache
+def _returns_new(func: Any) -> bool:
+    """Whether an operation writes nowhere, and returns no view."""
+    schema = func._schema
+    aliases = any(returned.alias_info is not None for returned in schema.returns)
+    return not schema.is_mutable and not aliases
+
+
 def _is_rounded(func: Any, result: Any) -> bool:
     """Whether an operation rounds: it returns new narrow floats; what is drawn is not rounded, and nested tensors have no shape."""
-    schema = func._schema
-    if schema.is_mutable or any(returned.alias_info is not None for returned in schema.returns):
+    if not _returns_new(func):
         return False
     leaves = result if isinstance(result, tuple | list) else [result]
     tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]

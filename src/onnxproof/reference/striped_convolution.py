@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from onnxproof.reference.dispatch import Mode
+from onnxproof.reference.lazy_float64 import widen
 
 _CONVOLUTION = torch.ops.aten.convolution.default
 LARGE = 64 << 20
@@ -83,6 +84,7 @@ def _output_sizes(
 def _convolve_by_stripes(args: Any, sizes: list[int], rows: int) -> Tensor:
     """Each sample by itself, and of its output some rows at a time, from the rows of the input that they look at."""
     x, weight, bias, stride, padding, *others = args
+    weight = widen(weight)  # once, not for each stripe
     out: Tensor = x.new_empty((x.shape[0], weight.shape[0], *sizes))
     dilation = others[0]
     reach = dilation[0] * (weight.shape[2] - 1) + 1

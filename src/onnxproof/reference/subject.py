@@ -1,6 +1,5 @@
 """Load a reference: a module in memory, `file.py:factory`, `package.module:factory`, .pt2, TorchScript, .onnx, a Hugging Face folder."""
 
-import sys
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,12 +12,28 @@ from onnxproof.errors import SubjectError
 from onnxproof.options import Input
 from onnxproof.preprocessing import compose
 from onnxproof.preprocessing.calling import Preprocessing
-from onnxproof.reference import archives, checkpoint, factory, missing_example, pretrained, replay
+from onnxproof.reference import (
+    archives,
+    checkpoint,
+    factory,
+    loaders,
+    missing_example,
+    pretrained,
+    replay,
+)
+from onnxproof.reference.kinds import (
+    is_model,
+    is_module,
+    is_reference,
+    name_of,
+    plain_arguments,
+    takes_arrays,
+)
 from onnxproof.reference.user_code import function as function
 from onnxproof.results import Finding
 from onnxproof.system import user_files
 
-_FORMS = "an nn.Module, `file.py:factory`, `package.module:Class`, a .pt2, a TorchScript file, an .onnx, a Hugging Face folder"
+_FORMS = "an nn.Module, an estimator, a function of arrays, `file.py:factory`, `package.module:Class`, a .pt2, a TorchScript file, an .onnx, a Hugging Face folder"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +72,8 @@ class Subject:
     """Sizes that open dims may have: `1..512`, `8..512:8`, `128,256`, or how one follows from others: `past + seq`."""
     findings: tuple[Finding, ...] = field(default=(), repr=False)
     """What was concluded while it was loaded."""
+    arrays: bool = False
+    """Whether `module` takes arrays: an estimator, a function of numpy, a model of another framework."""
 
 
 def load(
@@ -79,6 +96,12 @@ def load(
     changes |= {"dynamic_shapes": dynamic_shapes, "data": data}
     loaded = replace(loaded, **{name: v for name, v in changes.items() if v is not None})
     loaded = _with_example(loaded, otherwise)
+    compared = otherwise is not None  # with a file; what is exported is PyTorch's
+    loaded = replace(
+        loaded,
+        arrays=loaded.arrays
+        or takes_arrays(loaded.module, loaded.example_inputs, functions=compared),
+    )
     args, kwargs = _call_arguments(loaded, loaded.example_inputs)
     loaded = replace(loaded, args=args, kwargs=kwargs, raw=None)
     if require_example:
@@ -154,20 +177,11 @@ def arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 def _call_arguments(subject: Subject, example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The example as the arguments of a call; a subject without one may say them itself."""
-    if subject.onnx is not None:
-        return _graph_arguments(example)
+    if subject.onnx is not None or subject.arrays:
+        return plain_arguments(example)
     if example is not None:
         return arguments(example)
     return arguments(subject.args)[0], arguments(subject.kwargs)[1]
-
-
-def _graph_arguments(example: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Inputs of a graph stay arrays: torch may not be there."""
-    if example is None or isinstance(example, Mapping):
-        return (), dict(example or {})
-    if isinstance(example, list | tuple):
-        return tuple(example), {}
-    return (example,), {}
 
 
 def _tensors(value: Any) -> Any:
@@ -227,8 +241,8 @@ def _load(source: Any) -> Subject:
 
 def _load_words(source: Any, how: Subject) -> Subject:
     """What a path or a name stands for; `how` says with which arguments and weights it is built."""
-    if callable(source) and not isinstance(source, str | Path):
-        return Subject(module=source, name=type(source).__name__)
+    if not isinstance(source, str | Path) and (callable(source) or loaders.is_special(source)):
+        return Subject(module=source, name=name_of(source))
     if not isinstance(source, str | Path):
         raise SubjectError(
             "unknown-subject",
@@ -248,7 +262,7 @@ def _load_words(source: Any, how: Subject) -> Subject:
     return _load_file(path, how)
 
 
-_FILES = (".onnx", ".pt2", ".pt", ".pth", ".ts", ".torchscript", ".jit")
+_FILES = (".onnx", ".pt2", ".pt", ".pth", ".ts", ".torchscript", ".jit", ".xml", ".tflite")
 
 
 def _load_file(path: Path, how: Subject) -> Subject:
@@ -258,6 +272,11 @@ def _load_file(path: Path, how: Subject) -> Subject:
         return _hugging_face(path, trust_remote_code=how.trust_remote_code)
     if path.suffix == ".pt2":
         return _exported_program(path)
+    if path.suffix in (".xml", ".tflite"):
+        from onnxproof.reference.loaders import openvino, tflite
+
+        reader = openvino if path.suffix == ".xml" else tflite
+        return Subject(module=reader.read(path), name=path.name, origin=str(path), arrays=True)
     if path.suffix in _FILES:
         return _torchscript(path)
     raise SubjectError(
@@ -271,7 +290,10 @@ def _factory(text: str, how: Subject) -> Subject:
     name = text.rpartition(":")[2]
     stored = checkpoint.read(how.weights) if how.weights is not None else None
     notes: list[str] = []
-    if callable(built) and not _is_module(built):
+    declared = [key for key, said in how.inputs.items() if said.shape is not None]
+    if is_reference(built, declared):
+        return Subject(module=built, name=name, origin=text, arrays=True)
+    if callable(built) and not is_module(built):
         arguments, notes = factory.keyword_arguments(
             built,
             name,
@@ -293,21 +315,16 @@ def _factory(text: str, how: Subject) -> Subject:
 def _from_factory(built: Any, name: str, origin: str) -> Subject:
     if isinstance(built, Subject):
         return replace(built, name=built.name or name, origin=origin)
-    if isinstance(built, tuple) and len(built) == 2 and _is_module(built[0]):
+    if isinstance(built, tuple) and len(built) == 2 and is_model(built[0]):
         return Subject(module=built[0], example_inputs=built[1], name=name, origin=origin)
-    if _is_module(built):
+    if is_model(built):
         return Subject(module=built, name=name, origin=origin)
     raise SubjectError(
         "bad-factory",
         f"`{name}()` returned a {type(built).__name__}",
         where=origin,
-        help="return a module, (module, example_inputs), or an onnxproof.Subject",
+        help="return a module, an estimator or a function, (module, example_inputs), or an onnxproof.Subject",
     )
-
-
-def _is_module(value: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.nn.Module)
 
 
 def _exported_program(path: Path) -> Subject:

@@ -1,5 +1,6 @@
 """Break exact ties by one rule: the counterfactual which shows that a difference is only the order of equals."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,15 +9,20 @@ from torch import Tensor
 from onnxproof.reference.dispatch import Mode, named_arguments
 
 aten = torch.ops.aten
+_SORTING = (aten.sort.default, aten.sort.stable, aten.topk.default)
+_ARG = (aten.argmax.default, aten.argmin.default)
+_EXTREMES = (aten.max.dim, aten.min.dim)
+_CHOOSING = (*_SORTING, *_ARG, *_EXTREMES)
 
 
 class BreakTies(Mode):
-    """Sorts, top-k and arg-max take the first (or the last) of equal values; `seen` says whether any tie was met."""
+    """Sorts, top-k and arg-max take the first (or the last) of equal values; `seen` says whether any tie was met, `choices` what was taken."""
 
     def __init__(self, rule: str) -> None:
         super().__init__()
         self._last = rule == "last"
         self.seen = False
+        self.choices: list[Tensor] = []
 
     def __torch_dispatch__(
         self,
@@ -27,15 +33,19 @@ class BreakTies(Mode):
     ) -> Any:
         """Replace the operations that choose among equals."""
         kwargs = kwargs or {}
+        if func not in _CHOOSING:
+            return func(*args, **kwargs)
         bound = named_arguments(func, args, kwargs)
-        if func in (aten.sort.default, aten.sort.stable, aten.topk.default):
-            return self._sort(func, bound)
-        if func in (aten.argmax.default, aten.argmin.default):
-            return self._arg(bound, largest=func is aten.argmax.default)
-        if func in (aten.max.dim, aten.min.dim):
-            values, _indices = func(*args, **kwargs)
-            return values, self._arg(bound, largest=func is aten.max.dim)
-        return func(*args, **kwargs)
+        if func in _SORTING:
+            values, indices = self._sort(func, bound)
+            self.choices.append(indices)
+            return values, indices
+        indices = self._arg(bound, largest=func in (aten.argmax.default, aten.max.dim))
+        self.choices.append(indices)
+        if func in _ARG:
+            return indices
+        values, _indices = func(*args, **kwargs)
+        return values, indices
 
     def _sort(self, func: Any, bound: dict[str, Any]) -> tuple[Tensor, Tensor]:
         x, dim = bound["self"], int(bound["dim"])
@@ -88,3 +98,38 @@ class BreakTies(Mode):
         if self._last:
             return torch.where(equal, places, -1).amax(axis)
         return torch.where(equal, places, size).amin(axis)
+
+
+class FollowChoices(Mode):
+    """Sorts, top-k and arg-max choose what another run chose, in the same order of calls.
+
+    What is tied in float32 is hardly ever tied in float64: a truth that chose by itself would be the truth of another path.
+    """
+
+    def __init__(self, choices: Sequence[Tensor]) -> None:
+        super().__init__()
+        self._choices = iter(choices)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: Any = (),
+        kwargs: Any = None,
+    ) -> Any:
+        """Replace the indices of an operation that chooses, and its values by those at the indices."""
+        kwargs = kwargs or {}
+        if func not in _CHOOSING:
+            return func(*args, **kwargs)
+        bound = named_arguments(func, args, kwargs)
+        indices = next(self._choices, None)
+        if indices is None:
+            raise RuntimeError("this run chooses more often than the one that it follows")
+        if func in _ARG:
+            return indices
+        x, dim = bound["self"], int(bound["dim"])
+        if x.dim() == 0:
+            return x.clone(), indices
+        if func in _EXTREMES and not bound["keepdim"]:
+            return x.gather(dim, indices.unsqueeze(dim)).squeeze(dim), indices
+        return x.gather(dim, indices), indices

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from onnxproof.reference import tree
+from onnxproof.reference.lazy_float64 import widen
 from onnxproof.reference.restore import RestoreModule
 
 Array = np.ndarray[Any, Any]
@@ -18,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 def to_numpy(tensor: Tensor) -> Array:
     """A numpy array of the tensor's own dtype; bfloat16 by way of its bits."""
-    tensor = tensor.detach().cpu().contiguous()
+    tensor = widen(tensor).detach().cpu().contiguous()
     if tensor.dtype == torch.bfloat16:
         return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return tensor.resolve_conj().resolve_neg().numpy()

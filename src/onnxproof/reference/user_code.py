@@ -12,6 +12,7 @@ import sysconfig
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,7 @@ def is_user_file(name: str) -> bool:
     return not any(path.is_relative_to(folder) for folder in _library_folders())
 
 
+@cache
 def _library_folders() -> set[Path]:
     paths = sysconfig.get_paths()
     folders = {paths["stdlib"], paths["platstdlib"], *site.getsitepackages()}

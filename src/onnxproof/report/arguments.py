@@ -142,6 +142,14 @@ ARGUMENTS: Mapping[str, Argument] = {
         "makes inputs of an image, where the calibration data is a folder of images",
         'preprocess="deploy.py:preprocess"',
     ),
+    "text": Argument(
+        "a text file to calibrate a language model on, in the place of `calibration`",
+        'text="novel.txt"',
+    ),
+    "tokenizer": Argument(
+        "the tokenizer.json (or its folder) for `text`; None looks beside the model",
+        'tokenizer="tokenizer.json"',
+    ),
     "proof_s": Argument("seconds for the proof of the quantized file", "proof_s=20"),
 }
 """By name; `export.path` is the `path` of `export` alone."""

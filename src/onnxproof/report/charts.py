@@ -269,6 +269,51 @@ def ranges(rows: int) -> dict[str, Any]:
     return _finish(alt.layer(seen, chosen), _high(rows, 20))
 
 
+def matrices(rows: int) -> dict[str, Any]:
+    """What each matrix costs, as long as its share; the more bits, the darker."""
+    y = alt.Y(
+        "matrix:N", title=None, sort=alt.EncodingSortField("place"), axis=alt.Axis(labelLimit=200)
+    )
+    tooltips = [
+        alt.Tooltip("matrix:N"),
+        alt.Tooltip("form:N"),
+        alt.Tooltip("bits:Q", format=".2f"),
+        alt.Tooltip("cost:Q", format=".3g"),
+    ]
+    bars = (
+        _chart("matrices")
+        .mark_bar(color=_NOISE)
+        .encode(
+            x=alt.X("cost:Q", title="cost"),
+            y=y,
+            opacity=alt.Opacity("bits:Q", legend=None),
+            tooltip=tooltips,
+        )
+    )
+    return _finish(alt.layer(bars), _high(rows, 16))
+
+
+def front() -> dict[str, Any]:
+    """Bytes against cost of every graph that was built."""
+    tooltips = [
+        alt.Tooltip("point:N"),
+        alt.Tooltip("size:Q", format=","),
+        alt.Tooltip("cost:Q", format=".3g"),
+        alt.Tooltip("ms:Q", format=".3g"),
+    ]
+    points = (
+        _chart("front")
+        .mark_point(filled=True, size=80, color=_GOOD)
+        .encode(
+            x=alt.X("size:Q", title="bytes", scale=alt.Scale(zero=False)),
+            y=alt.Y("cost:Q", title="cost"),
+            opacity=alt.condition("datum.best", alt.value(1.0), alt.value(0.4)),
+            tooltip=tooltips,
+        )
+    )
+    return _finish(alt.layer(points), 180)
+
+
 def _high(rows: int, each: int) -> int:
     return max(rows, 2) * each
 

@@ -17,7 +17,7 @@ def annotations(proof: Proof) -> str:
     if not proof.passed or proof.verdict is Verdict.DRIFT:
         lines.append(_annotate_verdict(proof))
     lines += [
-        _command(_kind(finding), finding.what, title=f"onnxproof: {finding.code}")
+        command(_kind(finding), finding.what, title=f"onnxproof: {finding.code}")
         for finding in proof.findings
     ]
     return "".join(f"{line}\n" for line in lines)
@@ -36,7 +36,7 @@ def _annotate_verdict(proof: Proof) -> str:
     if proof.replay:
         text += f"\nreplay: {proof.replay}"
     kind = "warning" if proof.passed else "error"
-    return _command(kind, text, title=f"onnxproof: {proof.verdict.value}", **where)
+    return command(kind, text, title=f"onnxproof: {proof.verdict.value}", **where)
 
 
 def _kind(finding: Finding) -> str:
@@ -47,16 +47,21 @@ def _kind(finding: Finding) -> str:
 
 def add_summary(proof: Proof) -> None:
     """Append the Markdown summary to the file that the workflow names, if it names one."""
+    append_summary(markdown.dumps(proof))
+
+
+def append_summary(text: str) -> None:
+    """The same for any Markdown."""
     path = os.environ.get("GITHUB_STEP_SUMMARY")
     if path:
         with (
             explain_write_errors(path, "the summary"),
             Path(path).open("a", encoding="utf-8") as stream,
         ):
-            stream.write(markdown.dumps(proof))
+            stream.write(text)
 
 
-def _command(kind: str, text: str, **properties: str) -> str:
+def command(kind: str, text: str, **properties: str) -> str:
     """One workflow command; nothing in its words can begin another."""
     assignments = []
     for name, value in properties.items():

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from onnxproof.report.matrix_table import parts_in_words
 from onnxproof.report.plain import percent, ratio, short
 from onnxproof.report.rows import numbers
 from onnxproof.results import Gap
@@ -29,6 +30,8 @@ def data(proof: Proof) -> dict[str, Any]:
         "causes": _columns(_causes(proof)),
         "losses": _columns(_losses(proof)),
         "ranges": _columns(_ranges(proof)),
+        "matrices": _columns(_matrices(proof)),
+        "front": _columns(_block_front(proof)),
     }
     return {name: columns for name, columns in datasets.items() if columns}
 
@@ -190,6 +193,33 @@ def _losses(proof: Proof) -> Iterable[dict[str, Any]]:
             "then": level_words(step.after_db),
         }
         total += step.share
+
+
+def _matrices(proof: Proof) -> Iterable[dict[str, Any]]:
+    for place, each in enumerate(proof.matrices):
+        yield {
+            "place": place,
+            "matrix": short(each.name, 120),
+            "form": each.form,
+            "bits": _number(each.bits),
+            "size": each.size,
+            "cost": _number(each.cost),
+            "parts": parts_in_words(each),
+            "next": each.next_form,
+            "more": each.next_bytes,
+            "saves": _number(each.next_saves),
+        }
+
+
+def _block_front(proof: Proof) -> Iterable[dict[str, Any]]:
+    for each in proof.block_front:
+        yield {
+            "point": each.name,
+            "size": each.size,
+            "cost": _number(each.cost),
+            "ms": _number(each.latency_s * 1e3),
+            "best": each.best,
+        }
 
 
 def _ranges(proof: Proof) -> Iterable[dict[str, Any]]:

@@ -103,3 +103,12 @@ def percent(value: float, digits: int = 2) -> str:
     if not math.isfinite(value):
         return "unknown"
     return f"{value:.{digits}%}"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun.
+
+    >>> plural(1, "model"), plural(3, "model")
+    ('1 model', '3 models')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -49,9 +49,19 @@ def _measures(gaps: Sequence[Gap]) -> list[str]:
         parts.append(f"same best class {percent(best_class)}")
     else:
         parts.append(f"cosine {min(gap.cosine for gap in gaps):.4f}")
+    parts += _other_measures(gaps)
+    return parts
+
+
+def _other_measures(gaps: Sequence[Gap]) -> list[str]:
+    """What is measured of some outputs only: neighbours of embeddings, KL of logits, clipped inputs."""
+    parts = []
     neighbour = _mean([(gap.retrieval, gap.compared) for gap in gaps])
     if neighbour is not None:
         parts.append(f"same nearest neighbour {percent(neighbour)}")
+    kl = judging.pooled_kl(gaps)
+    if kl is not None:
+        parts.append(f"KL {kl:.3g} nats a token")
     clipped = [gap.clipped for gap in gaps if gap.clipped is not None]
     if clipped:
         parts.append(f"{percent(sum(clipped) / len(clipped))} of the inputs clipped")

@@ -7,6 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from onnxproof.quantization.paired_metric import Outcome
+from onnxproof.report import blockwise_table as blockwise
+from onnxproof.report import text_pairs
+from onnxproof.report.matrix_table import plain_table
 from onnxproof.report.plain import percent, safe, visible
 from onnxproof.report.terminal import COLOURS
 from onnxproof.results.judging import level_words
@@ -26,6 +29,8 @@ def headline(result: "Quantized") -> Text:
     if doubts:
         quality += " (in doubt)"
     parts = [quality]
+    if result.blockwise is not None:
+        parts.append(blockwise.summary(result.blockwise))
     if result.metric is not None:
         metric = result.metric
         details = f"drop {metric.drop:+.4f}, {_interval(metric)}, {metric.samples} samples"
@@ -57,7 +62,10 @@ def show(result: "Quantized", out: Console, *, verbose: bool = False) -> None:
         out.print(safe(f"  {finding.code}: {finding.what}"), style="yellow", soft_wrap=True)
         out.print(safe(f"    = help: {finding.help}"), style="dim", soft_wrap=True)
     out.print()
-    out.print(_steps(result))
+    if result.steps:
+        out.print(_steps(result))
+    if result.blockwise is not None:
+        blockwise.show(result.blockwise, out, verbose=verbose)
     out.print()
     out.print(_stages(result))
     if result.samples and result.proof.ranges:
@@ -85,6 +93,10 @@ def _facts(result: "Quantized") -> list[str]:
         f"{integer} of {heavy} heavy nodes run as integers",
         f"{result.tried} graphs tried",
     ]
+    if result.blockwise is not None:
+        facts += blockwise.facts(result.blockwise)
+    if result.proof.texts:
+        facts.append(text_pairs.summary(result.proof.texts))
     if result.speed is not None:
         facts.append(f"a pass takes {result.speed}")
     if result.recalled:
@@ -96,6 +108,12 @@ def _reason_missed(result: "Quantized") -> str:
     budget, metric = result.budget, result.metric
     if metric is not None and budget.max_drop is not None and result.outcome is not Outcome.SHOWN:
         return _drop(metric, budget.max_drop, result.outcome)
+    if budget.max_size is not None and result.size > budget.max_size:
+        return f"the file has {result.size:,} bytes, and {budget.max_size:,} are allowed"
+    if result.blockwise is not None:
+        reason = blockwise.reason_missed(result.blockwise, budget)
+        if reason:
+            return reason
     if budget.max_latency is not None and result.latency_s > budget.max_latency:
         return f"a pass takes {_ms(result.latency_s)}, and {_ms(budget.max_latency)} is allowed"
     return f"{_db(result.score.sqnr_db)} of {budget.min_sqnr:g} dB that were aimed at"
@@ -122,16 +140,8 @@ def _interval(metric: "Metric") -> str:
     return f"{metric.confidence:.0%} interval {metric.low:+.4f} to {metric.high:+.4f}"
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    table.add_column(first, no_wrap=True)
-    for name in others:
-        table.add_column(name, justify="right")
-    return table
-
-
 def _steps(result: "Quantized") -> Table:
-    table = _table("recipe", "before", "after", "")
+    table = plain_table("recipe", "before", "after", "")
     table.columns[-1].justify = "left"
     for step in result.steps:
         after, what = "", f"not kept: {step.what}"
@@ -142,7 +152,7 @@ def _steps(result: "Quantized") -> Table:
 
 
 def _stages(result: "Quantized") -> Table:
-    table = _table("stage", "SQNR", "steps", "same class")
+    table = plain_table("stage", "SQNR", "steps", "same class")
     for error in result.ledger:
         agreement = ""
         if error.agreement is not None:
@@ -155,7 +165,7 @@ def _ranges(result: "Quantized", most: int) -> Table:
     """The ranges that fit held-out data worst."""
     ranges = result.proof.ranges
     title = f"range ({min(most, len(ranges))} of {len(ranges)}, the worst first)"
-    table = _table(title, "clips", "unused", "from", "to")
+    table = plain_table(title, "clips", "unused", "from", "to")
     for each in ranges[:most]:
         table.add_row(
             safe(each.tensor),
@@ -168,7 +178,7 @@ def _ranges(result: "Quantized", most: int) -> Table:
 
 
 def _front(result: "Quantized") -> Table:
-    table = _table("tried (* nothing beats it)", "SQNR", "a pass", "size", "metric")
+    table = plain_table("tried (* nothing beats it)", "SQNR", "a pass", "size", "metric")
     for point in result.front:
         mark = "*" if point.best else " "
         metric = ""

@@ -1,7 +1,7 @@
 """Rollouts for people: one line a schedule, the call that goes wrong, and the texts up to where they part. Every writer shows these."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -26,8 +26,12 @@ _TOKENS = 12
 """Tokens that are shown before two texts part."""
 _WIDTH, _HEIGHT = 360, 60
 """Size of a small curve on the page."""
-_LEAST = 1e-2
-"""Noise ratios below this are drawn there."""
+_LEAST_RATIO, _LEAST_KL = 1e-2, 1e-12
+"""Noise ratios and divergences below these are drawn there."""
+_POWERS = 10
+"""Powers of ten from the bottom of a curve to its top: noise ratios up to 1e8."""
+_KL_POWERS = 14
+"""The same for divergences in nats: up to 100."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,8 @@ class Curve:
     """What a page draws of one rollout: points of a line, and where it goes wrong."""
 
     schedule: str
+    title: str
+    """What is drawn, and its range."""
     points: str
     bad: float | None
     """The place of the first bad call."""
@@ -91,24 +97,42 @@ def show(proof: Proof, out: Console) -> None:
 
 
 def curves(proof: Proof) -> list[Curve]:
-    """A small curve of each rollout: the noise ratio along its calls, by powers of ten."""
-    return [_curve(rollout) for rollout in proof.rollouts if rollout.along]
+    """Small curves of each rollout along its calls: the noise ratio, and for models with logits the divergence and the agreement."""
+    return [curve for rollout in proof.rollouts if rollout.along for curve in _curves(rollout)]
 
 
-def _curve(rollout: Rollout) -> Curve:
-    count = max(len(rollout.along) - 1, 1)
-    points = []
-    for place, step in enumerate(rollout.along):
-        level = math.log10(min(max(step.noise_ratio, _LEAST), 1e8) / _LEAST) / 10
-        points.append(f"{_WIDTH * place / count:.1f},{_HEIGHT * (1 - level):.1f}")
+def _curves(rollout: Rollout) -> Iterator[Curve]:
+    ratios = [_power(step.noise_ratio, _LEAST_RATIO, _POWERS) for step in rollout.along]
+    about = "; ".join(words(rollout))
+    yield _curve(rollout, "noise ratio, 0.01 to 100,000,000 by powers of ten", ratios, about)
+    kl = [step.kl for step in rollout.along if step.kl is not None]
+    if len(kl) == len(rollout.along):
+        levels = [_power(nats, _LEAST_KL, _KL_POWERS) for nats in kl]
+        own = ""
+        if rollout.kl_noise is not None:
+            own = f"the reference's own is {rollout.kl_noise:.0e} in the mean"
+        yield _curve(rollout, "KL in nats, 1e-12 to 100 by powers of ten", levels, own)
+    agreement = [step.agreement for step in rollout.along if step.agreement is not None]
+    if len(agreement) == len(rollout.along):
+        yield _curve(rollout, "share of places with the reference's best token", agreement, "")
+
+
+def _power(value: float, least: float, powers: int) -> float:
+    """A number as a height from 0 to 1, by powers of ten."""
+    return math.log10(min(max(value, least), least * 10.0**powers) / least) / powers
+
+
+def _curve(rollout: Rollout, title: str, heights: Sequence[float], about: str) -> Curve:
+    count = max(len(heights) - 1, 1)
+    points = [
+        f"{_WIDTH * place / count:.1f},{_HEIGHT * (1 - height):.1f}"
+        for place, height in enumerate(heights)
+    ]
     bad = None
     if rollout.first_bad_step is not None:
         bad = _WIDTH * rollout.first_bad_step / count
     return Curve(
-        schedule=rollout.schedule,
-        points=" ".join(points),
-        bad=bad,
-        about="; ".join(words(rollout)),
+        schedule=rollout.schedule, title=title, points=" ".join(points), bad=bad, about=about
     )
 
 

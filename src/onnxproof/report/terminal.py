@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from onnxproof.report import consensus_table, export_table, quality, rollout_table
+from onnxproof.report import consensus_table, export_table, matrix_table, quality, rollout_table
 from onnxproof.report.plain import brief, noise_change, relative, safe, short, visible
 from onnxproof.report.rows import Row, column_names, facts, last_column, numbers, place, rows
 from onnxproof.results import Cause, DimInfo, Finding, Location, Verdict
@@ -105,6 +105,7 @@ def show(proof: Proof, out: Console, *, verbose: bool = False) -> None:
         _location(proof.location, place(proof), out)
     _causes(proof, out)
     quality.waterfall(proof, out)
+    matrix_table.show_matrices(proof.matrices, out, verbose=verbose)
     _notes(proof, out, _FEW if verbose or proof.location is None else 1)
     _findings(proof, out)
     _replay(proof, out)
@@ -150,6 +151,7 @@ def explain(proof: Proof, out: Console) -> None:
         )
     _causes(proof, out)
     quality.waterfall(proof, out)
+    matrix_table.show_matrices(proof.matrices, out, verbose=False)
     _replay(proof, out)
 
 

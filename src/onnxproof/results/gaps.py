@@ -50,6 +50,10 @@ class Gap:
     rank: float | None = None
     retrieval: float | None = None
     """Of embeddings, which have no best class: the share of rows whose nearest other row is the same."""
+    detection_map: float | None = None
+    """Of a detector's boxes: the mean average precision of the candidate's rows, those of the reference in the place of a ground truth."""
+    detection_map_noise: float | None = None
+    """The same of the reference itself with other rounding, at its lowest."""
     confirmed: bool = False
     """The noise was measured again by re-runs before this gap could raise an alarm."""
     bias: float | None = None
@@ -64,6 +68,10 @@ class Gap:
     """Share of the inputs' values that a quantized candidate's first rounding can't hold."""
     unsaturated_db: float | None = None
     """What `sqnr_db` would be if none of a quantized candidate's 16-bit roundings clipped; None where it has none."""
+    rounding_db: float | None = None
+    """The SQNR of the reference with its own weights rounded to as few bits as the candidate's; None where those have 8 or more."""
+    kl: float | None = None
+    """Of a quantized language model: KL of the next token from the truth's in nats, the mean over places."""
     ordinary: bool = False
     """Measured on ordinary data, so that a quantized candidate's quality is judged by it."""
     void: Void | None = None

@@ -29,6 +29,7 @@ from onnxproof.results import (
     judging,
     sentences,
 )
+from onnxproof.results.blocks import BlockPoint, MatrixCost, TextPair
 
 SCHEMA = "1"
 JUDGED_AGAIN = Finding(
@@ -67,6 +68,12 @@ class Proof:
     """The noise ratio along the graph, where it was asked for or the fault was located."""
     ranges: tuple[CalibrationRange, ...] = ()
     """Of a quantized candidate: its ranges, and how they fit data that did not choose them."""
+    matrices: tuple[MatrixCost, ...] = ()
+    """Of a candidate with weights in blocks: bits and cost of each matrix."""
+    block_front: tuple[BlockPoint, ...] = ()
+    """Of one that was just quantized so: bytes, cost and latency of every graph that was built."""
+    texts: tuple[TextPair, ...] = ()
+    """Of a language model that was just quantized to weights in blocks: what it writes, beside what the float model writes."""
     dropped: tuple[Dropped, ...] = ()
     cross: CrossCheck | None = None
     """How several backends stand beside each other."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from onnxproof.results import judging
 from onnxproof.results.gaps import Finding, Gap
-from onnxproof.results.verdicts import NoiseKind, Verdict
+from onnxproof.results.verdicts import NoiseKind, Status, Verdict
 from onnxproof.system.text import visible
 
 if TYPE_CHECKING:
@@ -55,6 +55,9 @@ def _bad_sentence(proof: "Proof", worst: Gap) -> str:
     counted = [finding for finding in proof.findings if finding.counts]
     if counted and judging.judge_gap(worst, proof.policy) not in _BAD:
         return f"{proof.candidate} differs from {proof.subject}: {counted[0].what}"
+    deciding = _deciding_finding(proof)
+    if deciding is not None and proof.verdict is Verdict.DRIFT:
+        return f"{proof.candidate} drifts from {proof.subject}: {deciding.what}"
     how = _size(worst) if _has_values(worst) else worst.detail
     where = f"output `{worst.output}`, case `{worst.case}` on {worst.backend}"
     if proof.verdict is Verdict.DRIFT:
@@ -192,6 +195,8 @@ def _size(gap: Gap) -> str:
     if gap.lost:
         return f"{gap.lost} elements are NaN or infinite where the reference is finite"
     if gap.mismatches:
+        if gap.detail and gap.status is Status.COMPARED:  # strings, and what they are on both sides
+            return f"{gap.mismatches} of {gap.compared} strings differ: {gap.detail}"
         return f"{gap.mismatches} of {gap.compared} integers differ"
     within = "passes" if gap.allowance <= 1 else "fails"
     tail = f"(max abs {gap.max_abs:.3g}; allclose {within})"

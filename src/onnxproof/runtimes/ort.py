@@ -1,7 +1,6 @@
-"""ONNX Runtime: any optimisation level (`ort:disabled`, `ort:basic`, `ort:extended`, `ort:all`) and any provider with its options (`ort:cuda,device_id=1`)."""
+"""ONNX Runtime: any optimisation level (`ort:disabled`, `ort:basic`, `ort:extended`, `ort:all`), without an optimizer (`ort:without=GeluFusion`), and any provider with its options (`ort:cuda,device_id=1`)."""
 
 import glob
-import mmap
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,17 +9,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnxruntime
 
-from onnxproof.errors import BackendMissing, Crashed, Refused, UsageError
+from onnxproof.errors import Crashed, Refused, UsageError
+from onnxproof.numerics import port_values
 from onnxproof.results import Finding
 from onnxproof.runtimes import Description, current
-from onnxproof.runtimes.session import placement
+from onnxproof.runtimes.session import ort_operators, placement
+from onnxproof.runtimes.session.ort_operators import mentions
 from onnxproof.runtimes.session.ort_refusals import explain_refused_model, explain_refused_run
+from onnxproof.runtimes.session.ort_values import BY_BITS, as_arrays, from_value, to_value
 from onnxproof.runtimes.session.placement import CPU
-from onnxproof.system import guard
+from onnxproof.system import guard, temporary
 
 Array = np.ndarray[Any, Any]
 _SCAN = b'"\x04Scan'
@@ -31,21 +32,12 @@ _LEVELS = {
     "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
     "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
-_ONNX_BFLOAT16 = 16
 _OPENING_S = 2.0
 """Seconds beside those of a forward pass that opening a file may take. Not measured."""
 _BYTES_A_SECOND = 2e7
 """Bytes of the file for which opening gets another second: a tenth of what a slow disk gives."""
-_BUILDS = {
-    "cuda": "onnxruntime-gpu",
-    "tensorrt": "onnxruntime-gpu",
-    "openvino": "onnxruntime-openvino",
-    "dml": "onnxruntime-directml",
-    "qnn": "onnxruntime-qnn",
-    "migraphx": "onnxruntime-migraphx",
-    "cann": "onnxruntime-cann",
-}
-
+_WEIGHTS_FOLDER = "session.model_external_initializers_file_folder_path"
+"""Where a model that was opened from bytes has its external data."""
 
 IN_PROCESS = True
 opened_devices: set[str] = set()
@@ -77,20 +69,25 @@ class Wanted:
     level: str = "all"
     provider: str = CPU
     options: Mapping[str, str] = field(default_factory=dict)
+    without: tuple[str, ...] = ()
+    """Optimizers that are turned off."""
 
 
 def parse(option: str) -> Wanted:
-    """A level, a provider and its options, in any order, separated by commas.
+    """A level, optimizers that are turned off, a provider and its options, in any order, separated by commas.
 
-    >>> parse("basic").level, parse("openvino,device_type=GPU").options
-    ('basic', {'device_type': 'GPU'})
+    >>> parse("basic").level, parse("openvino,device_type=GPU").options, parse("without=GeluFusion+MatMulAddFusion").without
+    ('basic', {'device_type': 'GPU'}, ('GeluFusion', 'MatMulAddFusion'))
     """
     levels: list[str] = []
     providers: list[str] = []
     options: dict[str, str] = {}
+    without: tuple[str, ...] = ()
     for word in filter(None, map(str.strip, option.split(","))):
         key, is_option, value = word.partition("=")
-        if is_option:
+        if is_option and key == "without":
+            without = tuple(value.split("+"))
+        elif is_option:
             options[key] = value
         elif word in _LEVELS:
             levels.append(word)
@@ -104,8 +101,8 @@ def parse(option: str) -> Wanted:
         )
     level = next(iter(levels), "all")
     if not providers:
-        return Wanted(level=level)
-    return Wanted(level=level, provider=_provider(providers[0]), options=options)
+        return Wanted(level=level, without=without)
+    return Wanted(level=level, provider=_provider(providers[0]), options=options, without=without)
 
 
 def open(
@@ -114,19 +111,20 @@ def open(
     *,
     disabled_optimizers: Sequence[str] = (),
     outputs: Sequence[str] | None = None,
+    weights: Path | None = None,
 ) -> "OrtSession":
-    """Open a file (or a serialized model) at a level or on a provider; where its nodes run is proven, not assumed."""
+    """Open a file (or a serialized model, and the folder of its `weights`) at a level or on a provider; where its nodes run is proven, not assumed."""
     wanted = parse(option)
     forgiven = current().allow_fallback
     findings: list[Finding] = []
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.graph_optimization_level = _LEVELS[wanted.level]
-    options.intra_op_num_threads = current().threads or 0
+    ort_operators.register(options, model)
     providers: list[Any] = [CPU]
     if wanted.provider != CPU:
         if wanted.provider not in onnxruntime.get_available_providers():
-            findings.append(_provider_missing(wanted.provider, forgiven=forgiven))
+            findings.append(placement.provider_missing(wanted.provider, forgiven=forgiven))
         else:
             providers = _recorded_providers(options, wanted, forgiven=forgiven)
             opened_devices.update({wanted.provider}.difference(_ON_CPU))
@@ -135,7 +133,8 @@ def open(
         model,
         options,
         providers=providers,
-        disabled_optimizers=disabled_optimizers,
+        disabled_optimizers=(*wanted.without, *disabled_optimizers),
+        weights=weights,
     )
     try:
         session = open_native()
@@ -152,17 +151,47 @@ def open(
     return OrtSession(session, outputs, findings, model, reopen=open_native)
 
 
+def open_model(
+    model: Any,
+    option: str = "",
+    *,
+    disabled_optimizers: Sequence[str] = (),
+    outputs: Sequence[str] | None = None,
+) -> "OrtSession":
+    """Open a file, or a graph changed in memory, of any size: weights that stay in a file are mapped, and beyond what a protobuf holds it goes by way of one."""
+    from onnxproof.onnxmodel import large_models, mapped_weights
+
+    folder, source, weights = None, model, None
+    if not isinstance(model, Path):
+        if large_models.fits_in_memory(model):
+            weights = mapped_weights.folder_of(model)
+            source = model.SerializeToString()
+        else:
+            folder = temporary.Folder()
+            source = large_models.save(model, folder.path / "changed.onnx")[0]
+    session = open(
+        source, option, disabled_optimizers=disabled_optimizers, outputs=outputs, weights=weights
+    )
+    session.folder = folder
+    return session
+
+
 def native(
     model: Path | bytes,
     options: onnxruntime.SessionOptions,
     *,
     providers: Sequence[Any] = (CPU,),
     disabled_optimizers: Sequence[str] = (),
+    weights: Path | None = None,
 ) -> onnxruntime.InferenceSession:
     """onnxruntime's own session, opened under the guard: constant folding and inlining take what a file makes them take."""
     serving = current()
+    options.intra_op_num_threads = options.intra_op_num_threads or serving.threads or 0
     source: bytes | str = model if isinstance(model, bytes) else str(model)
     size = len(model) if isinstance(model, bytes) else _bytes_of(model)
+    if weights is not None:
+        options.add_session_config_entry(_WEIGHTS_FOLDER, str(weights))
+        size += _bytes_of(weights)
     limit_s = min(
         serving.time_s + _OPENING_S + size / _BYTES_A_SECOND,
         max(serving.open_s, serving.time_s),
@@ -175,7 +204,7 @@ def native(
         lambda: onnxruntime.InferenceSession(
             source,
             options,
-            providers=list(providers),
+            list(providers),
             disabled_optimizers=list(disabled_optimizers) or None,
         ),
         limit_s=limit_s,
@@ -186,22 +215,18 @@ def native(
 
 
 def _bytes_of(path: Path) -> int:
-    """Of the file and of all that lies beside it under its name: external data."""
+    """Of the file and of all that lies beside it under its name: external data; of a folder, of all that is in it."""
+    folder, names = path.parent, f"{glob.escape(path.stem)}*"
+    if path.is_dir():
+        folder, names = path, "*"
     try:
-        return sum(
-            file.stat().st_size
-            for file in path.parent.glob(f"{glob.escape(path.stem)}*")
-            if file.is_file()
-        )
+        return sum(file.stat().st_size for file in folder.glob(names) if file.is_file())
     except OSError:
         return 0
 
 
 def _recorded_providers(
-    options: onnxruntime.SessionOptions,
-    wanted: Wanted,
-    *,
-    forgiven: bool,
+    options: onnxruntime.SessionOptions, wanted: Wanted, *, forgiven: bool
 ) -> list[Any]:
     """Providers and settings under which the runtime records where each node goes, or at least refuses to fall back."""
     asked = (wanted.provider, dict(wanted.options))
@@ -224,14 +249,6 @@ def _count_nodes(model: Path | bytes) -> int:
     else:
         loaded = onnx.load(model, load_external_data=False)
     return sum(node.op_type != "Constant" for node in loaded.graph.node)
-
-
-def _has_scan(model: Path | bytes) -> bool:
-    """Whether a Scan is among the operators: the bytes of its name as a node's type."""
-    if isinstance(model, bytes):
-        return _SCAN in model
-    with model.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.find(_SCAN) >= 0
 
 
 _parents_sessions: list[onnxruntime.InferenceSession] = []
@@ -258,12 +275,19 @@ class OrtSession:
         self._hung: Crashed | None = None
         self.seconds = 0.0
         """The runtime's own time for the last run, without the guard around it."""
+        self.folder: temporary.Folder | None = None  # of a file that goes with the session
         self.input_names: Sequence[str] = [i.name for i in session.get_inputs()]
         self.output_names: Sequence[str] = list(outputs or (o.name for o in session.get_outputs()))
+        ports = (*session.get_inputs(), *session.get_outputs())
+        self._kinds: Mapping[str, str] = {
+            port.name: port.type for port in ports if not port.type.startswith("tensor")
+        }
+        """The ports that are no tensors, in ONNX Runtime's words."""
+        self._types: Mapping[str, str] = {port.name: port.type for port in session.get_outputs()}
 
     def run(self, inputs: Mapping[str, Array]) -> list[Array | None]:
-        """The outputs for these arrays; bfloat16 goes in and out by its bits."""
-        if any(a.size == 0 for a in inputs.values()) and _has_scan(self._model):
+        """The outputs for these arrays; bfloat16 and floats of 8 bits go in and out by their bits."""
+        if any(a.size == 0 for a in inputs.values()) and mentions(self._model, _SCAN):
             raise Refused(
                 "refused",
                 "onnxruntime divides by zero in a Scan over an empty input, which ends the whole process; it is not asked",
@@ -303,12 +327,18 @@ class OrtSession:
         inputs: Mapping[str, Array],
         options: onnxruntime.RunOptions,
     ) -> list[Array | None]:
-        if any(a.dtype == ml_dtypes.bfloat16 for a in inputs.values()) or self._has_bfloat16():
+        if any(a.dtype.name in BY_BITS for a in inputs.values()) or self._has_bfloat16():
             return self._run_by_value(inputs, options)
+        fed: dict[str, Any] = dict(inputs)
+        if self._kinds:
+            fed = port_values.assemble(inputs, self._kinds)
         start = time.perf_counter()
-        outputs = self._session.run(list(self.output_names), dict(inputs), options)
+        outputs = self._session.run(list(self.output_names), fed, options)
         self.seconds = time.perf_counter() - start
-        return [None if value is None else np.asarray(value) for value in outputs]
+        return [
+            as_arrays(value, self._types.get(name, ""))
+            for name, value in zip(self.output_names, outputs, strict=True)
+        ]
 
     def close(self) -> None:
         """Let the native session go."""
@@ -324,25 +354,14 @@ class OrtSession:
     ) -> list[Array | None]:
         values = {}
         for name, array in inputs.items():
-            if array.dtype == ml_dtypes.bfloat16:
-                values[name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
-                    np.ascontiguousarray(array).view(np.uint16), _ONNX_BFLOAT16
-                )
-            else:
-                values[name] = onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
+            values[name] = to_value(array)
         start = time.perf_counter()
         outputs = self._session.run_with_ort_values(list(self.output_names), values, options)
         self.seconds = time.perf_counter() - start
-        return [_from_value(value) for value in outputs]
-
-
-def _from_value(value: onnxruntime.OrtValue) -> Array:
-    if "bfloat16" not in value.data_type():
-        return np.asarray(value.numpy())
-    import torch  # numpy has no bfloat16, and dlpack is the one way out of an OrtValue for it
-
-    tensor = torch.utils.dlpack.from_dlpack(value._ortvalue.to_dlpack())
-    return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        return [
+            as_arrays(from_value(value), self._types.get(name, ""))
+            for name, value in zip(self.output_names, outputs, strict=True)
+        ]
 
 
 def _provider(option: str) -> str:
@@ -358,22 +377,3 @@ def _provider(option: str) -> str:
             help="`ort` alone is the CPU with all optimisations, as most models are served",
         )
     return str(known[wanted])
-
-
-def _provider_missing(provider: str, *, forgiven: bool) -> Finding:
-    short = provider.removesuffix("ExecutionProvider")
-    build = _BUILDS.get(short.lower())
-    if not forgiven:
-        help = "install the onnxruntime build that carries it"
-        if build:
-            help = f"`--backend 'ort@{build}:{short.lower()}'` makes a virtual environment with {build}, which has it"
-        raise BackendMissing(
-            "provider-missing",
-            f"onnxruntime {onnxruntime.__version__} here has no {provider}",
-            notes=[f"it has {', '.join(onnxruntime.get_available_providers())}"],
-            help=help,
-        )
-    return placement.fallback(
-        f"onnxruntime {onnxruntime.__version__} here has no {short}: everything ran on the CPU",
-        forgiven=True,
-    )

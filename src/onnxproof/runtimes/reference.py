@@ -13,9 +13,10 @@ import numpy as np
 import onnx
 
 from onnxproof.errors import Crashed, ModelError, OnnxproofError, Refused, UsageError
-from onnxproof.onnxmodel import onnx_file, ordering
+from onnxproof.numerics import port_values
+from onnxproof.onnxmodel import mapped_weights, onnx_file, ordering
 from onnxproof.runtimes import Description, current
-from onnxproof.runtimes.evaluator import promotion
+from onnxproof.runtimes.evaluator import promotion, stored_weights
 from onnxproof.runtimes.evaluator.device import Device, DeviceEvaluator, evaluator_for
 from onnxproof.runtimes.evaluator.evaluator import (
     Evaluator,
@@ -153,6 +154,7 @@ class ReferenceSession:
         del self._evaluator, self._inner
 
     def _check_feeds(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        inputs = self._assembled(inputs)
         unknown = [name for name in inputs if name not in self._ports]
         missing = [name for name in self.input_names if name not in inputs]
         notes = [f"its inputs are {', '.join(self.input_names)}"]
@@ -161,6 +163,14 @@ class ReferenceSession:
         if missing:
             raise Refused("refused", f"the input `{missing[0]}` was not given", notes=notes)
         return {name: self._check_feed(self._ports[name], array) for name, array in inputs.items()}
+
+    def _assembled(self, inputs: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Sequences and maps out of their parts, where they are not whole already."""
+        kinds = {name: port_kind(port.type) for name, port in self._ports.items()}
+        others = {name: kind for name, kind in kinds.items() if kind}
+        if not others or any(isinstance(value, list) for value in inputs.values()):
+            return inputs
+        return port_values.assemble(inputs, others)
 
     def _check_feed(self, port: onnx.ValueInfoProto, array: Any) -> Any:
         """The array as the evaluator takes it: in float64 where the graph is; refused where dtype or shape differ."""
@@ -199,6 +209,19 @@ def _open_evaluator(model: onnx.ModelProto, *, wide: bool, device: Device | None
     return Evaluator(model)
 
 
+def port_kind(declared: onnx.TypeProto) -> str:
+    """What a port is where it is no tensor, in ONNX Runtime's words as far as maps and sequences go; empty for a tensor."""
+    which = declared.WhichOneof("value")
+    if which == "sequence_type":
+        return f"seq({port_kind(declared.sequence_type.elem_type)})"
+    if which == "optional_type":
+        return port_kind(declared.optional_type.elem_type)
+    if which == "map_type":
+        is_text = declared.map_type.key_type == onnx.TensorProto.STRING
+        return "map(string)" if is_text else "map(int64)"
+    return ""
+
+
 def _check_dtype(name: str, tensor: onnx.TypeProto.Tensor, array: Array) -> None:
     if not tensor.elem_type:
         return
@@ -235,12 +258,16 @@ def _load(source: Path | bytes) -> onnx.ModelProto:
     """The model with what is kept beside it; one standard domain has two spellings, and the evaluator knows one."""
     if isinstance(source, bytes):
         model = onnx.load_model_from_string(source)
-        folder = ""
+        folder = str(mapped_weights.folder_of(model) or "")
     else:
         onnx_file.read(source)  # for its message when the file can't be read
         model = onnx.load(source, load_external_data=False)
         folder = str(Path(source).parent)
+    main = {id(tensor) for tensor in model.graph.initializer}
     for tensor in _external_tensors(model):
+        if id(tensor) in main and stored_weights.is_large(tensor, Path(folder)):
+            _make_location_a_path(tensor, Path(folder))
+            continue
         try:
             onnx.external_data_helper.load_external_data_for_tensor(tensor, folder)
         except onnx.checker.ValidationError as why:  # a link, which onnx does not follow
@@ -255,6 +282,12 @@ def _load(source: Path | bytes) -> onnx.ModelProto:
             named.domain = ""
     ordering.sort_nodes(model.graph)
     return model
+
+
+def _make_location_a_path(tensor: onnx.TensorProto, folder: Path) -> None:
+    for entry in tensor.external_data:
+        if entry.key == "location":
+            entry.value = str(folder / entry.value)
 
 
 def _external_tensors(model: onnx.ModelProto) -> Iterator[onnx.TensorProto]:

@@ -2,6 +2,8 @@
 
 import platform
 import time
+from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -15,14 +17,20 @@ def environment() -> dict[str, str]:
         "processor": _processor(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
     }
+    return facts | _versions()
+
+
+@cache
+def _versions() -> dict[str, str]:
+    """Of the packages that answers depend on, as far as they are installed."""
+    versions = {}
     for package in ("onnxproof", "torch", "onnx", "onnxruntime", "onnxscript", "numpy", "openvino"):
-        try:
-            facts[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return facts
+        with suppress(metadata.PackageNotFoundError):
+            versions[package] = metadata.version(package)
+    return versions
 
 
+@cache
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -245,7 +245,7 @@ def _measure_ceiling(most_gb: float | None) -> int | None:
     resident = (fields[1] - fields[2]) * page
     private = fields[5] * page
     more = most_bytes() - resident if most_gb is None else int(most_gb * 1e9)
-    return private + max(_LEAST, min(more, _available()))
+    return private + max(_LEAST, min(more, available_bytes()))
 
 
 @cache
@@ -263,7 +263,7 @@ def most_bytes() -> int:
     return int(_SHARE * total)
 
 
-def _available() -> int:
+def available_bytes() -> int:
     """Bytes that the system can give without swapping."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()

@@ -1,6 +1,7 @@
 """A zip archive that is what it says: no name twice, nothing hidden, nothing that unpacks to more than fits."""
 
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -16,6 +17,12 @@ _BOMB = 100
 """Times its packed size that a member may unpack to; deflated source code and JSON reach 20, deflate itself ends at 1,032."""
 _SMALL = 1 << 20
 _PIECE = 1 << 20
+_LOCAL_HEADER, _NAME_LENGTH, _DIRECTORY_HEADER, _END, _END_OF_ZIP64 = 30, 26, 46, 22, 76
+"""Bytes of a header before its names, where in it their lengths stand, and the bytes of the records at the end (section 4.3 of PKWARE's APPNOTE)."""
+_END_MARK = b"PK\x05\x06"
+_UTF_8 = 0x800
+_DESCRIPTORS = (12, 16, 20, 24)
+"""Bytes of sizes behind a member that was written to a stream."""
 _KNOWN_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
@@ -29,8 +36,12 @@ class Archive:
         *,
         error: type[OnnxproofError] = SubjectError,
         one_folder: bool = True,
+        gapless: bool = False,
     ) -> None:
-        """Open and check; `damaged` is the code of the error for what is no archive of this kind, `error` its class."""
+        """Open and check; `damaged` is the code of the error for what is no archive of this kind, `error` its class.
+
+        `gapless` refuses bytes that belong to no member: before the first, between two, or at the end.
+        """
         self._error = error
         self._one_folder = one_folder
         self.path = require_regular(path, error)
@@ -49,6 +60,8 @@ class Archive:
             ) from why
         try:
             self._entries = self._check_members()
+            if gapless:
+                self._check_gaps()
         except BaseException:
             self._zip.close()
             raise
@@ -182,6 +195,36 @@ class Archive:
                 f"it unpacks to {total:,} bytes, and {most:,} fit into memory",
                 code="archive-too-large",
             )
+
+    def _check_gaps(self) -> None:
+        """Every member begins where the one before ends, then come the directory and its end."""
+        entries = sorted(self._zip.infolist(), key=lambda entry: entry.header_offset)
+        with self.path.open("rb") as stream:
+            at = 0
+            for entry in entries:
+                loose = entry.header_offset - at
+                if loose and not (at and loose in _DESCRIPTORS):
+                    raise self._loose(loose)
+                stream.seek(entry.header_offset + _NAME_LENGTH)
+                lengths = struct.unpack("<HH", stream.read(4))
+                at = entry.header_offset + _LOCAL_HEADER + sum(lengths) + entry.compress_size
+            loose = self._zip.start_dir - at
+            if loose and loose not in _DESCRIPTORS:
+                raise self._loose(loose)
+            stream.seek(self._zip.start_dir)
+            directory = stream.read()
+        loose = len(directory) - sum(map(_directory_bytes, entries)) - _END
+        if directory[-_END : -_END + 4] != _END_MARK or loose not in (0, _END_OF_ZIP64):
+            raise self._loose(loose)
+
+    def _loose(self, count: int) -> OnnxproofError:
+        return self.refused(f"{abs(count):,} of its bytes belong to no member", code=self._damaged)
+
+
+def _directory_bytes(entry: zipfile.ZipInfo) -> int:
+    """What a member takes in the directory; its name is stored as it was written."""
+    name = entry.orig_filename.encode("utf-8" if entry.flag_bits & _UTF_8 else "cp437")
+    return _DIRECTORY_HEADER + len(name) + len(entry.extra) + len(entry.comment)
 
 
 def write(

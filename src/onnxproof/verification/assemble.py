@@ -62,7 +62,8 @@ def mark_void(
     )
     observed.gaps = list(assessed.gaps)
     kept = void_outputs.discount_random(list(findings), doubts.random)
-    return [*kept, *doubts.findings(), *assessed.findings]
+    sets = () if trial.sets is None else trial.sets.findings()
+    return [*kept, *doubts.findings(), *assessed.findings, *sets]
 
 
 def assemble_proof(measured: Measured, error: str) -> Proof:

@@ -17,6 +17,8 @@ SHARE_WITH_FAULT = 0.5
 """Of the budget: what the cases may use while nothing is wrong, and from the first fault on (not measured)."""
 _SLACK = 0.1
 """Of the budget that may be passed: half of the 20 % that are promised, since a prediction is not a measurement."""
+_EXTENSION, _LEAST_EXTENSION_S = 0.2, 2.0
+"""How far the budget is extended for what a verdict can't do without: by this share of it, or by this many seconds (not measured)."""
 _REFERENCE = ("torch", "ort-reference")
 _RERUN = ("torch-rerun", "ort-rerun", *_REFERENCE)
 """Names by which the clock counts passes of the reference, and re-runs of it."""
@@ -75,6 +77,12 @@ class Budget:
     def affords_case(self, reruns: int) -> bool:
         """Whether another case fits even if it has to be confirmed: one that differs and can't be confirmed would spoil the verdict on those before it."""
         return self._with_slack().allows(2 * self.pass_s + reruns * self._mean(_RERUN))
+
+    @property
+    def far_beyond(self) -> bool:
+        """Whether not even what a verdict can't do without may begin: the budget is extended for it as for the floor."""
+        extension_s = max(_EXTENSION * self.seconds, _LEAST_EXTENSION_S)
+        return Deadline(self._start + self.seconds + extension_s).passed
 
     @property
     def pass_s(self) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 from onnxproof.numerics.measure import Noise, is_float, largest, noise_of, noise_of_reruns, pool
 from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, NoiseKind
+from onnxproof.verification.detections import CaseRows
 from onnxproof.verification.quantized import Simulated
 
 Array = np.ndarray[Any, Any]
@@ -23,6 +24,7 @@ RERUNS = 4
 """Re-runs that confirm a case (not measured)."""
 _LOUD_AMPLITUDES = (4.0, 4.0, 8.0, 8.0, 8.0, 16.0)
 """Amplitudes of the re-runs which ask whether a decision flips (not measured)."""
+TIE_RULES = ("first", "last")
 LOUD_RERUNS = len(_LOUD_AMPLITUDES)
 _FLIP_GROWTH = 4.0
 """Noise that grows this much faster than the amplitude says that a decision flipped (not measured)."""
@@ -72,6 +74,8 @@ class CaseReference:
         """How long the reference took for it."""
         self.simulated: Simulated | None = None
         """What a quantized candidate's graph says by itself."""
+        self.rows: CaseRows | None = None
+        """The rows of a detector: every re-run is put into their order."""
 
     def select(self, place: int, keep: Array) -> "CaseReference":
         """The same for some values of one output only; its noise is not estimated yet."""
@@ -81,7 +85,7 @@ class CaseReference:
         whole_truth = truth[place]
         if whole_truth is not None:
             truth[place] = whole_truth[keep]
-        return CaseReference(
+        part = CaseReference(
             self._reference,
             self.case,
             reference,
@@ -90,6 +94,8 @@ class CaseReference:
             half=self._half,
             part=(place, keep),
         )
+        part.rows = self.rows
+        return part
 
     def fork(self) -> "CaseReference":
         """The same, whose noise can be measured further without changing this one."""
@@ -137,6 +143,21 @@ class CaseReference:
             if steady != self._noises[place]:
                 self._other_path.add(place)
             self._noises[place] = steady
+
+    def ask_louder(self) -> None:
+        """Re-run it with more and more rounding, and with ties broken otherwise, for what its rows are then; its noise stays as it is."""
+        self.confirm()
+        for amplitude in _LOUD_AMPLITUDES:
+            for _ in self._rerun(1, amplitude=amplitude):
+                pass
+        for rule in TIE_RULES:
+            answers = self.with_ties_broken(rule)
+            if answers is not None and self.rows is not None:
+                self.rows.align(answers)
+
+    def with_ties_broken(self, rule: str, *, wide: bool = False) -> list[Array] | None:
+        """Its answer with exact ties broken by a rule, a detector's rows in the order of the rule; None where that can't be done."""
+        return self._reference.ties(self.case.inputs, rule, wide=wide)
 
     @property
     def confirmed(self) -> bool:
@@ -225,8 +246,11 @@ class CaseReference:
                 )
             except Exception:  # noqa: S112 - a re-run that the module refuses is one sample less, and the count shows it
                 continue
-            if len(outputs) == len(self.reference):
-                yield outputs
+            if len(outputs) != len(self.reference):
+                continue
+            if self.rows is not None:
+                outputs = self.rows.align(outputs)
+            yield outputs
 
 
 def _limit_to_dtype(truth: Array, reference: Array) -> Array:

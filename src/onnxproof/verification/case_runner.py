@@ -17,7 +17,8 @@ from onnxproof.errors import BackendError, Refused
 from onnxproof.options import Policy
 from onnxproof.reference.doubt import Doubts
 from onnxproof.reference.protocol import Reference
-from onnxproof.results import Case, Gap, NoiseKind, Note, Signature, Status, Verdict, Void
+from onnxproof.reference.rounding_check import NotExamined
+from onnxproof.results import Case, Domain, Gap, NoiseKind, Note, Signature, Status, Verdict, Void
 from onnxproof.results.judging import judge_gap, within_tolerance
 from onnxproof.runtimes.session.execution import Candidate
 from onnxproof.verification.case_reference import (
@@ -26,6 +27,7 @@ from onnxproof.verification.case_reference import (
     CaseReference,
     ReferenceRefused,
 )
+from onnxproof.verification.detections import Aligned, CaseRows, open_sets
 from onnxproof.verification.domain_classification import DomainClassifier, Rerun
 from onnxproof.verification.gap_measurement import RECHECK_SHARE, Comparison, GapMeasurer
 from onnxproof.verification.masked import Masks
@@ -135,7 +137,6 @@ class Trial:
         self._decides = bool(options.op_types & DISCRETE)
         self._measurer = GapMeasurer(signature, policy, options.fidelity)
         self._classifier = DomainClassifier(
-            reference=reference,
             measurer=self._measurer,
             policy=policy,
             rerun=Rerun(answer=self._answer, compare=self._compare_without_notes),
@@ -146,7 +147,11 @@ class Trial:
         )
         self._confirmed: Counter[tuple[str, str, Verdict]] = Counter()
         names = [output.name for output in signature.outputs]
-        self.doubts = Doubts(reference, names, lambda passes: options.affords(passes, 0.0))
+        self.doubts = Doubts(reference, names, options.affords)
+        self.sets = open_sets(
+            names, options.op_types, policy, lambda: reference.run(reference.example())
+        )
+        """A detector's outputs, whose rows are compared as sets; None for other models."""
         self.answers = Answers(names)
         self.plain: set[str] = set()
         """The cases of ordinary values."""
@@ -186,7 +191,8 @@ class Trial:
         if self._options.half is not None:
             share = _HALF_BIAS_SHARE
         biases = {}
-        for place, output in enumerate(graph.run(case.inputs)):
+        outputs = self._aligned(reference, graph.run(case.inputs)).outputs
+        for place, output in enumerate(outputs):
             if reference.truth[place] is None or self._signature.outputs[place].dtype == "float64":
                 continue  # no truth is wider than float64
             comparison = Comparison(
@@ -202,9 +208,13 @@ class Trial:
         start = time.perf_counter()
         outputs = self._run_reference(case.inputs)
         seconds = time.perf_counter() - start
-        truth: Sequence[Array | None] | None = self._reference.truth(case.inputs)
-        if not self.doubts.check(case, outputs, truth):
-            truth = None
+        rows = None if self.sets is None else self.sets.open(outputs)
+        truth: Sequence[Array | None] | None = self._true_answer(case.inputs, rows)
+        try:
+            if not self.doubts.check(case, outputs, truth, seconds):
+                truth = None
+        except NotExamined as why:
+            raise ReferenceRefused(str(why)) from why
         reference = CaseReference(
             self._reference,
             case,
@@ -213,11 +223,20 @@ class Trial:
             seed=self._options.seed,
             half=self._options.half,
         )
+        reference.rows = rows
         reference.estimate()
         reference.seconds = seconds
         if self._options.fidelity is not None:
             reference.simulated = self._options.fidelity.simulate(case)
         return reference
+
+    def _true_answer(
+        self, inputs: Mapping[str, Array], rows: CaseRows | None
+    ) -> list[Array] | None:
+        truth = self._reference.truth(inputs)
+        if truth is None or rows is None:
+            return truth
+        return rows.align(truth)
 
     def _run_reference(self, inputs: Mapping[str, Array]) -> list[Array]:
         try:
@@ -252,10 +271,38 @@ class Trial:
             gaps, refusal_notes = refused_gaps(refused, names, reference.reference)
             notes += refusal_notes
             return gaps
+        aligned = self._aligned(reference, outputs)
+        gaps = self._gaps(reference, candidate, (aligned.outputs, outputs), notes)
+        for place, (gap, output) in enumerate(zip(gaps, outputs, strict=True)):
+            if output is not None and aligned.is_tied(gap, place):
+                gaps[place] = replace(gap, domain=Domain.TIES)
+                notes.append(note_of(gaps[place], reference.reference[place], output))
+        return [aligned.describe(gap, place) for place, gap in enumerate(gaps)]
+
+    def _aligned(self, reference: CaseReference, outputs: list[Array | None]) -> Aligned:
+        """A detector's rows in the order of the reference's."""
+        if self.sets is None or reference.rows is None:
+            return Aligned(outputs=outputs)
+        case = reference.case.name
+        return self.sets.align(case, reference.rows, outputs, reference.ask_louder)
+
+    def _gaps(
+        self,
+        reference: CaseReference,
+        candidate: Candidate,
+        answers: tuple[Sequence[Array | None], Sequence[Array | None]],
+        notes: list[Note],
+    ) -> list[Gap]:
+        """Steps 2 and 3 of `_compare`, for outputs in the reference's order and in the candidate's own."""
+        case = reference.case
         gaps = []
-        for place, output in enumerate(outputs):
+        for place, (output, answered) in enumerate(zip(*answers, strict=True)):
             comparison = Comparison(
-                reference=reference, candidate=candidate, place=place, output=output
+                reference=reference,
+                candidate=candidate,
+                place=place,
+                output=output,
+                answered=answered,
             )
             gap = self._measurer.measure(comparison)  # 2
             if self._needs_confirmation(gap, case):  # 3

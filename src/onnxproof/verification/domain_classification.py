@@ -17,18 +17,14 @@ import numpy as np
 from onnxproof.errors import BackendError
 from onnxproof.numerics.measure import Noise, is_float, noise_of
 from onnxproof.options import Policy
-from onnxproof.reference.protocol import Reference
 from onnxproof.results import Case, Domain, Gap, Status, Verdict
 from onnxproof.results.judging import beyond_noise, judge_gap
 from onnxproof.runtimes.session.execution import Candidate
-from onnxproof.verification.case_reference import CaseReference, ReferenceRefused
+from onnxproof.verification.case_reference import TIE_RULES, CaseReference, ReferenceRefused
 from onnxproof.verification.gap_measurement import RECHECK_SHARE, Comparison, GapMeasurer
 from onnxproof.verification.masked import Masks, agree_with_wider_masks
 
 Array = np.ndarray[Any, Any]
-_ROUNDING = 0.5
-"""Of an answer's scale: farther apart than this, float32 and float64 with ties broken by one rule took different paths, and the difference is no noise (not measured)."""
-_TIE_RULES = ("first", "last")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +41,6 @@ class Rerun:
 class DomainClassifier:
     """Says of a confirmed gap to which odd domain it belongs, if to one."""
 
-    reference: Reference
     measurer: GapMeasurer
     policy: Policy
     rerun: Rerun
@@ -131,7 +126,10 @@ class DomainClassifier:
         """Whether the candidate says what the reference says with its ties broken by a rule."""
         if not self.orders:
             return False
-        return any(self._agrees_by_rule(comparison, output, rule) for rule in _TIE_RULES)
+        if comparison.answered is not None:  # a rule has an order of its own
+            output = comparison.answered
+            comparison = replace(comparison, output=output)
+        return any(self._agrees_by_rule(comparison, output, rule) for rule in TIE_RULES)
 
     def _agrees_by_rule(
         self,
@@ -139,7 +137,7 @@ class DomainClassifier:
         output: Array,
         rule: str,
     ) -> bool:
-        answers = self.reference.ties(comparison.case.inputs, rule)
+        answers = comparison.reference.with_ties_broken(rule)
         if answers is None:
             return False
         answer = answers[comparison.place]
@@ -154,19 +152,16 @@ class DomainClassifier:
     ) -> tuple[Noise, Array | None]:
         """The noise of that very answer and its truth: another expert that is chosen at a tie has another noise."""
         noise = comparison.reference.noise(comparison.place)
-        wide_answers = self.reference.ties(comparison.case.inputs, rule, wide=True)
+        wide_answers = comparison.reference.with_ties_broken(rule, wide=True)
         if wide_answers is None or comparison.output is None or not is_float(comparison.output):
             return noise, None
         wide = wide_answers[comparison.place]
         if wide.shape != answer.shape:
             return noise, None
         own_noise = noise_of(answer, wide, comparison.reference.kind)
-        scale = 0.0
-        if wide.size:
-            scale = float(np.sqrt(np.mean(np.square(wide))))
-        if noise.rms < own_noise.rms <= _ROUNDING * scale:
+        if own_noise.rms > noise.rms:
             return own_noise, wide
-        return noise, None  # beyond it, float64 took another path at a tie
+        return noise, None
 
     def _measure_beside_masks(
         self,

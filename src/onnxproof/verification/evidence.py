@@ -28,6 +28,8 @@ class Request:
     seed: int = 0
     only: tuple[str, ...] = ()
     """The cases that are run, by name; all where it is empty."""
+    first: tuple[Case, ...] = ()
+    """Cases that a fix must mend: they come before all others, and the first that still differs ends it."""
     explained: bool = False
     """Whether a share of the budget is kept for a diagnosis."""
     disabled_optimizers: tuple[str, ...] = ()

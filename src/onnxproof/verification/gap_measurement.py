@@ -1,5 +1,6 @@
 """The gap of one output of one candidate on one case, and whether it is large enough to be looked into."""
 
+import math
 import statistics
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -7,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.numerics.measure import GapLabel, Noise, measure
+from onnxproof.numerics import port_values
+from onnxproof.numerics.measure import GapLabel, Noise, eps, measure
 from onnxproof.options import Policy
 from onnxproof.results import Case, Gap, NoiseKind, Signature, Status
 from onnxproof.results.judging import beyond_noise
@@ -18,7 +20,7 @@ from onnxproof.verification.quantized import Fidelity, Simulated
 Array = np.ndarray[Any, Any]
 RECHECK_SHARE = 0.4
 """Share of the limits from which on the noise is measured again: one comparison alone is a rough estimate (not measured)."""
-ROUGH_KINDS = (NoiseKind.GRAPH, NoiseKind.PERTURBED)
+ROUGH_KINDS = (NoiseKind.GRAPH, NoiseKind.WIDER, NoiseKind.PERTURBED)
 """Estimates whose re-runs don't know how each operation rounds: there an output's usual size sets the floor."""
 FAR_BELOW = 1e-9
 """Elsewhere only what is this far below an output's usual size is nothing: denormal inputs, for one (not measured)."""
@@ -34,6 +36,8 @@ class Comparison:
     candidate: Candidate
     place: int
     output: Array | None
+    answered: Array | None = None
+    """A detector's output in the order in which the candidate gave it; None where `output` is that."""
 
     @property
     def case(self) -> Case:
@@ -104,8 +108,8 @@ class GapMeasurer:
         output = self._signature.outputs[comparison.place].name
         floor_scale = self._scales.median(output)
         if comparison.reference.kind not in ROUGH_KINDS:
-            floor_scale *= FAR_BELOW
-        return measure(
+            floor_scale = min(floor_scale * FAR_BELOW, self._tolerated_scale(answer.dtype))
+        gap = measure(
             _label(comparison, output),
             reference=answer,
             truth=truth,
@@ -115,6 +119,17 @@ class GapMeasurer:
             atol=self._policy.atol,
             rtol=self._policy.rtol,
         )
+        if self._signature.outputs[comparison.place].dtype == "str" and gap.worst is not None:
+            detail = _texts_apart(answer, comparison.output, gap.worst)
+            return replace(gap, detail=detail, max_abs=1.0, rms=1.0)  # strings have no size
+        return gap
+
+    def _tolerated_scale(self, dtype: np.dtype[Any]) -> float:
+        """The usual size excuses nothing that the tolerance would not: outputs of 1e18 must not hide what happens at 1."""
+        step = eps(dtype)
+        if not step:
+            return math.inf
+        return self._policy.atol / (self._policy.noise_limit * step)
 
     def _measure_quantized(
         self, comparison: Comparison, simulated: Simulated, output: Array
@@ -139,6 +154,14 @@ class GapMeasurer:
     def learn_scale(self, gap: Gap) -> None:
         """Remember the size of an output on an ordinary case."""
         self._scales.add(gap)
+
+
+def _texts_apart(answer: Array, output: Array | None, worst: tuple[int, ...]) -> str:
+    """The two strings at the first place where they differ."""
+    texts = [
+        port_values.decode(int(array[worst])) for array in (answer, output) if array is not None
+    ]
+    return f"the reference says {' and the file '.join(repr(text) for text in texts)}"
 
 
 def is_suspicious(gap: Gap, policy: Policy, share: float = 1.0) -> bool:
@@ -175,7 +198,13 @@ def measure_quantized(
     simulated_output = simulated.outputs[place]
     if simulated_output is None or simulated_output.shape != truth.shape:
         simulated_output = output
-    noise = fidelity.noise(label.output, simulated_output, truth, ordinary=answer.case.ordinary)
+    noise = fidelity.noise(
+        label.output,
+        simulated_output,
+        truth,
+        ordinary=answer.case.ordinary,
+        allowance=simulated.allowance(place),
+    )
     gap = measure(
         label,
         reference=answer.reference,
@@ -185,10 +214,7 @@ def measure_quantized(
         atol=policy.atol,
         rtol=policy.rtol,
     )
-    unsaturated = None
-    if simulated.unsaturated is not None:
-        unsaturated = simulated.unsaturated[place]
-    return fidelity.weigh(gap, answer.case, output, truth, simulated, unsaturated=unsaturated)
+    return fidelity.weigh(gap, answer.case, output, truth, simulated, place)
 
 
 def _label(comparison: Comparison, output: str) -> GapLabel:

@@ -1,6 +1,6 @@
 """The loop of a verification: its rollouts, and what they say about single calls."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.reference.protocol import Reference
@@ -11,6 +11,7 @@ from onnxproof.verification.evidence import Request
 from onnxproof.verification.observations import Observations
 from onnxproof.verification.rollout import schedules
 from onnxproof.verification.rollout.driving import Driven
+from onnxproof.verification.rollout.recorded import RecordedRollout
 from onnxproof.verification.rollout.stage import (
     Context,
     Limits,
@@ -94,6 +95,11 @@ class Looping:
         self._rolled = self._runner.run(list(self._candidates), limits, only)
         observed.add_rollout(self._rolled.gaps)
         return self._rolled.cases[:_GUILTY_CALLS]
+
+    def record(self, most_bytes: int) -> Iterator[RecordedRollout]:
+        """Short rollouts of the reference for a bundle."""
+        if self._runner is not None and self._candidates:
+            yield from self._runner.record(self.rollouts, self._candidates[0], most_bytes)
 
     @property
     def states_are_own(self) -> bool:

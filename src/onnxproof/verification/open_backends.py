@@ -34,10 +34,12 @@ class Fleet:
         signature: Signature,
         clock: Clock,
         open_session: Callable[[str], Session | None],
+        check: Callable[[str], object] = require,
     ) -> None:
+        """`open_session` may give a session of its own for a backend; `check` raises for one that isn't installed."""
         for backend in backends:  # one that isn't installed is an error before anything runs
             try:
-                require(backend)
+                check(backend)
             except BackendMissing:
                 raise
             except BackendError:  # broken: a finding below, with those that can't be opened

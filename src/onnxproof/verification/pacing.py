@@ -52,6 +52,8 @@ class Pacing:
         """True when no further case can change the verdict."""
         if self._fleet.done or self._fleet.hung or self._observed.unconfirmed:
             return True
+        if self._request.first and self._observed.diverged:
+            return True
         several = self._observed.diverged >= 2 and len(self._request.backends) == 1
         return several and self._budget.passed(_PATIENCE)
 

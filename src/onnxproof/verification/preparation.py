@@ -7,6 +7,7 @@ from onnxproof.errors import InputError, OnnxproofError
 from onnxproof.inputs import inference, rules
 from onnxproof.inputs.roles import confirm_roles
 from onnxproof.inputs.space import Space
+from onnxproof.inputs.texts import with_decisions
 from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.reference import pairing
 from onnxproof.reference.protocol import Reference
@@ -94,6 +95,7 @@ def learn_space(
         parameter=reference.parameter,
         rules=reference.rules,
     )
+    space = with_decisions(space, reference.decisions())
 
     example = Case(name="example", group="ordinary", about="", inputs=reference.example())
     if refusal := space.refusal(example):

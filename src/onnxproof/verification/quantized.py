@@ -27,6 +27,10 @@ from onnxproof.results import Case, Finding, Gap, NoiseKind, Signature, judging
 from onnxproof.runtimes import Session, ort, reference
 from onnxproof.runtimes.session.execution import Clock, feed
 from onnxproof.verification import open_ended
+from onnxproof.verification.allowed_rounding import AllowedRounding
+from onnxproof.verification.block_reading import keeps_blocks
+from onnxproof.verification.rollout.language import divergence, scores_next_token
+from onnxproof.verification.rounded_reference import RoundedReference
 
 Array = np.ndarray[Any, Any]
 Inputs = Mapping[str, Array]
@@ -58,13 +62,16 @@ def open_fidelity(
     """None unless the file quantizes; a fake-quantized module is held to its own rounding, which its re-runs know."""
     if not file.quantized:
         return None
+    rounded = None
+    if keeps_blocks(file.model.graph):
+        rounded = RoundedReference(reference, file)
     how = _how_it_quantizes(subject, reference)
-    if how == "fake":
+    if how == "fake" or (rounded is not None and rounded.has_own_weights):
         return None
     kind = NoiseKind.SIMULATED
     if how == "integers":
         kind = NoiseKind.TWIN
-    return Fidelity(file, signature, clock, kind)
+    return Fidelity(file, signature, clock, kind, rounded)
 
 
 def _how_it_quantizes(subject: Subject, reference: Reference) -> str:
@@ -117,6 +124,19 @@ class Simulated:
     clipped: float | None
     unsaturated: Sequence[Array | None] | None = None
     """What it would say if no 16-bit rounding clipped; None where none is there, or where quality is not asked."""
+    rounded: Sequence[Array] | None = None
+    """What the reference says with its own weights in as few bits as the file's; None where these have 8, or where quality is not asked."""
+    allowed: Sequence[Array | None] | None = None
+    """What the graph says where every product rounds its input as its accuracy level allows; None where none is allowed to."""
+
+    def allowance(self, place: int) -> float:
+        """How far that is from what the graph means, rms: a kernel may be as far off."""
+        exact = self.outputs[place]
+        other = None if self.allowed is None else self.allowed[place]
+        if exact is None or other is None or exact.shape != other.shape or not exact.size:
+            return 0.0
+        error = np.nan_to_num(other.astype(np.float64) - exact)
+        return float(np.sqrt(np.mean(np.square(error))))
 
 
 class Fidelity:
@@ -128,8 +148,10 @@ class Fidelity:
         signature: Signature,
         clock: Clock,
         kind: NoiseKind = NoiseKind.SIMULATED,
+        rounded: RoundedReference | None = None,
     ) -> None:
         self.kind = kind
+        self._rounded = rounded
         self._path = file.path
         self._signature = signature
         self._clock = clock
@@ -137,6 +159,7 @@ class Fidelity:
         self._exact = True
         """Whether the standard's evaluator is used; ONNX Runtime without optimisation takes its place after a failure."""
         self._ranges = _input_ranges(file)
+        self._allowed = AllowedRounding(file)
         self._open_ended = open_ended.OpenEndedSession(file)
         self._costs: dict[str, list[float]] = defaultdict(list)
 
@@ -149,9 +172,20 @@ class Fidelity:
         if outputs is None:
             return None
         unsaturated = None
-        if self._exact and (case.group == "data" or case.name == "example"):
+        rounded = None
+        asked = case.group == "data" or case.name == "example"
+        if self._exact and asked:
             unsaturated = self._open_ended.run(inputs, self._signature, _LIMIT_S)
-        return Simulated(outputs=outputs, clipped=self._clipped(inputs), unsaturated=unsaturated)
+        if self._rounded is not None and asked:
+            with self._clock.forward("simulation"):
+                rounded = self._rounded.run(case.inputs)
+        return Simulated(
+            outputs=outputs,
+            clipped=self._clipped(inputs),
+            unsaturated=unsaturated,
+            rounded=rounded,
+            allowed=self._allowed.run(inputs, self._signature, _LIMIT_S),
+        )
 
     def noise(
         self,
@@ -160,8 +194,9 @@ class Fidelity:
         truth: Array,
         *,
         ordinary: bool,
+        allowance: float = 0.0,
     ) -> Noise:
-        """What quantization costs here, never less than half of what it usually costs: a case may be right by luck."""
+        """What quantization costs here, never less than half of what it usually costs, since a case may be right by luck, nor than what kernels are allowed."""
         cost = noise_of(simulated, truth.astype(np.float64), self.kind)
         costs = self._costs[name]
         if ordinary and len(costs) < _MOST_COSTS:
@@ -173,6 +208,7 @@ class Fidelity:
             # two correct integer implementations differ by single steps inside
             scale = float(np.sqrt(np.mean(np.square(truth, dtype=np.float64))))
             least = max(least, _SINGLE_STEPS * scale)
+        least = max(least, allowance)
         rms = max(cost.rms, least)
         worst = max(cost.worst, _WORST_TO_RMS * least)
         return replace(cost, rms=rms, worst=worst)
@@ -184,21 +220,20 @@ class Fidelity:
         candidate: Array,
         truth: Array,
         simulated: Simulated,
-        unsaturated: Array | None = None,
+        place: int,
     ) -> Gap:
-        """The same gap with what it says about quality."""
+        """The same gap with what it says about quality; `place` is that of the output."""
         if not is_float(truth) or truth.shape != candidate.shape or not truth.size:
             return gap
         whole, worst = quality(truth.astype(np.float64), candidate.astype(np.float64))
-        open_db = None
-        if unsaturated is not None and unsaturated.shape == truth.shape:
-            open_db, _ = quality(truth.astype(np.float64), unsaturated.astype(np.float64))
         return replace(
             gap,
             sqnr_db=whole,
             channel_db=worst,
             clipped=simulated.clipped,
-            unsaturated_db=open_db,
+            unsaturated_db=_level(truth, simulated.unsaturated, place),
+            rounding_db=_level(truth, simulated.rounded, place),
+            kl=_mean_kl(case, truth, candidate),
             ordinary=case.ordinary,
         )
 
@@ -244,6 +279,22 @@ class Fidelity:
         return outside / total
 
 
+def _mean_kl(case: Case, truth: Array, candidate: Array) -> float | None:
+    """Of the next token; None for what is no language model."""
+    if not scores_next_token(case.inputs, truth) or not np.isfinite(candidate).all():
+        return None
+    return float(divergence(truth, candidate).mean())
+
+
+def _level(truth: Array, outputs: Sequence[Array | None] | None, place: int) -> float | None:
+    """The SQNR of other answers; None where there are none."""
+    output = None if outputs is None else outputs[place]
+    if output is None or output.shape != truth.shape:
+        return None
+    whole, _ = quality(truth.astype(np.float64), output.astype(np.float64))
+    return whole
+
+
 def quality(truth: Array, candidate: Array) -> tuple[float, float | None]:
     """SQNR in dB over all, and of the worst channel (the second axis) where there are several."""
     error = candidate - truth
@@ -274,6 +325,11 @@ def decibels(signal: float, error: float) -> float:
     return -math.inf
 
 
+def quality_findings(gaps: Sequence[Gap], policy: Policy) -> list[Finding]:
+    """What the user should know of a quantized file's answers beside the verdict."""
+    return [*shared_clipping(gaps, policy), *few_bits(gaps, policy)]
+
+
 def shared_clipping(gaps: Sequence[Gap], policy: Policy) -> list[Finding]:
     """Ordinary inputs that the quantized reference clips as the file does: no fault of the file, and yet its answers are worth little."""
     twins = [gap for gap in judging.asked(gaps) if gap.noise_kind is NoiseKind.TWIN]
@@ -287,6 +343,29 @@ def shared_clipping(gaps: Sequence[Gap], policy: Policy) -> list[Finding]:
             help="verify the file against the float model: that says what the ranges cost, and calibrate with inputs as they are served",
         )
     ]
+
+
+def few_bits(gaps: Sequence[Gap], policy: Policy) -> list[Finding]:
+    """A loss that the few bits of the weights explain: no fault of the file, and yet the user should know it."""
+    groups = judging.by_output(judging.asked(gaps))
+    for group in groups:
+        level = judging.pooled_db(group)
+        rounded = judging.rounding_db(group)
+        if rounded is None or level >= policy.drift_db or not judging.explained_by_bits(group):
+            continue
+        words = judging.level_words(level)
+        kl = judging.pooled_kl(group)
+        if kl is not None:
+            words = f"{words}, at {kl:.3g} nats of KL a token"
+        expected = judging.level_words(rounded)
+        return [
+            Finding(
+                code="few-bits",
+                what=f"`{group[0].output}` keeps {words}; the reference keeps {expected} with its own weights rounded to as few bits",
+                help="the file is what its bits allow; your data say whether that is enough (`--data`); more bits or smaller blocks lose less",
+            )
+        ]
+    return []
 
 
 def _input_ranges(file: OnnxFile) -> dict[str, tuple[float, float]]:

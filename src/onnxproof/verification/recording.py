@@ -16,6 +16,7 @@ from onnxproof.verification.case_reference import CaseReference
 from onnxproof.verification.case_runner import DISCRETE, ORDERING, Outcome
 from onnxproof.verification.masked import Masks
 from onnxproof.verification.quantized import Fidelity
+from onnxproof.verification.rollout.recorded import Recorder
 
 Array = np.ndarray[Any, Any]
 MOST_BYTES = 8 << 20
@@ -58,6 +59,8 @@ class Recording:
         self.quantization: NoiseKind | None = getattr(fidelity, "kind", None)
         """How the noise of a quantized file is simulated; None for others."""
         self.most_bytes = most_bytes
+        self.record_rollouts: Recorder = lambda most_bytes: iter(())
+        """Runs short rollouts of the reference, for a model in a loop."""
         self._kept: list[RecordedCase] = []
         self._size = 0
 

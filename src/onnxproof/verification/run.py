@@ -44,7 +44,7 @@ from onnxproof.verification.observations import Observations, elements
 from onnxproof.verification.open_backends import Fleet, open_without
 from onnxproof.verification.pacing import Pacing
 from onnxproof.verification.progress import Progress
-from onnxproof.verification.quantized import Fidelity, open_fidelity, shared_clipping
+from onnxproof.verification.quantized import Fidelity, open_fidelity, quality_findings
 from onnxproof.verification.recording import Recording
 from onnxproof.verification.rollout.driving import Driven
 
@@ -71,7 +71,7 @@ class _Verification:
         self._clock = Clock()
         self._budget = Budget(request.budget_s, self._clock, explained=request.explained)
         self._file = onnx_file.read(request.path)
-        onnx_file.require_tensors(self._file)
+        onnx_file.require_comparable(self._file)
         self._observed = Observations(request.policy)
         self._chosen = ChosenCases(request.only, request.seed)
         self._findings: list[Finding] = []
@@ -89,7 +89,7 @@ class _Verification:
         data = open_data(self._request.subject.data)
         self._request = replace(self._request, subject=replace(self._request.subject, data=data))
         self._data = UserData(data)
-        self._reference: Reference = open_reference(self._request.subject, self._clock)
+        self._reference: Reference = open_reference(self._request.subject, self._clock, self._file)
         self._signature, findings, self._loops = preparation.pair(
             self._reference, self._file, self._request
         )
@@ -167,7 +167,7 @@ class _Verification:
         trial = self._trial = self._open_trial(space, fidelity)
         dims = [dim.name for dim in space.free_dims]
         self._floor = Floor(dims, chosen=bool(request.only))
-        if not request.only and not request.disabled_optimizers:
+        if not (request.only or request.disabled_optimizers or request.first):
             self._findings += preparation.examine_runtimes(
                 self._fleet.active,
                 self._reference,
@@ -216,6 +216,8 @@ class _Verification:
         announce = partial(self._announce, step="rollouts")
         for case in self._looping.roll_out(driven, self._observed, self._budget, announce):
             compare(case)
+        if self._recording is not None:
+            self._recording.record_rollouts = self._looping.record
         self._findings += self._looping.findings
 
     def _open_trial(self, space: Space, fidelity: Fidelity | None) -> Trial:
@@ -261,7 +263,8 @@ class _Verification:
         observed, request = self._observed, self._request
 
         def every_case() -> Iterator[Case]:
-            yield from self._data.guard(generators.plan(space), observed.sizes, observed.dropped)
+            planned = generators.plan(space, request.first)
+            yield from self._data.guard(planned, observed.sizes, observed.dropped)
             if len(observed.sizes) >= _PROBED // 2:
                 yield from probes.steer(_STEERED, self._budget.cases(faulty=observed.faulty))
 
@@ -374,9 +377,10 @@ class _Verification:
                 budget_s = self._request.budget_s
                 self._findings += self._floor.findings(complete=self._complete, budget_s=budget_s)
         self._findings += [
+            *self._reference.truth_findings(),
             *masked_findings(observed.gaps),
             *self._looping.unread_findings,
-            *shared_clipping(observed.gaps, self._request.policy),
+            *quality_findings(observed.gaps, self._request.policy),
         ]
         measured = Measured(
             request=self._request,

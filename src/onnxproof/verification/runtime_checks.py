@@ -209,7 +209,7 @@ class _Examination:
         """The session that empty tensors get; where every dim is fixed there are none, and a second one will do, if the model is small enough for that."""
         if self._deadline.passed:
             return None
-        if not self._questions.varies and _model_bytes(self._path) > _HELD_TWICE:
+        if not self._questions.varies and onnx_file.file_bytes(self._path) > _HELD_TWICE:
             return None
         if self._deadline.left < _OPENING_S:
             return None
@@ -355,13 +355,6 @@ class _Examination:
         counts: bool,
     ) -> Finding:
         return Finding(code=code, what=f"`{self._candidate.backend}` {what}", counts=counts)
-
-
-def _model_bytes(path: Path) -> int:
-    """Bytes of the file and of the weights beside it."""
-    external = onnx_file.external_files(onnx_file.read(path).model)
-    files = [path, *(path.parent / name for name in external)]
-    return sum(file.stat().st_size for file in files)
 
 
 def _changed(array: Array) -> Array:

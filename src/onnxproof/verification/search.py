@@ -23,6 +23,10 @@ _DOUBTFUL = 2.0
 """Times the noise from which on the graph is asked in float64: healthy models stay below 0.74 there, faults begin at 2.2."""
 _SHARE_FOR_GRAPH, _LEAST_FOR_GRAPH_S = 0.05, 1.0
 """Of the budget, and seconds at least, that one answer of the graph in float64 may take."""
+_PASSES_FOR_GRAPH = 30
+"""Forward passes of the reference that it may take, however short the budget, since a slow machine is slow at both. Not measured."""
+_FOR_WANT = frozenset({"too-slow", "out-of-memory"})
+"""Refusals for want of time or memory: a missing operator is missing whatever is given."""
 
 
 def climb_to_disagreement(
@@ -64,6 +68,15 @@ def smaller_witness(
     return replace(smaller, name=name, about=about)
 
 
+def _limit_for_graph(request: Request, budget: Budget) -> float:
+    """Seconds that the graph in float64 may take for one case."""
+    return max(
+        request.budget_s * _SHARE_FOR_GRAPH,
+        _LEAST_FOR_GRAPH_S,
+        _PASSES_FOR_GRAPH * budget.pass_s,
+    )
+
+
 def ask_graph_in_float64(
     request: Request,
     observed: Observations,
@@ -86,19 +99,36 @@ def ask_graph_in_float64(
     from onnxproof.runtimes import reference
 
     announce("asking the graph in float64")
+    if budget.far_beyond:
+        return [_graph_not_asked("no time was left for it")]
     try:
         session = reference.open(request.path, "float64")
-        session.limit_s = max(request.budget_s * _SHARE_FOR_GRAPH, _LEAST_FOR_GRAPH_S)
+        session.limit_s = _limit_for_graph(request, budget)
         graph = Candidate("reference:float64", request.path, signature, clock, session=session)
-        for case in doubtful:
-            if not budget.affords(PASSES_OF_A_CASE) or not budget.affords_reruns(RERUNS):
-                what = "the graph was not asked in float64 about a case that is neither noise nor a fault"
+        for place, case in enumerate(doubtful):
+            enough = budget.affords(PASSES_OF_A_CASE) and budget.affords_reruns(RERUNS)
+            if place and not enough:
+                what = f"the graph was asked in float64 about {place} of {len(doubtful)} cases that are neither noise nor a fault"
                 return [not_reached(what)]
             observed.add_bias(case, trial.bias(case, graph))
-    except OnnxproofError as why:  # an operator that the evaluator lacks, or too slow
+    except MemoryError:
+        return [_graph_not_asked("there is too little memory")]
+    except OnnxproofError as why:
+        if why.code in _FOR_WANT:
+            return [_graph_not_asked(why.what)]
         what = f"the graph could not be evaluated in float64: {why.what}"
         return [Finding(code="graph-not-asked", what=what)]
     return []
+
+
+def _graph_not_asked(why: str) -> Finding:
+    """Between noise and a fault there is no verdict without this answer."""
+    return Finding(
+        code="graph-not-asked",
+        what=f"a case is neither noise nor a fault, and the graph in float64, which tells the two apart, was not asked: {why}",
+        voids=True,
+        help="give more time with `--budget`",
+    )
 
 
 def has_own_precision(file: OnnxFile, signature: Signature) -> bool:

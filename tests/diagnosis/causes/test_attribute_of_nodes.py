@@ -21,7 +21,7 @@ NUMBERS = {
 def test_another_operator_of_two_operands_is_named(operator: str, tmp_path: Path) -> None:
     wrong = file_of([node(operator, "x", "third")], X, NUMBERS)
     right = file_of([node("Add", "x", "third")], X, NUMBERS)
-    tried = attribute._mend_nodes(workbench(tmp_path, wrong, right, X, nodes=["y"]))
+    tried = attribute._try_operators(workbench(tmp_path, wrong, right, X, nodes=["y"]))
     assert isinstance(tried, Tried)
     assert tried.proven
     assert without_tally(tried.evidence) == f"y is {operator}; with Add the answers are right"

@@ -218,3 +218,22 @@ def test_a_file_that_refuses_all_sizes_or_none_is_no_matter_of_sizes(
     sizes: dict[int, bool], tmp_path: Path
 ) -> None:
     assert baked_dimension.test(bench_of(tmp_path, sizes, gap=REFUSED)) == NOTHING
+
+
+class OtherPathMean(torch.nn.Module):
+    """Longer inputs take one more step, which changes nothing."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] > 5:
+            x = torch.relu(x) - torch.relu(-x)
+        return x.sum(1, keepdim=True) / int(x.shape[1])
+
+
+def test_a_size_in_the_file_is_no_branch_although_the_module_takes_another_path(
+    tmp_path: Path,
+) -> None:
+    bench = bench_of(tmp_path, ONE_SIZE, module=OtherPathMean(), file=quarter_of_sum())
+    tried = baked_dimension.test(bench)
+    assert isinstance(tried, Tried)
+    assert (tried.proven, tried.in_reference, tried.code) == (True, False, "")
+    assert tried.evidence.startswith("y holds a size of the example")

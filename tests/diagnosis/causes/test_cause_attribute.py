@@ -73,6 +73,7 @@ def test_pads_are_exchanged_and_made_equal() -> None:
         ("dim", 1, list(range(-4, 4))),
         ("eps", 1e-5, [0.3, 1e-5, 1e-6, 1e-12, 0.0, 1.0, 2.0, 0.5]),
         ("stride", [2, 3], [[1, 1], [0, 0], [3, 2]]),
+        ("shifts", [2, -3], [[1, 1], [0, 0], [-3, 2], [-2, 3]]),
         ("groups", 2, [0, 1, -2, 1, 3]),
         ("memory_format", "x", []),
     ],

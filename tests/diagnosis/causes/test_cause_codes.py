@@ -11,6 +11,7 @@ import pytest
 
 from onnxproof.cli.explain import _page
 from onnxproof.diagnosis import causes
+from onnxproof.diagnosis.counterfactuals.tried import ComparedCases
 from onnxproof.diagnosis.counterfactuals.workbench import Tried
 from onnxproof.diagnosis.judge import Judgement, Standing
 from onnxproof.results import Cause, Fix, Verdict
@@ -39,9 +40,11 @@ def workbench(**changed: Any) -> Any:
         "deadline": Deadline.never(),
         "before": 8.0,
         "noise": 0.5,
+        "model": onnx.ModelProto(),
         "noise_ratio": noise_ratio,
+        "nodes": [],
     }
-    return SimpleNamespace(**{**ordinary, **changed})
+    return SimpleNamespace(**{"cases": ComparedCases(), **ordinary, **changed})
 
 
 def hypothesis(*results: Tried | str, **changed: Any) -> Any:

@@ -50,6 +50,24 @@ def test_a_limit_that_was_moved_is_no_other_comparison(tmp_path: Path) -> None:
     assert comparison.test(bench) == "no other operator of the family mends a named node"
 
 
+def test_a_branch_that_is_never_taken_is_no_comparison_for_equality(tmp_path: Path) -> None:
+    """Above a limit that nothing reaches the module changes its input; the file has a lower limit."""
+
+    class Rare(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.where(x > 9.0, x * 0, x)
+
+    nodes = [
+        node("Greater", "x", "limit", output="above"),
+        node("Where", "above", "zero", "x"),
+    ]
+    constants = {"limit": np.array(1.2, np.float32), "zero": np.array(0, np.float32)}
+    file = file_of(nodes, X, constants)
+    bench = module_workbench(tmp_path, Rare(), file, X, located={"above": "gt"})
+    assert bench.before > 0.1
+    assert comparison.test(bench) == "no other operator of the family mends a named node"
+
+
 def test_fractions_that_are_cut_before_they_are_asked_for_are_named(tmp_path: Path) -> None:
     class Some(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

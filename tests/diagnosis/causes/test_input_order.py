@@ -37,4 +37,6 @@ def test_inputs_that_are_exchanged_are_named(tmp_path: Path) -> None:
 
 def test_another_operation_on_right_inputs_is_no_exchange(tmp_path: Path) -> None:
     bench = workbench(tmp_path, file_of([node("Sub", "a", "b")], PAIR), PAIR["a"] + 1, PAIR)
-    assert input_order.test(bench) == ("no exchange of inputs or outputs of one shape comes right")
+    assert input_order.test(bench) == (
+        "no exchange of inputs or outputs of one shape, or of columns, comes right"
+    )

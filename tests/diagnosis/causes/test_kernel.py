@@ -109,6 +109,44 @@ def test_digits_that_were_lost_before_a_right_node_are_a_matter_of_precision(
     )
 
 
+def test_a_kernel_before_the_located_node_is_found(tmp_path: Path) -> None:
+    """ONNX Runtime's Clip makes the largest number of infinity, which locating takes for the same; what divides by it shows the fault."""
+    nodes = [
+        node("Clip", "x", "large", output="guarded"),
+        node("Identity", "guarded", output="kept"),
+        node("Div", "x", "kept"),
+    ]
+
+    def divided(inputs: Mapping[str, Any]) -> list[Any]:
+        with np.errstate(invalid="ignore"):
+            return [inputs["x"] / np.maximum(inputs["x"], np.float32(1e5))]
+
+    odd = {"x": np.array([[np.inf, 2.0, 3.0]], np.float32)}
+    bench = bench_of(tmp_path, nodes, odd, right=divided)
+    bench.scene = replace(bench.scene, case=replace(bench.scene.case, domain=Domain.INF))
+    tried = kernel.test(bench)
+    assert isinstance(tried, Tried)
+    assert (tried.proven, tried.code) == (True, "nan-handling")
+    assert "guarded (Clip), run by itself, gives other values" in tried.evidence
+
+
+def test_precision_is_not_blamed_where_the_standard_is_right_in_the_types_of_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "_earlier_kernel", lambda workbench: None)
+    nodes = [node("Clip", "x", "large", output="guarded"), node("Div", "x", "guarded")]
+
+    def divided(inputs: Mapping[str, Any]) -> list[Any]:
+        with np.errstate(invalid="ignore"):
+            return [inputs["x"] / np.maximum(inputs["x"], np.float32(1e5))]
+
+    odd = {"x": np.array([[np.inf, 2.0, 3.0]], np.float32)}
+    tried = kernel.test(bench_of(tmp_path, nodes, odd, right=divided))
+    assert isinstance(tried, Tried)
+    assert tried.code != "precision"
+    assert "with every operator by the standard, in the types of the file" in tried.evidence
+
+
 def test_a_node_that_does_what_the_standard_says_is_not_blamed(tmp_path: Path) -> None:
     tried = kernel.test(bench_of(tmp_path, [node("Exp", "x")], X))
     assert isinstance(tried, Tried)

@@ -133,3 +133,56 @@ def test_a_norm_that_is_missing_is_named(tmp_path: Path) -> None:
     assert (tried.proven, tried.in_reference, tried.code) == (True, True, "missing-op")
     assert "norm" in tried.evidence
     assert "left out gives what the candidate gives" in tried.evidence
+
+
+class SoftCaps(torch.nn.Module):
+    """Two blocks with a soft cap: three calls of one line."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(2):
+            x = 4 * torch.tanh(x / 4)
+            x = x + 1
+        return x
+
+
+@pytest.mark.parametrize("missing", ["both", "first"])
+def test_calls_in_a_row_that_are_missing_are_named_together(missing: str, tmp_path: Path) -> None:
+    nodes = [node("Add", "x", "one", output="first")]
+    constants = dict(NUMBERS)
+    if missing == "first":
+        nodes += [
+            node("Div", "first", "four", output="part"),
+            node("Tanh", "part", output="bent"),
+            node("Mul", "bent", "four", output="capped"),
+        ]
+        constants["four"] = np.array(4, np.float32)
+    nodes.append(node("Add", nodes[-1].output[0], "one"))
+    file = file_of(nodes, X, constants)
+    tried = mutation.test(module_workbench(tmp_path, SoftCaps(), file, X, located={"y": "add"}))
+    assert isinstance(tried, Tried)
+    assert (tried.proven, tried.code) == (True, "missing-op")
+    assert "without `div`, `tanh`, `mul` (from `div`" in tried.evidence
+
+
+class Scaled(torch.nn.Module):
+    """A parameter stands before the value that it scales."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor([0.5, -2.0]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.scale * torch.tanh(x)
+
+
+def test_a_missing_product_with_a_parameter_lets_the_computed_value_through(
+    tmp_path: Path,
+) -> None:
+    nodes = [node("Tanh", "x", output="bent"), node("Add", "x", "bent")]
+    bench = module_workbench(tmp_path, Scaled(), file_of(nodes, X), X, located={"y": "add"})
+    tried = mutation.test(bench)
+    assert isinstance(tried, Tried)
+    assert (tried.proven, tried.code) == (True, "missing-op")
+    assert without_line(tried.evidence) == (
+        "the module with `mul` left out gives what the candidate gives"
+    )

@@ -100,3 +100,23 @@ def test_the_cause_is_proven_at_its_node(
     )
     assert proof.location is not None and proof.location.nodes[0] in guilty
     assert (proof.causes[0].code, proof.causes[0].proven) == ("attribute", True)
+
+
+class Normalised(torch.nn.Module):
+    """Logarithms of probabilities: a reduction that a file may have as another one."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x - torch.logsumexp(x, -1, keepdim=True)
+
+
+def test_a_maximum_for_the_logarithm_of_a_sum(tmp_path: Path) -> None:
+    class Wrong(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x - x.amax(-1, keepdim=True)
+
+    path, example = tmp_path / "wrong.onnx", (torch.randn(2, 6),)
+    torch.onnx.export(Wrong().eval(), example, path, dynamo=True, verbose=False)
+    proof = onnxproof.verify(Normalised().eval(), path, example, budget_s=30)
+    first = proof.causes[0]
+    assert (first.code, first.proven) == ("attribute", True)
+    assert "as `amax` gives what the candidate gives" in first.evidence

@@ -71,3 +71,19 @@ def test_a_pool_that_takes_the_mean(model: onnx.ModelProto, tmp_path: Path) -> N
     first = proof.causes[0]
     assert (first.code, first.proven) == ("attribute", True)
     assert f"{pool.name} is AveragePool; with MaxPool the answers are right" in first.evidence
+
+
+def test_a_sum_that_only_one_node_reads_is_one_operation_too_many(
+    model: onnx.ModelProto, tmp_path: Path
+) -> None:
+    norm = node_of(model, "LayerNormalization")
+    right = norm.input[0]
+    place = list(model.graph.node).index(norm)
+    first = next(node for node in model.graph.node if node.op_type == "Tanh")
+    extra = onnx.helper.make_node("Sub", [right, first.output[0]], ["extra"], name="extra")
+    norm.input[0] = "extra"
+    model.graph.node.insert(place, extra)
+    proof = proof_of(model, tmp_path / "wrong.onnx")
+    cause = proof.causes[0]
+    assert (cause.code, cause.proven) == ("attribute", True)
+    assert cause.evidence.startswith("without extra (Sub) the answers are right")

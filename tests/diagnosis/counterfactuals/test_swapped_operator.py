@@ -10,6 +10,7 @@ from support.workbenches import without_tally, workbench
 
 from onnxproof.diagnosis.counterfactuals.swapped_operator import (
     try_exchanged_operands,
+    try_exchanged_pieces,
     try_other_operators,
 )
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
@@ -100,3 +101,23 @@ def test_operands_of_other_operators_and_of_other_nodes_stay(tmp_path: Path) -> 
 def test_a_single_operand_is_not_exchanged(tmp_path: Path) -> None:
     bench = bench_of(tmp_path, [node("Neg", "x")], X, ["y"])
     assert try_exchanged_operands(bench, ["Neg"]) is None
+
+
+def test_pieces_of_a_split_that_are_taken_for_each_other(tmp_path: Path) -> None:
+    def gates(*pieces: str) -> list[Any]:
+        split = node("Split", "x", output="pieces", axis=1, num_outputs=3)
+        del split.output[:]
+        split.output.extend(pieces)
+        return [
+            split,
+            node("Tanh", "b", output="t"),
+            node("Sub", "t", "c", output="s"),
+            node("Mul", "s", "a"),
+        ]
+
+    bench = bench_of(tmp_path, gates("a", "c", "b"), gates("a", "b", "c"), ["t"])
+    tried = try_exchanged_pieces(bench)
+    assert isinstance(tried, Tried)
+    assert tried.proven
+    assert "with pieces 1 and 2 of" in tried.evidence
+    assert try_exchanged_pieces(bench_of(tmp_path, [node("Floor", "x")], X + 1, ["y"])) is None

@@ -46,6 +46,21 @@ def test_shapes_alone_are_a_guess():
     assert loops[0].is_guessed
 
 
+def test_states_that_only_the_inputs_name_are_paired_by_shape_in_order():
+    inputs = [tensor("x", 2, 3, 6), tensor("h_in", 1, 2, 8), tensor("seen_in", 1, dtype="int64")]
+    outputs = [tensor("0", 2, 3, 6), tensor("1", 1, 2, 8), tensor("2", 1, dtype="int64")]
+    loop = find_loops(inputs, outputs)[0]
+    assert loop.is_half_named
+    assert not loop.is_guessed
+    assert [(pair.input, pair.output) for pair in loop.states] == [("h_in", "1"), ("seen_in", "2")]
+
+
+def test_keys_and_values_of_a_plain_attention_are_no_states():
+    inputs = [tensor(name, 2, 3, 8) for name in ("query", "key", "value")]
+    loops = find_loops(inputs, [tensor("0", 2, 3, 8), tensor("1", 2, 3, 3)])
+    assert not any(loop.is_half_named for loop in loops)
+
+
 def test_an_image_that_comes_out_as_it_went_in_is_no_loop():
     assert find_loops([tensor("x", 1, 3, 8, 8)], [tensor("y", 1, 3, 8, 8)]) == []
 

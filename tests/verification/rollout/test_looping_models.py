@@ -104,6 +104,21 @@ def test_a_transposed_cache_is_a_layout_and_no_fault(tmp_path: Path):
     assert "`past_key`" in layout.what
 
 
+def test_rows_of_a_cache_are_found_by_the_name_that_the_file_gives_them(tmp_path: Path):
+    looping = models.decoder()
+    ids, mask, key, value = looping.example
+    dims = {0: "past", 1: "batch"}
+    moved = replace(
+        looping,
+        example=(ids, mask, key.permute(2, 0, 1, 3), value.permute(2, 0, 1, 3)),
+        dims=(*looping.dims[:2], dims, dims),
+    )
+    other = models.with_weights_of(looping.module, models.CacheTimeFirst)
+    proof = verify(looping, moved.export(tmp_path / "model.onnx", other))
+    assert proof.verdict is Verdict.FAITHFUL, proof.sentence()
+    assert any(finding.code == "state-layout" for finding in proof.findings)
+
+
 def test_a_half_cache_is_measured_by_what_half_precision_costs(tmp_path: Path):
     looping = models.decoder()
     ids, mask, key, value = looping.example

@@ -1,7 +1,8 @@
 """Causes, proven by counterfactual: one file a hypothesis, and its docstring is its page in the docs.
 
 A hypothesis is a module with `TITLE`, `PRICE` (cheap ones are tried first) and `test(workbench) -> Tried | str`: what was
-tried and what the judge of causes said to it (`workbench.try_counterfactual`), or why it does not apply. The file's name is the cause's code, with dashes; a hypothesis that
+tried and what the judge of causes said to it (`workbench.try_counterfactual`), or why it does not apply.
+One with `is_likely(workbench)` is tried before all others where that is true. The file's name is the cause's code, with dashes; a hypothesis that
 may give other codes, too, lists all of them in `CODES`. Outsiders add one by an entry point of the group `onnxproof.causes`.
 """
 
@@ -57,13 +58,27 @@ class Report:
     untried: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     """Those of the untried ones that raised or ended their process: nobody knows what they would have said."""
+    mended: frozenset[str] = frozenset()
+    """The nodes that the first cause, proven by a mended file, mends."""
 
 
 def codes() -> dict[str, Hypothesis]:
     """Every hypothesis by its code, cheapest first."""
-    hypotheses = CAUSES.load_all()
+    hypotheses = _loaded()
     cheapest_first = sorted(hypotheses, key=lambda code: (hypotheses[code].PRICE, code))
     return {code: hypotheses[code] for code in cheapest_first}
+
+
+def _loaded() -> dict[str, Hypothesis]:
+    """Those that can be imported: one that changes a module of PyTorch has nothing to change where there is no PyTorch."""
+    hypotheses = {}
+    for code in CAUSES.names():
+        try:
+            hypotheses[code] = CAUSES.load(code)
+        except ImportError as why:
+            if (why.name or "").partition(".")[0] != "torch":
+                raise
+    return hypotheses
 
 
 def pages() -> dict[str, tuple[str, str]]:
@@ -117,9 +132,11 @@ def explain(workbench: "Workbench", verify: Verify | None = None) -> Report:
     failed: list[str] = []
     trials = {
         code: partial(_try_and_verify, workbench, code, hypothesis, verify)
-        for code, hypothesis in codes().items()
+        for code, hypothesis in _in_order(workbench).items()
     }
-    with closing(isolated_trials.run(trials, workbench.deadline)) as outcomes:
+    with closing(
+        isolated_trials.run(trials, workbench.deadline, pass_s=workbench.cases.pass_s)
+    ) as outcomes:
         for outcome in outcomes:
             if isinstance(outcome, NotStarted):
                 untried.append(f"{outcome.name}: {NO_TIME}")
@@ -132,12 +149,32 @@ def explain(workbench: "Workbench", verify: Verify | None = None) -> Report:
                 causes.append(outcome.value)
                 if outcome.value.cause.proven and not outcome.value.elsewhere:
                     break
+    settled = _settle(causes)
     return Report(
-        causes=tuple(_settle(causes)),
+        causes=tuple(settled),
+        mended=_mended_by_first(causes, settled),
         skipped=tuple(skipped),
         untried=tuple(untried),
         failed=tuple(failed),
     )
+
+
+def _in_order(workbench: "Workbench") -> dict[str, Hypothesis]:
+    """Every hypothesis, cheapest first, but those before all others that the located node speaks for."""
+    hypotheses = codes()
+    likely = {code for code, one in hypotheses.items() if _is_likely(one, workbench)}
+    return {code: hypotheses[code] for code in sorted(hypotheses, key=lambda c: c not in likely)}
+
+
+def _is_likely(hypothesis: Hypothesis, workbench: "Workbench") -> bool:
+    """What the optional `is_likely` of a cause says; one that fails says nothing."""
+    is_likely = getattr(hypothesis, "is_likely", None)
+    if is_likely is None:
+        return False
+    try:
+        return bool(is_likely(workbench))
+    except Exception:  # it only orders: the hypothesis itself tells what is wrong
+        return False
 
 
 def _try_and_verify(
@@ -147,16 +184,40 @@ def _try_and_verify(
     tried = _try(workbench, code, hypothesis)
     if isinstance(tried, str):
         return tried
+    from onnxproof.diagnosis.counterfactuals.state_nodes import code_of_state
+
+    changed = _changed_by(workbench, tried)
+    tried = replace(tried, code=code_of_state(workbench, tried.code or code, changed))
     cause = _verify_remedy(cause_of(workbench, code, tried), tried, verify)
-    return _Judged(cause, tried.elsewhere)
+    return _Judged(cause, tried.elsewhere, changed)
+
+
+def _changed_by(workbench: "Workbench", tried: "Tried") -> frozenset[str]:
+    """The nodes that a hypothesis changes: the one that it says, or those in which its mended file is another."""
+    if tried.node:
+        return frozenset({tried.node})
+    if tried.model is None or tried.in_reference:
+        return frozenset()
+    from onnxproof.diagnosis.mended_nodes import changed_nodes
+
+    return changed_nodes(workbench.model, tried.model)
 
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A cause, and whether what it changes was not located."""
+    """A cause, whether what it changes was not located, and the nodes that its mended file changes."""
 
     cause: Cause
     elsewhere: bool
+    mended: frozenset[str] = frozenset()
+
+
+def _mended_by_first(judged: Sequence[_Judged], settled: Sequence[Cause]) -> frozenset[str]:
+    """The nodes that the first cause mends, where it is proven."""
+    if not settled or not settled[0].proven:
+        return frozenset()
+    of_first = (one.mended for one in judged if one.cause == settled[0])
+    return next(of_first, frozenset())
 
 
 def _settle(judged: Sequence[_Judged]) -> list[Cause]:

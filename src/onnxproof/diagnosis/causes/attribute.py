@@ -14,6 +14,7 @@ Example: LayerNorm trained with epsilon 1e-12, written with 1e-5: only rows of l
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -30,13 +31,16 @@ from onnxproof.diagnosis.counterfactuals.changed_reference import (
     Variant,
     with_arguments,
 )
+from onnxproof.diagnosis.counterfactuals.image_sampling import try_resizes
 from onnxproof.diagnosis.counterfactuals.lost_factor import find_lost_factor
-from onnxproof.diagnosis.counterfactuals.module_numbers import module_numbers
+from onnxproof.diagnosis.counterfactuals.masked_calls import decides_what_is_seen
+from onnxproof.diagnosis.counterfactuals.module_numbers import module_numbers, written_numbers
 from onnxproof.diagnosis.counterfactuals.other_functions import other_functions
+from onnxproof.diagnosis.counterfactuals.reference_node import try_reference_nodes
 from onnxproof.diagnosis.counterfactuals.shifted_slices import try_shifted_slices
 from onnxproof.diagnosis.counterfactuals.suspected_calls import VIEWS
 from onnxproof.diagnosis.counterfactuals.swapped_operator import try_other_operators
-from onnxproof.diagnosis.counterfactuals.table_index import computes_table_index
+from onnxproof.diagnosis.counterfactuals.table_index import computes_position
 from onnxproof.diagnosis.counterfactuals.workbench import (
     Array,
     Tried,
@@ -95,6 +99,10 @@ _NEUTRAL = (
     ("sub", "alpha", 0),
 )
 """Arguments with which a call does nothing: then it is the call that is missing."""
+_LEAST_FACTOR = 1e-3
+"""The smallest factor of an addend that is tried. Not measured."""
+_DOES_NOTHING = (("Add", 0.0), ("Sub", 0.0), ("Mul", 1.0), ("Div", 1.0), ("Pow", 1.0))
+"""Operators with the constant that changes nothing: then the node is one too many."""
 _CONVOLUTION_ATTRIBUTES = {"stride": "strides", "dilation": "dilations"}
 _REDUCTIONS = (
     "ReduceMean",
@@ -107,8 +115,6 @@ _REDUCTIONS = (
     "ReduceSumSquare",
     "ReduceLogSumExp",
 )
-_NUMBERS = ("scalar_tensor", "full", "full_like", "lift_fresh")
-"""Operators that make a tensor of a number."""
 _POOLS = ("MaxPool", "AveragePool")
 _GLOBAL_POOLS = ("GlobalMaxPool", "GlobalAveragePool")
 _OF_TWO = ("Add", "Sub", "Mul", "Div", "Max", "Min")
@@ -151,7 +157,8 @@ def _other_arguments(workbench: Workbench, entry: TracedValue) -> Iterator[Varia
         return
     for name, value in entry.arguments.items():
         for other in other_arguments(workbench, name, value):
-            if other == value and type(other) is type(value):
+            same = other == value and type(other) is type(value)
+            if same or (name == "alpha" and _is_negligible(other)):
                 continue
             what = f"with {name}={other} instead of {value}"
             if _drops_bias(entry, name, other):
@@ -163,14 +170,18 @@ def _other_arguments(workbench: Workbench, entry: TracedValue) -> Iterator[Varia
             )
 
 
+def _is_negligible(factor: Any) -> bool:
+    """Whether a factor is so small that an addend is as good as left out: an epsilon nearby would stand for a missing residual."""
+    return isinstance(factor, float) and 0 < abs(factor) < _LEAST_FACTOR
+
+
 def _drops_bias(entry: TracedValue, name: str, other: Any) -> bool:
     return name == "beta" and other == 0 and entry.op in ("addmm", "baddbmm")
 
 
 def _code_of_argument(workbench: Workbench, entry: TracedValue, name: str, other: Any) -> str:
     """The code of a call with another argument: a call that then does nothing is missing, a number that a located Where reads hides places."""
-    suspect = workbench.suspect
-    if entry.op in _NUMBERS and suspect is not None and suspect.op_type == "Where":
+    if decides_what_is_seen(workbench, entry):
         return "masking"
     if (entry.op.rstrip("_"), name, other) in _NEUTRAL:
         return _missing_call_code(entry)
@@ -189,25 +200,22 @@ def _missing_call_code(entry: TracedValue) -> str:
 def _mend_nodes(workbench: Workbench) -> Tried | str:
     """A change of the located nodes that makes the file right.
 
-    1. Another value of one attribute, the module's own first.
+    1. The operator and attributes of the reference's own node, where that is a file; another value of one attribute, the module's own first.
     2. A number of the module in the place of a scalar operand.
-    3. Another reduction or pool, or another operator of two operands.
+    3. Another reduction or pool, another operator of two operands, another way of resizing.
     4. A slice moved by one; a factor that explains the values; a node that is one too many.
     5. Of step 1, the value that came nearest, where it explains most of the error.
     """
-    nearest: Tried | None = None
-    least = float("inf")
-    for node in workbench.nodes_and_producers:
-        for value in other_attributes(workbench, node):
-            tried, after = _try_attribute(workbench, node, value)
-            if tried.judgement is not None:
-                return tried  # 1
-            if nearest is None or after < least:
-                nearest = tried
-                least = after
+    own = try_reference_nodes(workbench, _OPERATOR_CODES)
+    if own is not None:
+        return own  # 1
+    nearest, least = _best_attribute(workbench)
+    if nearest is not None and nearest.judgement is not None:
+        return nearest  # 1
     tried_elsewhere = (
         _try_operands(workbench)
         or _try_operators(workbench)
+        or _try_resizes(workbench)
         or try_shifted_slices(workbench)
         or find_lost_factor(workbench)
         or _try_without_node(workbench)
@@ -217,6 +225,21 @@ def _mend_nodes(workbench: Workbench) -> Tried | str:
     if nearest is not None and least < workbench.before / limits.LIKELY_IMPROVEMENT:
         return nearest  # 5
     return "no other attribute of the named nodes mends it"
+
+
+def _best_attribute(workbench: Workbench) -> tuple[Tried | None, float]:
+    """The first other value of an attribute that mends the file, else the one that comes nearest; with the error that is left."""
+    nearest: Tried | None = None
+    least = float("inf")
+    for node in workbench.nodes_and_producers:
+        for value in other_attributes(workbench, node):
+            tried, after = _try_attribute(workbench, node, value)
+            if tried.judgement is not None:
+                return tried, after
+            if nearest is None or after < least:
+                nearest = tried
+                least = after
+    return nearest, least
 
 
 def _try_attribute(
@@ -251,6 +274,12 @@ def _try_operators(workbench: Workbench) -> Tried | None:
     return tried
 
 
+def _try_resizes(workbench: Workbench) -> Tried | None:
+    """A located Resize with all attributes of another way of resizing: antialiasing brings several with it."""
+    located = workbench.nodes[: limits.SUSPECTS_EDITED]
+    return try_resizes(workbench, [node for node in located if node.op_type == "Resize"])
+
+
 def _try_without_node(workbench: Workbench) -> Tried | None:
     """An operation too many: a located node whose first operand goes through as it is."""
     for node in workbench.nodes[: limits.SUSPECTS_COMPARED]:
@@ -275,12 +304,23 @@ def _pass_through(node: onnx.NodeProto) -> None:
 
 
 def _try_operands(workbench: Workbench) -> Tried | None:
-    """A scalar operand, such as the epsilon that is added before a logarithm: the module's own numbers in its place."""
+    """A scalar operand, such as the epsilon that is added before a logarithm: another number in its place.
+
+    1. A number that the module's calls are written with; the number with which the operation does nothing.
+    2. The same in the other order, where it is an integer: what is taken modulo a size may be right with both.
+    3. What a formula may have made of the module's numbers, and usual constants.
+    """
     for node in workbench.nodes_and_producers:
-        numbers = module_numbers(workbench, node)
+        written = written_numbers(workbench, node)
+        neutral = [number for op_type, number in _DOES_NOTHING if op_type == node.op_type]
+        usual = [(written, "the module's "), (neutral, "the neutral ")]
         for place, _, value in workbench.constants(node):
-            if value.size == 1 and _is_number(node, value):
-                tried = _try_operand(workbench, node, place, value, numbers)
+            if value.size != 1 or not _is_number(node, value):
+                continue
+            operand = _Operand(node, place, value)
+            order = usual[::-1] if value.dtype.kind in "iu" else usual  # 1, 2
+            for numbers, whose in (*order, (module_numbers(workbench, node), "")):  # 3
+                tried = _try_numbers(workbench, operand, numbers, whose)
                 if tried is not None:
                     return tried
     return None
@@ -290,33 +330,57 @@ def _is_number(node: onnx.NodeProto, value: Array) -> bool:
     return value.dtype.kind == "f" or node.op_type not in _INDEX_READERS
 
 
-def _try_operand(
-    workbench: Workbench, node: onnx.NodeProto, place: int, value: Array, numbers: list[float]
+@dataclass(frozen=True, slots=True)
+class _Operand:
+    """A constant operand of a located node: one number."""
+
+    node: onnx.NodeProto
+    place: int
+    value: Array
+
+    @property
+    def present(self) -> float:
+        """What the file has."""
+        return float(self.value.reshape(-1)[0])
+
+    def model(self, workbench: Workbench, number: float) -> onnx.ModelProto:
+        """The file with another number there."""
+        constant = np.full(self.value.shape, number, self.value.dtype)
+        return workbench.with_constant(self.node, self.place, constant)
+
+
+def _try_numbers(
+    workbench: Workbench, operand: _Operand, numbers: list[float], whose: str
 ) -> Tried | None:
+    """Of these numbers the one that leaves the least error: several may be near enough, and one is right; those that leave the same are named with it."""
+    errors = {
+        number: workbench.distance(operand.model(workbench, number))
+        for number in numbers
+        if number != operand.present
+    }
+    if not errors:
+        return None
+    least = min(errors.values())
+    if not workbench.cured(least):
+        return None
+    equal = [number for number in numbers if errors.get(number, np.inf) <= least]
+    number = equal[0]
+    others = "".join(f" or {other:.9g}" for other in equal[1:3])
+    node = operand.node
     name = node_name(node)
-    present = float(value.reshape(-1)[0])
-    for number in sorted(numbers, key=lambda n: abs(n - present)):
-        if number == present:
-            continue
-        constant = np.full(value.shape, number, value.dtype)
-        tried = workbench.try_model(
-            workbench.with_constant(node, place, constant),
-            code=_code_of_operand(workbench, node, value, number),
-            evidence=f"operand {place} of {name} ({node.op_type}) is {present:.9g}; with the module's {number:.9g} the answers are right",
-            fix=f"set the constant operand {place} of {name} to {number:g}",
-        )
-        if tried is not None:
-            return tried
-    return None
+    return workbench.try_model(
+        operand.model(workbench, number),
+        code=_code_of_operand(workbench, operand, number),
+        evidence=f"operand {operand.place} of {name} ({node.op_type}) is {operand.present:.9g}; with {whose}{number:.9g}{others} the answers are right",
+        fix=f"set the constant operand {operand.place} of {name} to {number:g}",
+    )
 
 
-def _code_of_operand(
-    workbench: Workbench, node: onnx.NodeProto, value: Array, number: float
-) -> str:
-    present = float(value.reshape(-1)[0])
-    if value.dtype.kind in "iu" and computes_table_index(workbench, node):
+def _code_of_operand(workbench: Workbench, operand: _Operand, number: float) -> str:
+    node = operand.node
+    if operand.value.dtype.kind in "iu" and computes_position(workbench, node):
         return "position"
-    if node.op_type in ("SequenceAt", "Gather", "Slice") and number < 0 <= present:
+    if node.op_type in ("SequenceAt", "Gather", "Slice") and number < 0 <= operand.present:
         return "baked-dimension"  # the example's last place for the last place
     if node.op_type == "Where":
         return "masking"  # what hides a place

@@ -28,7 +28,10 @@ from onnxproof.diagnosis.counterfactuals.changed_reference import (
     with_arguments,
 )
 from onnxproof.diagnosis.counterfactuals.other_values import try_other_values
-from onnxproof.diagnosis.counterfactuals.swapped_operator import try_exchanged_operands
+from onnxproof.diagnosis.counterfactuals.swapped_operator import (
+    try_exchanged_operands,
+    try_exchanged_pieces,
+)
 from onnxproof.diagnosis.counterfactuals.workbench import (
     Array,
     Tried,
@@ -42,7 +45,7 @@ from onnxproof.reference.traced_value import TracedValue
 
 TITLE = "axes or operands stand in another order"
 PRICE = 16
-CODES = ("axis-order", "cache", "masking", "missing-op")
+CODES = ("axis-order", "attribute", "cache", "input-order", "masking", "missing-op")
 _MOST_SLICES = 2048
 """Slices of one axis that are compared pair by pair. Not measured."""
 _MOST_ORDERS = 120
@@ -89,9 +92,10 @@ def _variants(workbench: Workbench, entry: TracedValue) -> Iterator[Variant]:
 
 
 def _mend_nodes(workbench: Workbench) -> Tried | str:
-    """Operands exchanged, then another permutation, then a transpose before a reshape, then values put back in order, then another value that is read."""
+    """Operands exchanged, or pieces of a Split, then another permutation, then a transpose before a reshape, then values put back in order, then another value that is read."""
     return (
         _exchange_operands(workbench)
+        or try_exchanged_pieces(workbench)
         or _try_permutations(workbench)
         or _transpose_before_reshape(workbench)
         or _reorder_values(workbench)

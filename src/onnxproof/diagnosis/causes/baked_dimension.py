@@ -54,13 +54,20 @@ def test(workbench: Workbench) -> Tried | str:
     """Which dim separates the cases that agree from those that don't, then what stands in the file instead of its size.
 
     1. The module as it was traced on its example: its sizes and branches are frozen as a file's are.
-    2. The file with the size of each case in the place of the example's.
+    2. The file with the size of each case in the place of the example's: where the trace has another branch, too, that comes first,
+       since a file that a size mends keeps no branch.
     3. Neither: that sizes separate the cases is a likeness.
     """
     likeness = _likeness(workbench)
     if likeness is None:
         return "no dim separates the cases that agree from those that don't"
-    tried = _try_traced_module(workbench, likeness.code) or _try_sizes(workbench, likeness.dim)
+    code = likeness.code
+    if _takes_other_path(workbench):
+        code = "baked-branch"
+    if code == "baked-branch":
+        tried = _try_sizes(workbench, likeness.dim) or _try_traced_module(workbench, code)
+    else:
+        tried = _try_traced_module(workbench, code) or _try_sizes(workbench, likeness.dim)
     return tried or Tried(evidence=likeness.what, code=likeness.code)
 
 
@@ -104,8 +111,6 @@ def _try_traced_module(workbench: Workbench, code: str) -> Tried | None:
     answer = traced_on_example(workbench)
     if answer is None:
         return None
-    if _takes_other_path(workbench):
-        code = "baked-branch"
     return workbench.try_counterfactual(
         answer,
         "the module traced on its example, whose sizes and branches it then keeps, gives what the candidate gives",

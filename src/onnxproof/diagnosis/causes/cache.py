@@ -28,13 +28,15 @@ PRICE = 3
 def test(workbench: Workbench) -> Tried | str:
     """Change the states that the reference returns, in each of the usual ways."""
     scene = workbench.scene
-    loop = loop_of(scene.signature)
+    confirmed = any(finding.code == "loop" for finding in workbench.findings)
+    loop = loop_of(scene.signature, confirmed=confirmed)
     if loop is None:
         return "no output is an input of the next call"
     outputs = workbench.candidate_outputs
     if outputs is None:
         return "the candidate does not answer"
-    for wrong in wrong_states(loop, scene.signature, scene.reference, outputs):
+    witness = scene.case.inputs
+    for wrong in wrong_states(loop, scene.signature, scene.reference, witness, outputs):
         if workbench.late:
             break
         tried = workbench.try_counterfactual(

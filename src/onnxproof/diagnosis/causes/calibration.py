@@ -33,6 +33,8 @@ def test(workbench: Workbench) -> Tried | str:
     study = quantized_study.study(workbench)
     if isinstance(study, str):
         return study
+    if not study.pairs:
+        return "no activation is rounded"
     return quantized_study.granted(
         workbench,
         study,

@@ -42,6 +42,10 @@ _CLAMPS = (
     "clip",
     "relu",
 )
+_OTHER_ACTIVATIONS = frozenset(
+    {"Elu", "Selu", "Celu", "LeakyRelu", "PRelu", "Gelu", "Softplus", "Mish", "HardSwish", "Swish"}
+)
+"""Clipped at 0 some of them are a Relu: that is another function in its place, not a lost bound."""
 Bounds = tuple[float | None, float | None]
 
 
@@ -54,6 +58,8 @@ def _clip_nodes(workbench: Workbench) -> Tried | str:
     """Clip at the module's own bounds: in the place of the located Clip, or behind the located node."""
     bounds = list(dict.fromkeys(_module_bounds(workbench)))
     for node in workbench.nodes[: limits.SUSPECTS_REPLACED]:
+        if node.op_type in _OTHER_ACTIVATIONS:
+            break
         name = node_name(node)
         for low, high in bounds[:_MOST_BOUNDS]:
             tried = workbench.try_model(

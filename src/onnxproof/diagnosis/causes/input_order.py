@@ -9,9 +9,11 @@ How to see it: with two inputs of one shape exchanged, the answers are right.
 
 How to fix it: give `input_names` in the order of the parameters of `forward`.
 
-Example: `token_type_ids` and `attention_mask` exchanged: all-ones inputs hide it.
+Example: `token_type_ids` and `attention_mask` exchanged: all-ones inputs hide it. The classes of a classifier, or the columns of a one-hot
+encoding, in the order in which they were seen instead of the sorted one.
 """
 
+from onnxproof.diagnosis.counterfactuals import table_order
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.diagnosis.judge import Counterfactual
 from onnxproof.diagnosis.trial_cases import TrialCase
@@ -24,10 +26,16 @@ CODES = ("input-order", "output-order")
 
 
 def test(workbench: Workbench) -> Tried | str:
-    """Locating tried the other pairings; one of them is right."""
+    """Names of columns in order; then the other pairing that locating found to be right."""
+    tried = table_order.try_sorted_names(workbench)
+    if isinstance(tried, Tried):
+        return tried
     pairing = workbench.located.exchanged
     if pairing is None:
-        return "no exchange of inputs or outputs of one shape comes right"
+        tried = table_order.try_other_columns(workbench)
+        if isinstance(tried, str):
+            return "no exchange of inputs or outputs of one shape, or of columns, comes right"
+        return tried
     scene = workbench.scene
 
     def error(case: TrialCase) -> float | None:
@@ -37,9 +45,9 @@ def test(workbench: Workbench) -> Tried | str:
         except OnnxproofError:
             return float("inf")
 
-    tried = workbench.try_counterfactual(
+    exchanged = workbench.try_counterfactual(
         Counterfactual(error=error, in_reference=False),
         f"{pairing.what}; paired so, the answers are right",
         code=f"{pairing.kind}-order",
     )
-    return tried or f"{pairing.what}: on the witness alone"
+    return exchanged or f"{pairing.what}: on the witness alone"

@@ -99,6 +99,15 @@ def _other_fills(workbench: Workbench, entry: TracedValue) -> Iterator[Variant]:
         )
 
 
+def _computes_condition(workbench: Workbench) -> bool:
+    """Whether the located node computes what a Where decides by: the condition is wrong then, and one that is always true or false only looks like it."""
+    suspect = workbench.suspect
+    if suspect is None:
+        return False
+    conditions = {node.input[0] for node in workbench.model.graph.node if node.op_type == "Where"}
+    return not conditions.isdisjoint(suspect.output)
+
+
 def _other_selections(workbench: Workbench, entry: TracedValue) -> Iterator[Variant]:
     def broadcast(mask: Any, one: Any, other: Any) -> Any:
         return torch.broadcast_tensors(mask, torch.as_tensor(one), torch.as_tensor(other))
@@ -107,16 +116,14 @@ def _other_selections(workbench: Workbench, entry: TracedValue) -> Iterator[Vari
         return torch.where(mask, one, torch.full_like(torch.as_tensor(one), fill))
 
     code = _code(workbench, entry)
-    yield Variant(
-        what="always taking its first value",
-        change=call_instead(lambda mask, a, b: broadcast(mask, a, b)[1].clone()),
-        code=code,
-    )
-    yield Variant(
-        what="always taking its second value",
-        change=call_instead(lambda mask, a, b: broadcast(mask, a, b)[2].clone()),
-        code=code,
-    )
+    for place, value in enumerate(("first", "second"), start=1):
+        if _computes_condition(workbench):
+            break
+        yield Variant(
+            what=f"always taking its {value} value",
+            change=call_instead(lambda *args, place=place: broadcast(*args)[place].clone()),
+            code=code,
+        )
     yield Variant(
         what="with its condition inverted",
         change=call_instead(lambda mask, a, b: torch.where(~mask, a, b)),

@@ -16,7 +16,12 @@ Example: a write through a transposed view.
 from collections.abc import Iterator
 
 from onnxproof.diagnosis.counterfactuals import changed_reference
-from onnxproof.diagnosis.counterfactuals.changed_reference import Variant, skip_call
+from onnxproof.diagnosis.counterfactuals.changed_reference import (
+    Variant,
+    pass_operand,
+    skip_call,
+)
+from onnxproof.diagnosis.counterfactuals.missing_calls import try_missing_calls
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.reference.traced_value import TracedValue
 
@@ -41,8 +46,16 @@ _WRITES = frozenset(
 
 
 def test(workbench: Workbench) -> Tried | str:
-    """Leave each suspected call out of the module: what was written stays unwritten, what was combined stays single."""
-    return _skip_writes(workbench) or workbench.try_in_reference(_variants)
+    """Leave calls out of the module: what was written stays unwritten, what was combined stays single.
+
+    1. All writes in place, and those of each line.
+    2. Each suspected call alone.
+    3. Several calls in a row.
+    """
+    tried: Tried | str = _skip_writes(workbench) or workbench.try_in_reference(_variants)  # 1, 2
+    if isinstance(tried, str) or not tried.proven:
+        return try_missing_calls(workbench) or tried  # 3
+    return tried
 
 
 def _skip_writes(workbench: Workbench) -> Tried | None:
@@ -79,7 +92,7 @@ def _is_write(entry: TracedValue) -> bool:
 
 def _variants(entry: TracedValue) -> Iterator[Variant]:
     code = "mutation" if _is_write(entry) else "missing-op"
-    yield Variant(what="left out", change=skip_call(), code=code)
+    yield Variant(what="left out", change=pass_operand(entry), code=code)
     if len(entry.inputs) > 1:
         yield Variant(
             what="left out (its second operand goes through)", change=skip_call(1), code=code

@@ -9,7 +9,8 @@ How to see it: with the narrowing cast taken out, the answers are right.
 
 How to fix it: keep the node in the wider type, or take the mended file.
 
-Example: unix timestamps cast to float32 lose the second within the day.
+Example: unix timestamps cast to float32 lose the second within the day. A split of a tree at a float64 that no float32 is: rounded up, it
+moves the samples between to another leaf; and so do float64 inputs that the file takes as float32.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from functools import partial
 import onnx
 
 from onnxproof.diagnosis import limits
-from onnxproof.diagnosis.counterfactuals import standard_evaluation
+from onnxproof.diagnosis.counterfactuals import standard_evaluation, tree_splits
 from onnxproof.diagnosis.counterfactuals.workbench import (
     Tried,
     Workbench,
@@ -47,7 +48,11 @@ _MOST_TRIALS = 24
 
 def test(workbench: Workbench) -> Tried | str:
     """Take narrowing casts out; where the standard itself loses the digits, that is the cause."""
-    tried = _remove_casts(workbench)
+    tried = tree_splits.try_narrow_inputs(workbench)
+    if not isinstance(tried, Tried) and tree_splits.has_trees(workbench):
+        tried = tree_splits.try_rounded_thresholds(workbench)
+    if not isinstance(tried, Tried):
+        tried = _remove_casts(workbench)
     if isinstance(tried, Tried) or workbench.location.stage is not Stage.PRECISION:
         return tried
     suspect = workbench.suspect

@@ -46,9 +46,10 @@ def test(workbench: Workbench) -> Tried | str:
     told = "; ".join(dict.fromkeys(_in_words(mended, place) for place in range(_MOST_TOLD)))
     evidence = f"{told}: put right, {mended.before_db:.1f} dB become {mended.after_db:.1f} dB"
     judgement = None
-    if mended.after_db >= workbench.policy.drift_db:
+    healthy = quantized_study.healthy_db(workbench)
+    if mended.after_db >= healthy:
         judgement = quantized_study.judge_levels(
-            workbench, quantized_study.run_graph(workbench, mended.model)
+            workbench, quantized_study.run_graph(workbench, mended.model), healthy=healthy
         )
         evidence = f"{evidence}; so {judgement}"
     return Tried(

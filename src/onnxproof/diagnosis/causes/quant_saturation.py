@@ -19,6 +19,7 @@ import onnx
 from onnxproof.diagnosis.counterfactuals import quantized_study
 from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.errors import OnnxproofError
+from onnxproof.onnxmodel import large_models
 from onnxproof.quantization.attribution import Study, gain
 from onnxproof.quantization.saturation import (
     find_saturated_biases,
@@ -79,7 +80,7 @@ def _level_on_backend(backend: str, study: Study, model: onnx.ModelProto) -> flo
     """The signal-to-noise ratio of a graph on the backend that showed the fault, in dB."""
     with temporary.Folder() as folder:
         path = Path(folder) / "model.onnx"
-        onnx.save(model, path)
+        large_models.save(model, path)
         try:
             session = open_session(backend, path)
             outputs = [

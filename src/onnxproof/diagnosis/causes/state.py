@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import onnx
 import torch
 
 from onnxproof.diagnosis.counterfactuals.module_run import module_session, run_module
@@ -32,6 +31,7 @@ from onnxproof.diagnosis.counterfactuals.module_state import (
     state_differences,
 )
 from onnxproof.diagnosis.counterfactuals.workbench import Array, Tried, Workbench
+from onnxproof.onnxmodel import mapped_weights
 from onnxproof.reference.torch_session import TorchSession, from_numpy
 
 TITLE = "the module keeps state, and the file has that of another moment"
@@ -127,7 +127,7 @@ def _copy_from_file(module: torch.nn.Module, places: set[Place], workbench: Work
         value = getattr(module.get_submodule(place[0]), place[1], None)
         if tensor is None or not isinstance(value, torch.Tensor):
             continue
-        array = onnx.numpy_helper.to_array(tensor)
+        array = mapped_weights.to_array(tensor)
         if value.shape == array.shape:
             copied = True
             with torch.no_grad():

@@ -7,7 +7,9 @@ Why it happens: the model was exported in training mode, or quantized without fo
 
 How to see it: without the roundings in between the answers are right; the census shows convolutions that run in float.
 
-How to fix it: fold first (`onnxproof quantize` does), then quantize.
+A symmetric rounding behind a ReLU is the same in small: its lowest level is not zero, so that the ReLU can't be part of it. The answers are right then, and `explain` says what the layers run as.
+
+How to fix it: fold first (`onnxproof quantize` does), then quantize; activations asymmetrically.
 
 Example: Conv, Q/DQ, BatchNormalization, Q/DQ, ReLU.
 """

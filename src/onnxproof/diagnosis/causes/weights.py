@@ -31,6 +31,7 @@ from onnxproof.diagnosis.counterfactuals.changed_reference import (
     Keywords,
     Variant,
     call_instead,
+    operands_vary,
     with_arguments,
 )
 from onnxproof.diagnosis.counterfactuals.misplaced_weights import (
@@ -42,9 +43,8 @@ from onnxproof.diagnosis.counterfactuals.misplaced_weights import (
 from onnxproof.diagnosis.counterfactuals.module_parameters import (
     NamedArray,
     is_same_weight,
-    module_parameters,
 )
-from onnxproof.diagnosis.counterfactuals.module_run import module_session
+from onnxproof.diagnosis.counterfactuals.unmatched_weights import reads_unmatched_matrix
 from onnxproof.diagnosis.counterfactuals.workbench import (
     Array,
     Tried,
@@ -52,12 +52,14 @@ from onnxproof.diagnosis.counterfactuals.workbench import (
     node_name,
     node_with_output,
 )
+from onnxproof.diagnosis.locate.parameters import reference_arrays
+from onnxproof.onnxmodel import mapped_weights
 from onnxproof.reference.traced_value import TracedValue
 from onnxproof.results import Fix
 
 TITLE = "the weights in the file are not the module's"
 PRICE = 20
-CODES = ("weights", "weight-layout", "precision", "preprocessing")
+CODES = ("weights", "weight-layout", "precision", "preprocessing", "baked-value")
 _FIX = Fix(kind="graph", what="write the module's own weights into the file")
 _MOST_PARAMETERS = 12
 """Parameters that are tried in the place of one constant, the nearest first. Not measured."""
@@ -85,18 +87,22 @@ class _Mended:
     code: str
 
 
+def is_likely(workbench: Workbench) -> bool:
+    """True where the located node reads a matrix that the module doesn't have, and the nodes of its kind read the module's own."""
+    return reads_unmatched_matrix(workbench)
+
+
 def test(workbench: Workbench) -> Tried | str:
-    """The module's parameters in the place of the file's constants.
+    """The parameters of the module, or of the file that is the reference, in the place of the file's constants.
 
     1. Every initializer that bears a parameter's name.
     2. The constants of the located nodes, one node after the other.
     3. Weights that two nodes of one kind have exchanged; gates or directions in another order.
     4. The file's constants in the module's own call.
     """
-    session = module_session(workbench)
-    if session is None or not hasattr(session.module, "named_parameters"):
+    parameters = list(reference_arrays(workbench.scene.reference, copies=False).items())
+    if not parameters:
         return "the reference has no parameters to compare with"
-    parameters = list(module_parameters(session.module))
     return (
         _replace_by_name(workbench, dict(parameters))
         or _replace_in_nodes(workbench, parameters)
@@ -112,7 +118,7 @@ def _replace_by_name(workbench: Workbench, parameters: dict[str, Array]) -> Trie
     model = workbench.copy_model()
     wrong: list[str] = []
     for tensor in model.graph.initializer:
-        value = onnx.numpy_helper.to_array(tensor)
+        value = mapped_weights.to_array(tensor)
         truth = parameters.get(tensor.name)
         if truth is None or truth.shape != value.shape or is_same_weight(value, truth):
             continue
@@ -280,9 +286,15 @@ def _variants(workbench: Workbench, entry: TracedValue) -> Iterator[Variant]:
         ]
         if constants:
             yield Variant(
-                what=f"with the constants of {node_name(node)} for its parameters",
+                what=f"with the constants of {node_name(node)} in the place of its operands",
                 change=_with_constants(constants),
+                name=partial(_code_of_constants, workbench, entry),
             )
+
+
+def _code_of_constants(workbench: Workbench, entry: TracedValue) -> str:
+    """What the module computes anew for every input, and the file holds, is no weight."""
+    return "baked-value" if operands_vary(workbench, entry) else "weights"
 
 
 def _with_constants(constants: list[Array]) -> Change:

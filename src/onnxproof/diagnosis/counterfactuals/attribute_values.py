@@ -116,7 +116,7 @@ def other_arguments(workbench: Workbench, name: str, value: Any) -> list[Any]:
     if _is_fraction(name, value):
         return _other_fractions(name, value, numbers)
     if isinstance(value, list):
-        return _other_lists(value, lists)
+        return _other_lists(name, value, lists)
     if isinstance(value, int):
         return _other_integers(name, value, numbers)
     return []
@@ -138,12 +138,15 @@ def _other_fractions(name: str, value: Any, numbers: list[float]) -> list[Any]:
     return others
 
 
-def _other_lists(value: list[Any], lists: list[list[int]]) -> list[Any]:
+def _other_lists(name: str, value: list[Any], lists: list[list[int]]) -> list[Any]:
     if not value or not all(isinstance(v, int) for v in value):
         return []
     size = len(value)
     same_size = [other for other in lists if len(other) == size]
-    return [*same_size, [1] * size, [0] * size, value[::-1]]
+    others = [*same_size, [1] * size, [0] * size, value[::-1]]
+    if name == "shifts":  # of a roll
+        others.append([-v for v in value])
+    return others
 
 
 def _other_integers(name: str, value: int, numbers: list[float]) -> list[Any]:

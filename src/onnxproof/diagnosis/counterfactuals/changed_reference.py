@@ -4,11 +4,13 @@ Where the module with the fault in it gives the candidate's answers, on an input
 what the candidate has. A try costs one forward pass.
 """
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from onnxproof.diagnosis import limits
@@ -41,6 +43,8 @@ class Variant:
     """As a clause after the call's name: `with eps=1e-05`."""
     change: Change
     code: str = ""
+    name: Callable[[], str] | None = None
+    """Gives the code once the variant was found to match, where that must be measured."""
     more: tuple[tuple[int, Change], ...] = ()
     """Further calls that go wrong with it."""
 
@@ -161,6 +165,24 @@ def recorded_calls(workbench: "Workbench", case: "TrialCase") -> list[_Call] | N
     return known[name]
 
 
+def operands_vary(workbench: "Workbench", entry: TracedValue) -> bool:
+    """Whether a tensor behind the first operand of a call holds other numbers on another case, in the same shape: no parameter does."""
+    seen: dict[tuple[int, tuple[int, ...]], set[bytes]] = {}
+
+    def look(func: Any, args: Arguments, kwargs: Keywords) -> Any:
+        for place, value in enumerate(args[1:]):
+            if isinstance(value, torch.Tensor):
+                numbers = value.detach().contiguous().cpu().numpy().tobytes()
+                key = (place, tuple(value.shape))
+                seen.setdefault(key, set()).add(hashlib.sha256(numbers).digest())
+        return func(*args, **kwargs)
+
+    looked = changed_calls(workbench, {entry.call: look})
+    for case in (workbench.witness, *workbench.trial_cases.others_that_fail()):
+        looked.error(case)
+    return any(len(digests) > 1 for digests in seen.values())
+
+
 def try_variants(
     workbench: "Workbench",
     variants: Callable[[TracedValue], Iterable[Variant]],
@@ -190,7 +212,9 @@ def try_variants(
 def _tried(evidence: str, match: Match) -> "Tried":
     from onnxproof.diagnosis.counterfactuals.workbench import Tried
 
-    return Tried(evidence=evidence, judgement=match.judgement, code=match.variant.code)
+    variant = match.variant
+    code = variant.code if variant.name is None else variant.name()
+    return Tried(evidence=evidence, judgement=match.judgement, code=code)
 
 
 def search(
@@ -279,6 +303,24 @@ def skip_call(place: int = 0) -> Change:
             return passed
         _, *others = func(*args, **kwargs)
         return (passed, *others)
+
+    return change
+
+
+def pass_operand(entry: TracedValue, operand: int = 0) -> Change:
+    """A call left out: one of the computed values that it reads goes through, by its number among those.
+
+    A parameter may stand before it (`self.scale * x`): a call with one computed value passes the first operand that has the result's shape.
+    """
+    if len(entry.inputs) != 1:
+        return skip_call(operand)
+    shape = entry.sketch.shape
+
+    def change(func: Any, args: Arguments, kwargs: Keywords) -> Any:
+        places = [
+            place for place, value in enumerate(args) if getattr(value, "shape", None) == shape
+        ]
+        return skip_call(next(iter(places), 0))(func, args, kwargs)
 
     return change
 

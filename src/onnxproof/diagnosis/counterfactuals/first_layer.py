@@ -88,7 +88,7 @@ class FirstLayer:
         for unused in [info for info in model.graph.input if info.name not in needed]:
             model.graph.input.remove(unused)
         try:
-            return ort.open(model.SerializeToString(), "disabled")
+            return ort.open_model(model, "disabled")
         except OnnxproofError:
             return None
 

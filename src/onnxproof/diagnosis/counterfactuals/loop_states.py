@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,9 @@ Array = np.ndarray[Any, Any]
 Inputs = Mapping[str, Array]
 _MOST_EXCHANGES = 48
 """Pairs of states that are exchanged for a trial (not measured)."""
+_MOST_NAMED = 4
+_ROUNDING = 1e-4
+"""Of a state's size: what is nearer is the same state (float32 rounding is a thousandth of it; not measured further)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +31,8 @@ class WrongStates:
     """The reference's outputs with the change; None where it makes no sense for this call."""
 
 
-def loop_of(signature: Signature) -> Loop | None:
-    """The loop that names tell; a guess by shapes is none."""
+def loop_of(signature: Signature, *, confirmed: bool = False) -> Loop | None:
+    """The loop that names tell; one that only shapes tell where the reference has confirmed a loop."""
     inputs = [
         Tensor(name=i.name, aliases=_names(i.name, i.onnx_name), dtype=i.dtype, shape=i.shape)
         for i in signature.inputs
@@ -37,7 +41,7 @@ def loop_of(signature: Signature) -> Loop | None:
         Tensor(name=o.name, aliases=_names(o.name, o.onnx_name), dtype=o.dtype, shape=o.shape)
         for o in signature.outputs
     ]
-    loops = [loop for loop in find_loops(inputs, outputs) if not loop.is_guessed]
+    loops = [loop for loop in find_loops(inputs, outputs) if confirmed or not loop.is_guessed]
     return next(iter(loops), None)
 
 
@@ -46,24 +50,114 @@ def _names(name: str, onnx_name: str | None) -> tuple[str, ...]:
 
 
 def wrong_states(
-    loop: Loop, signature: Signature, reference: Reference, candidate: Sequence[Array | None]
+    loop: Loop,
+    signature: Signature,
+    reference: Reference,
+    inputs: Inputs,
+    candidate: Sequence[Array | None],
 ) -> Iterator[WrongStates]:
-    """The ways, the usual ones first; `candidate` are the file's own outputs on the witness."""
+    """The ways, the usual ones first; `inputs` are the witness's, `candidate` the file's own outputs on it."""
     places = {output.name: place for place, output in enumerate(signature.outputs)}
-    growing = [pair for pair in loop.states if pair.grows is not None]
     yield from _exchanges(loop, signature, places)
-    if growing:
-        yield from _along_the_growing_axis(growing, places, candidate)
+    own = reference.run(inputs)
+    for pairs in _alike_and_differing(loop, places, own, candidate):
+        growing = [pair for pair in pairs if pair.grows is not None]
+        if growing:
+            yield from _along_the_growing_axis(growing, places, candidate)
+        yield from _from_other_calls(Loop(states=tuple(pairs)), places, reference)
+        yield from _within_states(pairs, places, own, candidate)
+
+
+def _alike_and_differing(
+    loop: Loop, places: Mapping[str, int], own: Sequence[Array], candidate: Sequence[Array | None]
+) -> list[list[StatePair]]:
+    """All states; and those that differ on the witness, where these are fewer."""
+    every = list(loop.states)
+    differing = [
+        pair for pair in every if _differs(own[places[pair.output]], candidate[places[pair.output]])
+    ]
+    if not differing or len(differing) == len(every):
+        return [every]
+    return [every, differing]
+
+
+def _differs(own: Array, other: Array | None) -> bool:
+    if other is None or own.shape != other.shape:
+        return True
+    size = float(np.abs(own).max(initial=0.0))
+    apart = np.abs(own.astype(np.float64) - other.astype(np.float64)).max(initial=0.0)
+    return not apart <= _ROUNDING * size
+
+
+def _from_other_calls(
+    loop: Loop, places: Mapping[str, int], reference: Reference
+) -> Iterator[WrongStates]:
+    """The states of before, and those of a call that knows nothing."""
+    names = _listed(loop.states)
     yield WrongStates(
-        what="the states come back as they went in",
+        what=f"{names} come back as they went in",
         change=lambda inputs, outputs: _replaced(
             outputs, {places[pair.output]: inputs[pair.input] for pair in loop.states}
         ),
     )
     yield WrongStates(
-        what="the states come back without what came before: they start anew at every call",
+        what=f"{names} come back without what came before: they start anew at every call",
         change=lambda inputs, outputs: _from_nothing(loop, places, reference, inputs, outputs),
     )
+
+
+def _within_states(
+    pairs: Sequence[StatePair],
+    places: Mapping[str, int],
+    own: Sequence[Array],
+    candidate: Sequence[Array | None],
+) -> Iterator[WrongStates]:
+    """One row for all, layers or heads in reverse order, values that are cut off."""
+    names = _listed(pairs)
+    outputs = [places[pair.output] for pair in pairs]
+
+    def each(change: Callable[[Array], Array]) -> Callable[[Inputs, list[Array]], list[Array]]:
+        return lambda inputs, given: _replaced(
+            given, {place: change(given[place]) for place in outputs}
+        )
+
+    for axis in range(min(2, *(own[place].ndim for place in outputs))):
+        yield WrongStates(
+            what=f"{names} come back with the first place of axis {axis} in all of them",
+            change=each(partial(_first_for_all, axis)),
+        )
+        yield WrongStates(
+            what=f"{names} come back in reverse order along axis {axis}",
+            change=each(partial(np.flip, axis=axis)),
+        )
+    ends = _ends([candidate[place] for place in outputs])
+    if ends is not None:
+        low, high = ends
+        yield WrongStates(
+            what=f"{names} are cut off at {low:.3g} and {high:.3g}",
+            change=each(lambda state: np.clip(state, low, high)),
+        )
+
+
+def _ends(answers: Sequence[Array | None]) -> tuple[float, float] | None:
+    """The smallest and the largest value of all arrays of floats; None where there are none."""
+    floats = [answer for answer in answers if answer is not None and answer.dtype.kind == "f"]
+    filled = [answer for answer in floats if answer.size]
+    if not filled:
+        return None
+    return (
+        min(float(answer.min()) for answer in filled),
+        max(float(answer.max()) for answer in filled),
+    )
+
+
+def _first_for_all(axis: int, state: Array) -> Array:
+    return np.broadcast_to(np.take(state, [0], axis), state.shape).copy()
+
+
+def _listed(pairs: Sequence[StatePair]) -> str:
+    names = [f"`{pair.output}`" for pair in pairs[:_MOST_NAMED]]
+    return ", ".join(names) + ", ..." * (len(pairs) > _MOST_NAMED)
 
 
 def _exchanges(

@@ -1,7 +1,7 @@
 """The right weights at the wrong place: two nodes that read each other's, and gates in another framework's order."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 import numpy as np
@@ -15,7 +15,9 @@ from onnxproof.diagnosis.counterfactuals.workbench import (
     node_name,
     node_with_output,
 )
+from onnxproof.onnxmodel import mapped_weights
 
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE)
 _GATES = {"LSTM": 4, "GRU": 3}
 _GATE_OPERANDS = ((1, 2, 3), (1, 2))
 """W, R and B; W and R."""
@@ -45,22 +47,86 @@ def try_exchanged_weights(workbench: Workbench) -> Tried | None:
 def _exchanges(
     workbench: Workbench, node: onnx.NodeProto
 ) -> Iterator[tuple[onnx.NodeProto, tuple[int, ...]]]:
-    """Other nodes of the same kind with weights of the same shapes, and the operands to exchange: all, then each."""
-    shapes = {
-        place: value.shape
-        for place, _, value in workbench.constants(node)
-        if value.dtype.kind == "f" and value.size > 1
-    }
+    """Other nodes of the same kind with weights of the same shapes, and the operands to exchange: all, then each.
+
+    Those that hold a weight of the located module come first, then the nearest: a model of many blocks has hundreds.
+    """
+    weights = _weights(workbench.model.graph)
+    shapes = _float_shapes(node, weights)
     if not shapes:
         return
     choices = dict.fromkeys([tuple(shapes), *((place,) for place in shapes)])
-    for other in workbench.model.graph.node:
-        if other.op_type != node.op_type or other.output[0] == node.output[0]:
-            continue
-        constants = workbench.constants(other)
-        other_shapes = {place: value.shape for place, _, value in constants}
-        if other_shapes.items() >= shapes.items():
-            yield from ((other, places) for places in choices)
+    wanted = _fingerprints_of_module(workbench)
+    matching, near = [], []
+    for other in _nearest_alike(workbench.model.graph, node, weights):
+        held = (mapped_weights.to_array(weights[other.input[place]]) for place in shapes)
+        if wanted and not wanted.isdisjoint(map(_fingerprint, held)):
+            matching.append(other)
+        else:
+            near.append(other)
+    for other in (*matching, *near[: limits.EXCHANGES_TRIED]):
+        yield from ((other, places) for places in choices)
+
+
+def _nearest_alike(
+    graph: onnx.GraphProto, node: onnx.NodeProto, weights: Mapping[str, onnx.TensorProto]
+) -> list[onnx.NodeProto]:
+    """Other nodes of the same kind with weights of the same shapes, the nearest first."""
+    shapes = _float_shapes(node, weights)
+    alike = [
+        place
+        for place, other in enumerate(graph.node)
+        if other.op_type == node.op_type and _float_shapes(other, weights).items() >= shapes.items()
+    ]
+    here = next(place for place in alike if graph.node[place].output[0] == node.output[0])
+    alike.remove(here)
+    return [graph.node[place] for place in sorted(alike, key=lambda place: abs(place - here))]
+
+
+def _weights(graph: onnx.GraphProto) -> dict[str, onnx.TensorProto]:
+    """Initializers and the tensors of Constant nodes by name."""
+    weights = {
+        node.output[0]: attribute.t
+        for node in graph.node
+        if node.op_type == "Constant"
+        for attribute in node.attribute
+        if attribute.name == "value"
+    }
+    weights.update({tensor.name: tensor for tensor in graph.initializer})
+    return weights
+
+
+def _float_shapes(
+    node: onnx.NodeProto, weights: Mapping[str, onnx.TensorProto]
+) -> dict[int, tuple[int, ...]]:
+    """The shapes of a node's float weights by their place."""
+    shapes = {}
+    for place, name in enumerate(node.input):
+        tensor = weights.get(name)
+        if tensor is not None and tensor.data_type in _FLOATS and int(np.prod(tensor.dims)) > 1:
+            shapes[place] = tuple(tensor.dims)
+    return shapes
+
+
+def _fingerprints_of_module(workbench: Workbench) -> set[tuple[float, ...]]:
+    """Of the weights that the located module has itself; none where it is not known."""
+    session = workbench.scene.reference.session
+    if session is None or not workbench.location.module:
+        return set()
+    try:
+        module = session.module.get_submodule(workbench.location.module)
+    except AttributeError:
+        return set()
+    parameters = module.parameters(recurse=False)
+    return {_fingerprint(parameter.detach().float().numpy()) for parameter in parameters}
+
+
+def _fingerprint(value: Array) -> tuple[float, ...]:
+    """The same for a matrix and its transpose: the least and largest elements of all."""
+    flat = value.reshape(-1)
+    if not flat.size:
+        return ()
+    return float(flat.min()), float(flat.max()), float(np.abs(flat).min()), float(flat.size)
 
 
 def _exchange(graph: onnx.GraphProto, *, one: str, other: str, places: tuple[int, ...]) -> None:
@@ -116,7 +182,7 @@ def _exchange_directions(graph: onnx.GraphProto, *, output: str, places: tuple[i
     weights = {tensor.name: tensor for tensor in graph.initializer}
     for place in places:
         if place < len(node.input) and node.input[place] in weights:
-            value = onnx.numpy_helper.to_array(weights[node.input[place]])
+            value = mapped_weights.to_array(weights[node.input[place]])
             node.input[place] = f"{output}_directions_{place}"
             graph.initializer.append(make_tensor(value[::-1], node.input[place]))
 
@@ -130,7 +196,7 @@ def _permute_gates(
     for place in places:
         if place >= len(node.input) or node.input[place] not in weights:
             continue
-        value = onnx.numpy_helper.to_array(weights[node.input[place]])
+        value = mapped_weights.to_array(weights[node.input[place]])
         blocks = len(order)
         if place == 3:
             blocks *= 2

@@ -38,28 +38,40 @@ _INSIDE_FUNCTIONS = (
 _EPSILONS = (1e-5, 1e-6, 1e-12, 1e-8)
 
 
+def written_numbers(workbench: Workbench, node: onnx.NodeProto) -> list[float]:
+    """Numbers that the module's own operation was called with, and those of the operations around it, as they are written."""
+    arguments = _near_arguments(workbench, node)
+    return list(dict.fromkeys(n for argument in arguments for n in _numbers_in(argument)))
+
+
 def module_numbers(workbench: Workbench, node: onnx.NodeProto) -> list[float]:
-    """Numbers that the module's own operation was called with, and those of the operations around it."""
+    """Those numbers, what a formula may have made of them, and usual constants of formulas."""
+    variations: list[float] = []
+    for argument in _near_arguments(workbench, node):
+        numbers = _numbers_in(argument)
+        if numbers:
+            numbers.append(float(np.prod(numbers)))
+        for number in numbers:
+            variations += _variations(number)
+    return list(dict.fromkeys([*variations[:_MOST_NUMBERS], *_INSIDE_FUNCTIONS, *_EPSILONS]))
+
+
+def _near_arguments(workbench: Workbench, node: onnx.NodeProto) -> list[Any]:
+    """The arguments of the module's calls around the one that a node stands for, its own first."""
     entries = workbench.located.traced_values
     entry = workbench.counterpart(node)
     near = entries[:_MOST_ENTRIES]
     if entry is not None:
-        near = [e for e in entries if abs(e.place - entry.place) <= _NEAR] or near
-    variations: list[float] = []
-    for e in near:
-        for argument in e.arguments.values():
-            for number in _numbers_in(argument):
-                variations += _variations(number)
-    return list(dict.fromkeys([*variations[:_MOST_NUMBERS], *_INSIDE_FUNCTIONS, *_EPSILONS]))
+        here = entry.place
+        close = [e for e in entries if abs(e.place - here) <= _NEAR]
+        near = sorted(close, key=lambda e: abs(e.place - here)) or near
+    return [argument for e in near for argument in e.arguments.values()]
 
 
 def _numbers_in(argument: Any) -> list[float]:
-    """The numbers of an argument, and their product."""
+    """The numbers of an argument."""
     values = argument if isinstance(argument, list | tuple) else [argument]
-    numbers = [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
-    if numbers:
-        numbers.append(float(np.prod(numbers)))
-    return numbers
+    return [float(v) for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
 
 
 def _variations(number: float) -> Iterator[float]:

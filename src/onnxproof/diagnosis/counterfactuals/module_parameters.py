@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from onnxproof.reference.torch_session import to_numpy
-
 Array = np.ndarray[Any, Any]
 NamedArray = tuple[str, Array]
 _FOLDING_ERROR = 1e-6
@@ -20,12 +18,12 @@ def is_same_weight(one: Array, other: Array) -> bool:
     return bool(difference <= _FOLDING_ERROR * np.abs(other).max(initial=0))
 
 
-def module_parameters(module: Any) -> Iterator[NamedArray]:
-    """Every parameter and buffer of floats in each form, with a name for it."""
+def module_parameters(module: Any, *, copies: bool = True) -> Iterator[NamedArray]:
+    """Every parameter and buffer of floats in each form, with a name for it: in float64, or (`copies` is false) views of the module's own memory."""
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     for name, tensor in tensors.items():
         if tensor.is_floating_point():
-            yield from _layouts(name, _wide(tensor))
+            yield from _layouts(name, _wide(tensor) if copies else _own(tensor))
     named = module.named_modules()
     layers = [(name, layer) for name, layer in named if not list(layer.children())]
     for (layer_name, layer), (norm_name, norm) in itertools.pairwise(layers):
@@ -36,9 +34,15 @@ def module_parameters(module: Any) -> Iterator[NamedArray]:
 def _layouts(name: str, array: Array) -> Iterator[NamedArray]:
     yield name, array
     if array.ndim == 2:
-        yield f"{name} transposed", np.ascontiguousarray(array.T)
+        yield f"{name} transposed", _transposed(array)
     if array.ndim == 1:
         yield f"{name} as a column", array.reshape(-1, 1, 1)
+
+
+def _transposed(array: Array) -> Array:
+    if array.flags.writeable:
+        return np.ascontiguousarray(array.T)
+    return array.T  # a view of a view
 
 
 def _has_statistics(layer: Any) -> bool:
@@ -75,4 +79,17 @@ def _wide(tensor: Any, *, missing: float = 0.0) -> Array:
     """A tensor in float64; a number where there is none."""
     if tensor is None:
         return np.asarray(missing)
+    from onnxproof.reference.torch_session import to_numpy
+
     return np.asarray(to_numpy(tensor), np.float64)
+
+
+def _own(tensor: Any) -> Array:
+    """The module's own memory, not to be written into; of half precision a copy in float32, with which numpy can count."""
+    if tensor.dtype.itemsize < 4:
+        tensor = tensor.float()
+    from onnxproof.reference.torch_session import to_numpy
+
+    array: Array = to_numpy(tensor).view()
+    array.flags.writeable = False
+    return array

@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional
 
 from onnxproof.diagnosis.counterfactuals.changed_reference import Change, Variant, call_instead
+from onnxproof.reference.dispatch import named_arguments
 from onnxproof.reference.traced_value import TracedValue
 
 _ACTIVATIONS = (
@@ -26,6 +27,7 @@ _ACTIVATIONS = (
     "leaky_relu",
     "hardtanh",
 )
+_REDUCTIONS = ("logsumexp", "amax", "amin", "mean", "sum")
 _QUICK_GELU_FACTOR = 1.702
 """The factor of the usual approximation of gelu by a sigmoid."""
 
@@ -34,6 +36,8 @@ def other_functions(entry: TracedValue) -> Iterator[Variant]:
     """The call as each other function of its kind."""
     if entry.op in _ACTIVATIONS:
         yield from _other_activations(entry)
+    if entry.op in _REDUCTIONS:
+        yield from _other_reductions(entry)
     if entry.op == "native_layer_norm":
         yield Variant(what="without its mean", change=_first_result(_rms_norm))
 
@@ -46,6 +50,25 @@ def _other_activations(entry: TracedValue) -> Iterator[Variant]:
             what=f"as `{name}`",
             change=call_instead(lambda x, *rest, function=function: function(x)),
         )
+
+
+def _other_reductions(entry: TracedValue) -> Iterator[Variant]:
+    for name in _REDUCTIONS:
+        if name != entry.op:
+            function = getattr(torch, name)
+            yield Variant(what=f"as `{name}`", change=_reduce_by(function))
+
+
+def _reduce_by(function: Callable[..., torch.Tensor]) -> Change:
+    """The same axes reduced by another function; all axes where the call names none."""
+
+    def change(func: Any, args: Any, kwargs: Any) -> Any:
+        bound = named_arguments(func, args, kwargs)
+        values = bound["self"]
+        axes = bound.get("dim") or list(range(values.dim()))
+        return function(values, axes, bool(bound.get("keepdim", False)))
+
+    return change
 
 
 def _quick_gelu(x: torch.Tensor) -> torch.Tensor:

@@ -1,6 +1,5 @@
 """What the causes of a quantization loss share: the study of the candidate, and when a counterfactual counts as the cause."""
 
-import itertools
 import weakref
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,22 +16,24 @@ from onnxproof.diagnosis.counterfactuals.workbench import Tried, Workbench
 from onnxproof.diagnosis.judge import Counterfactual, Judgement, Standing, judge
 from onnxproof.diagnosis.trial_cases import Run, TrialCase, TrialCases
 from onnxproof.errors import OnnxproofError
-from onnxproof.inputs import data_stream
+from onnxproof.onnxmodel import large_models
 from onnxproof.quantization.attribution import Study, gain
 from onnxproof.quantization.float_graph import prepare
 from onnxproof.quantization.pair_form import in_pair_form
-from onnxproof.quantization.scoring import describe_change
+from onnxproof.quantization.scoring import compare, describe_change
+from onnxproof.quantization.served_samples import first_samples
 from onnxproof.quantization.trials import QuantizationTrials
 from onnxproof.quantization.waterfall import compute_waterfall
-from onnxproof.results import Case, Fix, NoiseKind, Share
+from onnxproof.results import Case, Fix, NoiseKind, Share, judging
 from onnxproof.runtimes import ort
 from onnxproof.runtimes.session.execution import Candidate, Clock, feed
 from onnxproof.system import temporary
+from onnxproof.verification.block_reading import keeps_blocks
+from onnxproof.verification.rounded_reference import RoundedReference
 
 _studies: "weakref.WeakKeyDictionary[Workbench, tuple[Study, onnx.ModelProto | None]]" = (
     weakref.WeakKeyDictionary()
 )
-_ITEMS = 16
 Outputs = list[np.ndarray[Any, Any] | None] | None
 LEAST_DB = 3.0
 """A counterfactual that recovers less is no cause."""
@@ -44,7 +45,9 @@ def study(bench: Workbench) -> Study | str:
     if gap is None or gap.noise_kind is not NoiseKind.SIMULATED:
         return "the file quantizes nothing that the reference does not"
     if bench not in _studies:
-        plain = _float_graph(bench)
+        plain = None
+        if any(node.op_type == "DequantizeLinear" for node in bench.model.graph.node):
+            plain = _float_graph(bench)  # what has no pairs is taken apart without it
         _studies[bench] = _open_study(bench, plain), plain
     return _studies[bench][0]
 
@@ -74,13 +77,9 @@ def _open_study(bench: Workbench, plain: onnx.ModelProto | None) -> Study:
 
 
 def _samples(bench: Workbench) -> list[Mapping[str, Any]]:
-    """The first of the user's data, or the witness; an iterator was used up by the proof."""
-    data = bench.subject.data if bench.subject is not None else None
-    if data is None or hasattr(data, "__next__"):
-        return [bench.scene.case.inputs]
-    names = [info.name for info in bench.scene.signature.inputs]
-    stream = itertools.islice(data_stream.stream(data, names), _ITEMS)
-    return [arrays for _, arrays in stream] or [bench.scene.case.inputs]
+    """The first of the user's data, or the witness."""
+    scene = bench.scene
+    return first_samples(bench.subject, scene.signature, scene.case.inputs)
 
 
 def _float_weights(plain: onnx.ModelProto | None) -> dict[str, Any]:
@@ -135,14 +134,37 @@ def granted(
     )
 
 
+def healthy_db(bench: Workbench) -> float:
+    """The level from which on a quantized graph is healthy: the policy's, or what few bits leave of the reference itself."""
+    least = bench.policy.drift_db
+    if not keeps_blocks(bench.model.graph):
+        return least
+    reference = bench.scene.reference
+    rounded = RoundedReference(reference, bench.scene.file)
+    levels = []
+    for inputs in _samples(bench):
+        answers = rounded.run(inputs)
+        if answers is None:
+            return least
+        levels.append(compare([reference.run(inputs)], [answers]).sqnr_db)
+    return min(least, *(level - judging.ROUNDING_SLACK_DB for level in levels))
+
+
 def judge_levels(
-    bench: Workbench, mended: Run, candidate: Run | None = None, outputs: Outputs = None
+    bench: Workbench,
+    mended: Run,
+    candidate: Run | None = None,
+    outputs: Outputs = None,
+    *,
+    healthy: float | None = None,
 ) -> Judgement:
     """What the judge of causes says to a mended quantized graph: answers to ordinary inputs are right from the level of healthy quantized models on.
 
     The candidate is run as the workbench runs it, unless another way is given, with its answers to the witness.
     """
-    noise = 10 ** (-bench.policy.drift_db / 20) / limits.FIXED_NOISE_RATIO
+    if healthy is None:
+        healthy = bench.policy.drift_db
+    noise = 10 ** (-healthy / 20) / limits.FIXED_NOISE_RATIO
     improvement = 10 ** (LEAST_DB / 20)
     scene = replace(bench.scene, noise=noise)
     if candidate is None:
@@ -180,7 +202,7 @@ def judge_on_backend(
         runs = []
         for name, model in (("candidate", candidate), ("mended", mended)):
             path = Path(folder) / f"{name}.onnx"
-            onnx.save(model, path)
+            large_models.save(model, path)
             served = Candidate(scene.backend, path, scene.signature, Clock())
             runs.append(partial(_run, served))
         return judge_levels(bench, runs[1], runs[0], runs[0](scene.case.inputs))
@@ -188,7 +210,7 @@ def judge_on_backend(
 
 def run_graph(bench: Workbench, model: onnx.ModelProto) -> Run:
     """A graph of the study, run as it says itself: without optimisation."""
-    session = ort.open(model.SerializeToString(), "disabled")
+    session = ort.open_model(model, "disabled")
     scene = bench.scene
     candidate = Candidate(scene.backend, scene.path, scene.signature, Clock(), session=session)
     return partial(_run, candidate)

@@ -52,7 +52,7 @@ def suspected_calls(workbench: "Workbench", *, views: bool = False) -> list[Trac
     A call inside a composite operation stands for the whole operation.
     """
     entries = workbench.located.traced_values
-    in_file = _values_in_file(workbench)
+    in_file = values_in_file(workbench)
     counterparts = [
         workbench.counterpart(node) for node in workbench.nodes[: limits.SUSPECTS_COMPARED]
     ]
@@ -69,7 +69,7 @@ def suspected_calls(workbench: "Workbench", *, views: bool = False) -> list[Trac
     return _whole_operations(entries, ordered)[:_MOST_CALLS]
 
 
-def _values_in_file(workbench: "Workbench") -> set[int]:
+def values_in_file(workbench: "Workbench") -> set[int]:
     """The places of traced values that the file has: matched ones, inputs, and views of those."""
     located = workbench.located
     in_file = {

@@ -19,9 +19,12 @@ def try_other_operators(
     *,
     keep_attributes: bool = False,
     only_located: bool = False,
+    never: Sequence[str] = (),
 ) -> Tried | str:
-    """Each other operator of its family in the place of the located nodes; then of a few other nodes of it, since a step that does nothing looks right."""
+    """Each other operator of its family, but for some, in the place of the located nodes; then of a few other nodes of it, since a step that does nothing looks right."""
     for node, other in _other_operators(workbench, families, only_located):
+        if other in never:
+            continue
 
         def change(changed: onnx.NodeProto, other: str = other) -> None:
             changed.op_type = other
@@ -103,3 +106,32 @@ def _operand_pairs(node: onnx.NodeProto) -> Iterator[tuple[int, int]]:
         yield 1, 2
         return
     yield from itertools.combinations(range(min(len(node.input), _MOST_OPERANDS)), 2)
+
+
+def try_exchanged_pieces(workbench: Workbench) -> Tried | None:
+    """Two pieces of a Split that is located, or that a located node reads, in each other's place: gates, or queries, keys and values."""
+    nodes = workbench.nodes[: limits.SUSPECTS_REPLACED]
+    read = {name for node in nodes for name in (*node.input, *node.output)}
+    for split in workbench.model.graph.node:
+        if split.op_type != "Split" or read.isdisjoint(split.output):
+            continue
+        for one, other in itertools.combinations(range(min(len(split.output), _MOST_OPERANDS)), 2):
+            name = node_name(split)
+            tried = workbench.try_model(
+                _with_pieces_exchanged(workbench, split, one, other),
+                evidence=f"with pieces {one} and {other} of {name} (Split) exchanged the answers are right",
+                fix=f"exchange pieces {one} and {other} of {name}",
+            )
+            if tried is not None:
+                return tried
+    return None
+
+
+def _with_pieces_exchanged(
+    workbench: Workbench, split: onnx.NodeProto, one: int, other: int
+) -> onnx.ModelProto:
+    def change(changed: onnx.NodeProto) -> None:
+        pieces = changed.output
+        pieces[one], pieces[other] = pieces[other], pieces[one]
+
+    return workbench.with_node(split, change)

@@ -1,8 +1,9 @@
-"""Nodes that compute the index into a table: positions, as a rule."""
+"""Nodes that compute positions: the index into a table, or a sum with positions that are an input."""
 
 import onnx
 
 from onnxproof.diagnosis.counterfactuals.workbench import Workbench
+from onnxproof.verification.rollout.state_names import words_of
 
 _PASSING = (
     "Cast",
@@ -17,6 +18,8 @@ _PASSING = (
     "Clip",
 )
 """Operators that an index goes through."""
+POSITION_WORDS = frozenset({"pos", "position", "positions"})
+"""Words of an input that counts places."""
 _MOST_STEPS = 12
 """Steps from a node to the table. Not measured."""
 
@@ -35,6 +38,23 @@ def computes_table_index(workbench: Workbench, node: onnx.NodeProto) -> bool:
             return False
         reached |= more
     return False
+
+
+def computes_position(workbench: Workbench, node: onnx.NodeProto) -> bool:
+    """Whether a node computes a position: an index into a table, or from positions that are an input."""
+    return computes_table_index(workbench, node) or _reads_positions(workbench, node)
+
+
+def _reads_positions(workbench: Workbench, node: onnx.NodeProto) -> bool:
+    """Whether a node reads an input that counts places, as it is or through what an index goes through."""
+    graph = workbench.model.graph
+    known = {port.name for port in graph.input if POSITION_WORDS & set(words_of(port.name))}
+    for before in graph.node:
+        if before.output[0] == node.output[0]:
+            break
+        if before.op_type in _PASSING and not known.isdisjoint(before.input):
+            known.update(before.output)
+    return not known.isdisjoint(node.input)
 
 
 def _tables(graph: onnx.GraphProto) -> set[str]:

@@ -31,6 +31,8 @@ class Tried:
     """Optimizers to disable, where the remedy is that."""
     elsewhere: bool = False
     """True when what was changed is not what was located: another cause may explain as much."""
+    node: str = ""
+    """The one node whose change mends all, where the hypothesis looks beyond the located ones: once proven, it is the place."""
     code: str = ""
     """Another code than the file's name, where what was found belongs there."""
 
@@ -78,3 +80,5 @@ class ComparedCases:
     """A few cases that agree: what explains the witness changes nothing there."""
     space: Space | None = None
     """The inputs from which further cases are drawn."""
+    pass_s: float = 0.0
+    """Seconds of a forward pass of the reference, as far as is known."""

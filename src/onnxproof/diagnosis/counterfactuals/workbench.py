@@ -9,11 +9,20 @@ import onnx
 from onnx import numpy_helper
 
 from onnxproof.diagnosis import limits
+from onnxproof.diagnosis.counterfactuals import changeable
+from onnxproof.diagnosis.counterfactuals.node_attributes import (
+    attribute_value,
+    node_name,
+    node_with_output,
+    set_attribute,
+)
+from onnxproof.diagnosis.counterfactuals.trial_sessions import TrialSessions
 from onnxproof.diagnosis.counterfactuals.tried import ComparedCases, Means, Tried
 from onnxproof.diagnosis.judge import Counterfactual, Judgement, Standing, judge
 from onnxproof.diagnosis.locate import Located, Scene
 from onnxproof.diagnosis.trial_cases import TrialCase, TrialCases
 from onnxproof.errors import OnnxproofError
+from onnxproof.onnxmodel import mapped_weights
 from onnxproof.options import Policy
 from onnxproof.reference.subject import Subject
 from onnxproof.results import Finding, Fix
@@ -37,8 +46,6 @@ __all__ = [
     "set_attribute",
 ]
 Array = np.ndarray[Any, Any]
-_MOST_BYTES = 1 << 31
-"""What a protobuf message holds."""
 
 
 class Workbench:
@@ -83,11 +90,8 @@ class Workbench:
 
     @cached_property
     def model(self) -> onnx.ModelProto:
-        """The candidate with its weights; refused beyond what a protobuf holds."""
-        loaded = onnx.load(self.scene.path)
-        if loaded.ByteSize() >= _MOST_BYTES:
-            raise ValueError("the model is too large to be edited in memory")
-        return loaded
+        """The candidate, as `changeable.load` reads it."""
+        return changeable.load(self.scene.path, quantized=self.scene.file.quantized)
 
     @cached_property
     def before(self) -> float:
@@ -140,7 +144,7 @@ class Workbench:
         if feeds is None:
             feeds = feed(self.scene.case.inputs, self.scene.signature)
         weights = {
-            tensor.name: numpy_helper.to_array(tensor)
+            tensor.name: mapped_weights.to_array(tensor)
             for tensor in self.model.graph.initializer
             if tensor.name in names
         }
@@ -157,7 +161,7 @@ class Workbench:
             return {}
         model = self.copy_model()
         add_outputs(model, names)
-        session = ort.open(model.SerializeToString(), "disabled", outputs=names)
+        session = ort.open_model(model, "disabled", outputs=names)
         arrays = zip(names, session.run(feeds), strict=True)
         return {name: array for name, array in arrays if array is not None}
 
@@ -171,7 +175,7 @@ class Workbench:
                     weights[constant.output[0]] = tensor
         for place, name in enumerate(node.input):
             if name in weights:
-                yield place, name, numpy_helper.to_array(weights[name])
+                yield place, name, mapped_weights.to_array(weights[name])
 
     # ---- changed graphs
 
@@ -221,19 +225,20 @@ class Workbench:
     ) -> list[Array | None] | None:
         """The outputs of a graph (the candidate itself for None) on the witness's or other inputs; None where the runtime refuses."""
         scene = self.scene
-        source: Any = scene.path
-        if model is not None:
-            source = model.SerializeToString()
         if inputs is None:
             inputs = scene.case.inputs
         try:
-            session = ort.open(source, self.ort_option, disabled_optimizers=disabled)
+            session = self._sessions.get(model, disabled)
             candidate = Candidate(
                 scene.backend, scene.path, scene.signature, Clock(), session=session
             )
             return candidate.run(inputs)
         except OnnxproofError:
             return None
+
+    @cached_property
+    def _sessions(self) -> TrialSessions:
+        return TrialSessions(self.scene.path, self.ort_option)
 
     @property
     def ort_option(self) -> str:
@@ -339,7 +344,7 @@ class Workbench:
         return Counterfactual(error=error, in_reference=True)
 
     def try_model(
-        self, model: onnx.ModelProto, *, evidence: str, fix: str, code: str = ""
+        self, model: onnx.ModelProto, *, evidence: str, fix: str, code: str = "", node: str = ""
     ) -> Tried | None:
         """The hypothesis where the changed graph is right; None where it is not."""
         return self.try_counterfactual(
@@ -347,6 +352,7 @@ class Workbench:
             evidence,
             model=model,
             code=code,
+            node=node,
             fix=Fix(kind="graph", what=fix),
         )
 
@@ -358,36 +364,11 @@ class Workbench:
         remedy: "Callable[[], Tried | str] | None" = None,
     ) -> Tried | str:
         """Put each variant of a suspected call into the module, and look for a change of the file that mends it: see `changed_reference`."""
+        if self.located.module_session is None:
+            return remedy() if remedy is not None else "the reference is no module of PyTorch"
         from onnxproof.diagnosis.counterfactuals import changed_reference
 
         return changed_reference.try_variants(self, variants, views=views, remedy=remedy)
-
-
-def node_name(node: onnx.NodeProto) -> str:
-    """A node's name, or that of its first output."""
-    return node.name or node.output[0]
-
-
-def node_with_output(graph: onnx.GraphProto, output: str) -> onnx.NodeProto:
-    """The node whose first output has this name."""
-    nodes: dict[str, onnx.NodeProto] = {node.output[0]: node for node in graph.node}
-    return nodes[output]
-
-
-def attribute_value(node: onnx.NodeProto, name: str, default: Any = None) -> Any:
-    """An attribute's value, or the default."""
-    for attribute in node.attribute:
-        if attribute.name == name:
-            return onnx.helper.get_attribute_value(attribute)
-    return default
-
-
-def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> None:
-    """Set an attribute; None removes it."""
-    for old in [a for a in node.attribute if a.name == name]:
-        node.attribute.remove(old)
-    if value is not None:
-        node.attribute.append(onnx.helper.make_attribute(name, value))
 
 
 def _tensor_of(constant: onnx.NodeProto) -> onnx.TensorProto | None:

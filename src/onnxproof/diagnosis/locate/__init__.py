@@ -112,9 +112,10 @@ def _locate_dtype(scene: Scene, gap: Gap) -> Location:
 def _locate_exchange(scene: Scene, exchange: PortExchange) -> Located:
     """Inputs or outputs of one kind are exchanged: the nodes that read the inputs, or produce the outputs."""
     graph = Graph.of(scene.file)
-    places = [place for name in exchange.names for place in graph.consumers(name)]
-    if not places:
+    if exchange.kind == "output":
         places = [graph.producers[name] for name in exchange.names if name in graph.producers]
+    else:
+        places = [place for name in exchange.names for place in graph.consumers(name)]
     names = dict.fromkeys(graph.name(place) for place in places)
     location = Location(
         stage=Stage.SIGNATURE,

@@ -45,7 +45,8 @@ def _shared_values(graph: Graph, guilty: Sequence[int]) -> Iterator[str]:
     shared = set(steps[0]).intersection(*steps[1:])
     nearest_first = sorted(shared, key=lambda name: sum(known[name] for known in steps))
     for name in nearest_first:
-        if name in graph.producers and name not in graph.static:
+        producer = graph.producers.get(name)
+        if producer is not None and graph.nodes[producer].op_type != "Constant":
             yield name
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from onnxproof.diagnosis import limits
-from onnxproof.diagnosis.locate.match import Match, squeezed_shape
+from onnxproof.diagnosis.locate.match import Match, merges_heads, squeezed_shape
 from onnxproof.numerics.sketch import Sketch, distance
 from onnxproof.onnxmodel.graph import Graph, consumed_names
 from onnxproof.reference.traced_value import TracedValue
@@ -175,7 +175,7 @@ def _incomplete_operations(
             if match is None or producer is None or name not in right:
                 continue
             step = _inner_step(match, complete)
-            if step is None or _continues(consumer, step):
+            if step is None or _continues(consumer, step) or graph.is_fused_with_constants(node):
                 continue
             origin, value = _before_moves(graph, producer, name)
             result.gaps[origin] = 1.0
@@ -392,4 +392,6 @@ def _fits(option: Sketch, sketch: Sketch) -> bool:
     if option.count != sketch.count or option.exact != sketch.exact:
         return False
     same_last_dim = option.shape[-1:] == sketch.shape[-1:]
-    return same_last_dim or squeezed_shape(option) == squeezed_shape(sketch)
+    if same_last_dim or squeezed_shape(option) == squeezed_shape(sketch):
+        return True
+    return merges_heads(option.shape, sketch.shape)

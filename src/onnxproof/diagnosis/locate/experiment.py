@@ -9,7 +9,7 @@ import onnx
 
 from onnxproof.diagnosis import limits
 from onnxproof.diagnosis.locate.comparison import Comparison, compare, content, counterparts
-from onnxproof.diagnosis.locate.match import Match, match
+from onnxproof.diagnosis.locate.match import Match, match, merges_heads
 from onnxproof.errors import BackendError, ModelError
 from onnxproof.numerics.relative_error import relative_error
 from onnxproof.numerics.sketch import KeptArrays, Sketch, sketch
@@ -57,6 +57,8 @@ def reshape_like(old: Array, new: Array) -> Array:
     """A value for another's place, in its shape where it has as many elements; its dtype stays, since a narrower one may be the fault."""
     if old.size != new.size:
         return new
+    if merges_heads(new.shape, old.shape):
+        new = new.swapaxes(1, 2)
     return new.reshape(old.shape)
 
 

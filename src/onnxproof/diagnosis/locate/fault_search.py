@@ -73,9 +73,9 @@ class FaultSearch:
         return self.first.comparison
 
     def _blame_what_decides(self, first: Round) -> None:
-        """One node comes first whose value alone decides: what fixes all where several were replaced, or what a first one reads and should not."""
+        """One node comes first whose value alone decides: what fixes all where one true value did not, or what a first one reads and should not."""
         common: Confirmation | None = None
-        if self.guilty[1:]:
+        if self.guilty[1:] and self.replacements:  # else one true value fixed all
             common = self._fixes_alone(first) or confirm_common_producer(
                 self.experiment, first, self.guilty
             )
@@ -126,8 +126,9 @@ class FaultSearch:
            module may leave the rest to the node behind it, such as a bias: then it is right, and that one is asked first.
         2. A producer of what it reads that a true value fixes as well, or whose outputs are exchanged.
         3. A small error that a right value behind it had excused.
-        4. With several faults in a row no value fixes the outputs: one that fixes what follows at once.
-        5. The origin may be a step that the module never computed: a node behind it that a true value fixes.
+        4. One value that several origins read, such as the angles of rotary positions.
+        5. With several faults in a row no value fixes the outputs: one that fixes what follows at once.
+        6. The origin may be a step that the module never computed: a node behind it that a true value fixes.
         """
         fault = confirm_origin(self.experiment, current)  # step 1
         if self._may_continue_behind(current, fault):
@@ -141,11 +142,14 @@ class FaultSearch:
         return self._search_behind(current, fault)
 
     def _search_behind(self, current: Round, fault: Confirmation) -> Confirmation:
-        """Steps 4 and 5 of the search, for an origin that no true value confirms."""
-        option = self._fixes_what_follows(current, fault.node)  # step 4
+        """Steps 4 to 6 of the search, for an origin that no true value confirms."""
+        shared = self._shared_fault(current)  # step 4
+        if shared is not None:
+            return shared
+        option = self._fixes_what_follows(current, fault.node)  # step 5
         if option is not None:
             return replace(fault, true_value=option)
-        behind = confirm_downstream(self.experiment, current)  # step 5
+        behind = confirm_downstream(self.experiment, current)  # step 6
         if behind is None or behind.true_value is None:
             return fault
         if are_one_operation(
@@ -153,6 +157,16 @@ class FaultSearch:
         ):
             self.guilty.append(fault.node)
         return behind
+
+    def _shared_fault(self, current: Round) -> Confirmation | None:
+        """The producer of what several origins read, where its true value fixes them all."""
+        origins = [node for node in current.comparison.origins if node not in self.guilty]
+        if len(origins) < 2:
+            return None
+        shared = confirm_common_producer(self.experiment, current, origins[:_MOST_ASKED])
+        if shared is None:
+            return None
+        return Upstream(self.experiment, current).earliest_fixing_producer(shared.node) or shared
 
     def _earlier_fault(
         self, upstream: Upstream, current: Round, fault: Confirmation | None

@@ -128,3 +128,11 @@ class _Search:
 def squeezed_shape(sketch: Sketch) -> tuple[int, ...]:
     """The shape without dims of 1."""
     return tuple(n for n in sketch.shape if n != 1)
+
+
+def merges_heads(traced: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether the second shape is the first with its heads (the second axis) beside each other at the end: as fused attention has them."""
+    if len(traced) != 4 or len(shape) != 3:
+        return False
+    batch, heads, length, size = traced
+    return tuple(shape) == (batch, length, heads * size)

@@ -1,6 +1,6 @@
 """An optimizer of ONNX Runtime changes the answers: which one, and which nodes it took."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import onnx
@@ -99,20 +99,10 @@ def locate(scene: Scene, limit: float) -> Location:
     2. Halve the list while disabling what is left of it is enough.
     3. Name the nodes that the one that is left changed.
     """
-    if _error(scene, KNOWN) > limit:  # step 1
-        return _unnamed("no single optimizer could be named")
-    remaining = list(KNOWN)
-    while len(remaining) > 1:  # step 2
-        if scene.deadline.passed:
-            return _unnamed("no time was left to name the optimizer")
-        middle = len(remaining) // 2
-        if _error(scene, remaining[:middle]) <= limit:
-            remaining = remaining[:middle]
-        else:
-            remaining = remaining[middle:]
-        if _error(scene, remaining) > limit:
-            return _unnamed("several optimizers work together")
-    name = remaining[0]
+    try:
+        name = halve(lambda names: _error(scene, names) <= limit, lambda: scene.deadline.passed)
+    except Unnamed as unnamed:
+        return _unnamed(str(unnamed))
     location = Location(
         stage=Stage.OPTIMIZER,
         optimizer=name,
@@ -122,6 +112,32 @@ def locate(scene: Scene, limit: float) -> Location:
     changed = _changed_nodes(scene, name, graph)  # step 3
     why = f"changed by {name}"
     return name_suspects(location, [make_suspect(graph, place, 0.0, why) for place in changed])
+
+
+class Unnamed(Exception):
+    """No single optimizer is it, and why."""
+
+
+def halve(right: Callable[[Sequence[str]], bool], late: Callable[[], bool]) -> str:
+    """Steps 1 and 2 of `locate`: the one optimizer without which the answers are `right`.
+
+    Raises:
+        Unnamed: there is no single one, or it is too `late`.
+    """
+    if not right(KNOWN):
+        raise Unnamed("no single optimizer could be named")
+    remaining = list(KNOWN)
+    while len(remaining) > 1:
+        if late():
+            raise Unnamed("no time was left to name the optimizer")
+        middle = len(remaining) // 2
+        if right(remaining[:middle]):
+            remaining = remaining[:middle]
+        else:
+            remaining = remaining[middle:]
+            if not right(remaining):
+                raise Unnamed("several optimizers work together")
+    return remaining[0]
 
 
 def _unnamed(why: str) -> Location:

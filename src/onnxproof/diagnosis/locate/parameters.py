@@ -10,8 +10,10 @@ import onnx
 from onnxproof.diagnosis.counterfactuals.module_parameters import module_parameters
 from onnxproof.diagnosis.locate.scene import Scene, name_suspects
 from onnxproof.errors import OnnxproofError
+from onnxproof.onnxmodel import mapped_weights
 from onnxproof.onnxmodel.graph import source_of
 from onnxproof.options import Policy
+from onnxproof.quantization import block_parameters
 from onnxproof.quantization.attribution import Study, gain
 from onnxproof.quantization.operator_form import operator_name
 from onnxproof.quantization.pair_form import in_pair_form
@@ -29,7 +31,9 @@ from onnxproof.results import (
     Verdict,
 )
 from onnxproof.runtimes.session.execution import feed
+from onnxproof.verification import block_reading
 from onnxproof.verification.evidence import Evidence
+from onnxproof.verification.rounded_reference import float_weights
 
 Array = np.ndarray[Any, Any]
 LEAST_DB = 3.0
@@ -86,10 +90,20 @@ def doubt(evidence: Evidence) -> Evidence:
     return replace(evidence, proof=proof.judged(proof.policy))
 
 
+def has_wrong_weights(evidence: Evidence) -> bool:
+    """Whether a weight of a few bits is not the reference's, but for its rounding."""
+    weights = block_reading.find(onnx.load(evidence.request.path))
+    return bool(block_parameters.find_repairs(weights, float_weights(evidence.reference)))
+
+
 def search(
     reference: Reference, study: Study, policy: Policy, *, ranges: bool = True
 ) -> Mended | None:
     """The parameters that are wrong, if putting them right brings enough."""
+    if block_reading.keeps_blocks(study.model.graph):
+        mended = block_parameters.search(study, float_weights(reference))
+        if mended is not None:
+            return mended
     floats = reference_arrays(reference)
     mended = ParameterSearch(study, floats, policy.drift_db, ranges).run()
     if mended is None or gain(mended.before_db, mended.after_db) < LEAST_DB:
@@ -97,15 +111,16 @@ def search(
     return mended
 
 
-def reference_arrays(reference: Reference) -> dict[str, Array]:
-    """The float weights of the reference, a BatchNorm folded into them or not."""
-    if reference.session is not None:
-        module = reference.session.module
+def reference_arrays(reference: Reference, *, copies: bool = True) -> dict[str, Array]:
+    """The float weights of the reference, a BatchNorm folded into them or not; those of a module in float64, or (`copies` is false) as views."""
+    session = getattr(reference, "session", None)
+    if session is not None:
+        module = session.module
         if not hasattr(module, "named_modules"):
             return {}  # a function has no weights
-        return dict(module_parameters(module))
+        return dict(module_parameters(module, copies=copies))
     if isinstance(reference, GraphReference):
-        arrays = constants(onnx.load(reference.path))
+        arrays = constants(mapped_weights.load(reference.path))
         floats = {name: array for name, array in arrays.items() if array.dtype == np.float32}
         turned = {f"{n} transposed": np.asarray(a.T) for n, a in floats.items() if a.ndim == 2}
         return floats | turned

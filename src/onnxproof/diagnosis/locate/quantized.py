@@ -18,6 +18,7 @@ from onnxproof.quantization.pair_form import in_pair_form
 from onnxproof.quantization.qdq import Pair
 from onnxproof.quantization.qdq_edit import without_rounding
 from onnxproof.results import Location, Stage, Suspect
+from onnxproof.results.proof import Proof
 from onnxproof.runtimes import ort
 from onnxproof.runtimes import reference as standard
 from onnxproof.runtimes.session.execution import feed
@@ -28,6 +29,8 @@ _MOST_TRIALS = 12
 _MOST_SUSPECTS = 4
 _LEAST_GAIN_DB = 0.5
 """A rounding is named if the answers gain more than this without it. Not measured."""
+_LEAST_SHARE = 0.1
+"""Of the cost of all matrices in blocks: those with less are not named. Not measured."""
 _TINY = 1e-30
 
 
@@ -92,6 +95,36 @@ def _costly_roundings(scene: Scene) -> Location:
     if not suspects:
         return location
     return name_suspects(replace(location, evidence=suspects[0].why), suspects)
+
+
+def name_costly_matrices(proof: Proof, model: onnx.ModelProto) -> Proof:
+    """The matrices that cost most, where no single node was found."""
+    location = proof.location
+    total = sum(each.cost for each in proof.matrices)
+    if location is None or location.nodes or total <= 0:
+        return proof
+    nodes = {node.name or node.output[0]: node for node in model.graph.node}
+    suspects = []
+    for each in proof.matrices[:_MOST_SUSPECTS]:
+        share = each.cost / total
+        if each.name not in nodes or share < _LEAST_SHARE:
+            break
+        module, source = source_of(nodes[each.name])
+        why = f"its weights in {each.form} cost {each.cost:.3g} {each.unit}, {share:.0%} of all"
+        suspects.append(
+            Suspect(
+                node=each.name,
+                op_type=nodes[each.name].op_type,
+                ratio=share,
+                module=module,
+                source=source,
+                why=why,
+            )
+        )
+    if not suspects:
+        return proof
+    named = name_suspects(replace(location, evidence=suspects[0].why), suspects)
+    return replace(proof, location=named)
 
 
 def _study(scene: Scene, model: onnx.ModelProto) -> Study:

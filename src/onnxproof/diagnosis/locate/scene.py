@@ -14,7 +14,16 @@ from onnxproof.onnxmodel.onnx_file import OnnxFile
 from onnxproof.options import Policy
 from onnxproof.reference.protocol import Reference
 from onnxproof.reference.traced_value import Fetch, TracedValue
-from onnxproof.results import Case, Gap, Location, Profile, Signature, Stage, Suspect
+from onnxproof.results import (
+    Case,
+    Gap,
+    Location,
+    NoiseKind,
+    Profile,
+    Signature,
+    Stage,
+    Suspect,
+)
 from onnxproof.system.deadline import Deadline
 
 Array = np.ndarray[Any, Any]
@@ -91,6 +100,26 @@ class Scene:
         counts = self.steady or (True,) * len(others)
         triples = zip(answers, others, counts, strict=True)
         return [(answer, other) for answer, other, counted in triples if counted]
+
+
+_ROUNDINGS = 2
+"""Re-runs that tell what rounding costs a reference which is wider than its file."""
+
+
+def rounding_distances(
+    reference: Reference,
+    inputs: Mapping[str, Array],
+    answers: Sequence[Array],
+    truth: Sequence[Array],
+) -> list[float]:
+    """How far rounding alone takes each output from the truth: of a reference that computes in float64 what its file does not, by re-runs too."""
+    samples = [list(answers)]
+    if reference.kind is NoiseKind.WIDER:
+        samples += [reference.rerun(inputs, seed) for seed in range(_ROUNDINGS)]
+    return [
+        max(relative_error(sample[place], true) for sample in samples)
+        for place, true in enumerate(truth)
+    ]
 
 
 def has_finite(answer: Array | None) -> bool:

@@ -268,27 +268,32 @@ class Upstream:
     ) -> list[TracedValue]:
         """The traced values that a producer may have had to compute instead.
 
-        1. Anything of its shape, for a node that does nothing or depends on sizes alone. One that does nothing may stand where
+        1. The traced value itself, where the file's is near but not the same: what follows may amplify the difference, as a
+           logarithm does with a bound of 1e-5 for 1e-10.
+        2. Anything of its shape, for a node that does nothing or depends on sizes alone. One that does nothing may stand where
            its value was to be broadcast: what the module computes from that value, too.
-        2. The traced value itself, where the file has its elements in another order: that may be a transposed copy, or not.
-        3. Else, for a node that selects, what the suspect's own operation reads, or another part of the same split.
+        3. The traced value itself, where the file has its elements in another order: that may be a transposed copy, or not.
+        4. Else, for a node that selects, what the suspect's own operation reads, or another part of the same split.
         """
         options = [
             option
             for option in self.experiment.counterparts(producer, self.current.comparison)
             if distance(option.sketch, match.sketch) > self.experiment.tolerance
         ]
-        if self._is_idle(producer, match.sketch):  # step 1
-            return options[:_OPTIONS_OF_IDLE] + self._broadcast_results(match.traced)
+        near: list[TracedValue] = []
+        if match.traced is not None and 0.0 < match.gap <= limits.NEAR:  # step 1
+            near = [match.traced]
+        if self._is_idle(producer, match.sketch):  # step 2
+            return near + options[:_OPTIONS_OF_IDLE] + self._broadcast_results(match.traced)
         if self._depends_on_sizes(name, match):
             return options[:_OPTIONS_OF_SIZES]
-        if not match.same_layout and match.traced is not None:  # step 2
+        if not match.same_layout and match.traced is not None:  # step 3
             return [match.traced]
         op_type = self._graph.nodes[producer].op_type
         true_value = self.current.truths.get(node)
         if true_value is None or op_type not in _SELECTING:
-            return []
-        return self._other_selections(op_type, match.traced, true_value, options)  # step 3
+            return near
+        return near + self._other_selections(op_type, match.traced, true_value, options)  # step 4
 
     def _broadcast_results(self, passed: TracedValue | None) -> list[TracedValue]:
         """The first larger values that the module computes from this one, or from a view of it."""

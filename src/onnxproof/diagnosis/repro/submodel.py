@@ -9,19 +9,17 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
-from onnx import external_data_helper, helper
+from onnx import helper
 
 from onnxproof.diagnosis.locate.scene import Scene
 from onnxproof.errors import OnnxproofError, Refused
 from onnxproof.numerics.relative_error import relative_error
+from onnxproof.onnxmodel import large_models, mapped_weights
 from onnxproof.onnxmodel.graph import Graph, consumed_names
 from onnxproof.runtimes import ort
 from onnxproof.runtimes.session.execution import feed
-from onnxproof.system import temporary
 
 Array = np.ndarray[Any, Any]
-_PROTOBUF_BYTES = 1 << 31
-"""What a protobuf can hold."""
 _RANDOM = frozenset(
     {
         "RandomNormal",
@@ -101,7 +99,10 @@ class InnerValues:
         self._readable = readable
         self._feeds = feed(scene.case.inputs, scene.signature)
         self._known: dict[str, Array] = dict(self._feeds)
-        self._weights = {t.name: t for t in scene.file.model.graph.initializer}
+        weights = scene.file.model.graph.initializer
+        if any(tensor.data_location == onnx.TensorProto.EXTERNAL for tensor in weights):
+            weights = mapped_weights.load(scene.path).graph.initializer
+        self._weights = {tensor.name: tensor for tensor in weights}
         self._constant_nodes = set(self._find_constant_nodes())
 
     def is_constant(self, place: int) -> bool:
@@ -217,7 +218,7 @@ class InnerValues:
         nodes = [_copy(self._graph.nodes[place]) for place in places]
         read = {name for node in nodes for name in consumed_names(node)} | set(outputs)
         graph = onnx.GraphProto(name=f"{source.graph.name or 'model'}_cut", node=nodes)
-        graph.initializer.extend(self._load(name) for name in self._weights if name in read)
+        graph.initializer.extend(t for name, t in self._weights.items() if name in read)
         graph.input.extend(
             helper.make_tensor_value_info(name, _elem_type(array), array.shape)
             for name, array in inputs.items()
@@ -233,16 +234,6 @@ class InnerValues:
             graph=graph,
         )
 
-    def _load(self, name: str) -> onnx.TensorProto:
-        """A weight with its data, which may be in another file."""
-        tensor = onnx.TensorProto()
-        tensor.CopyFrom(self._weights[name])
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            external_data_helper.load_external_data_for_tensor(tensor, str(self._scene.path.parent))
-            tensor.data_location = onnx.TensorProto.DEFAULT
-            del tensor.external_data[:]
-        return tensor
-
 
 def run(submodel: SubModel, level: str) -> tuple[dict[str, Array], str]:
     """The outputs of a sub-model at a level, or the message with which the runtime refuses it."""
@@ -257,23 +248,13 @@ def run(submodel: SubModel, level: str) -> tuple[dict[str, Array], str]:
 
 
 def open_model(model: onnx.ModelProto, level: str) -> ort.OrtSession:
-    """A session on the model, by way of a file where a protobuf could not hold it."""
-    if model.ByteSize() < _PROTOBUF_BYTES:
-        return ort.open(model.SerializeToString(), level)
-    with temporary.Folder() as folder:
-        save(model, Path(folder) / "model.onnx")
-        return ort.open(Path(folder) / "model.onnx", level)
+    """A session on the model."""
+    return ort.open_model(model, level)
 
 
 def save(model: onnx.ModelProto, path: Path) -> None:
-    """In one file, unless a protobuf can't hold it."""
-    external = model.ByteSize() >= _PROTOBUF_BYTES
-    onnx.save(
-        model,
-        path,
-        save_as_external_data=external,
-        location="model.onnx.data",
-    )
+    """In one file, unless it is too large for that; weights that stay in the candidate's file are copied."""
+    large_models.save(mapped_weights.with_weights_inside(model, large_models.MOST_INLINE), path)
 
 
 def plain(array: Array) -> Array:

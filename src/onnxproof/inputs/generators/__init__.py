@@ -4,7 +4,7 @@ What is valid is not guessed: a case that the reference itself refuses is droppe
 by an entry point of the group `onnxproof.cases`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from onnxproof.inputs.space import Space
@@ -35,13 +35,16 @@ def generators() -> dict[str, Generator]:
     return {name: GENERATORS.load(name).generate for name in (*_FIRST, *others)}
 
 
-def plan(space: Space) -> Iterator[Case]:
-    """All cases, one at a time; what the user's words brought to the same values is one case."""
+def plan(space: Space, first: Sequence[Case] = ()) -> Iterator[Case]:
+    """All cases, one at a time, some of them first; what the user's words brought to the same values is one case."""
+    yield from first
+    known = {case.name for case in first}
+    cases = (case for case in _in_turn(space) if case.name not in known)
     if not space.rules.inputs:
-        yield from _in_turn(space)
+        yield from cases
         return
     seen: set[int] = set()
-    for case in _in_turn(space):
+    for case in cases:
         arrays = [(name, array.shape, array.tobytes()) for name, array in case.inputs.items()]
         content = hash(tuple(arrays))
         if content not in seen:

@@ -21,7 +21,7 @@ def check(view: View) -> Iterator[Check]:
         )
         return
     inputs = ", ".join(_format_port(port) for port in view.file.inputs)
-    tensors = [port for port in view.file.inputs if not port.dtype.endswith("_type")]
+    tensors = [port for port in view.file.inputs if port.kind == "tensor"]
     odd = _find_odd_dims(tensors, inputs)
     if odd is None:
         yield Check(name="dims", rating=Rating.GOOD, what=inputs or "the model takes no input")
@@ -74,8 +74,8 @@ def _is_number_as_name(dim: Dim) -> bool:
 
 
 def _format_port(port: Port) -> str:
-    if port.dtype.endswith("_type"):
-        return f"{port.name} ({port.dtype.removesuffix('_type')})"
+    if port.kind != "tensor":
+        return f"{port.name} ({port.kind})"
     dims = ["?" if dim is None else str(dim) for dim in port.dims or ()]
     return f"{port.name}[{', '.join(dims)}]"
 

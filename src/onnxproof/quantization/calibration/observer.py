@@ -1,12 +1,12 @@
 """The float graph with its inner values as outputs: the graph itself takes extremes and picks elements, so only a few thousand numbers leave it."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
+from onnxproof.onnxmodel import large_models
 from onnxproof.quantization.calibration.statistics import SAMPLED, Statistics
 from onnxproof.quantization.float_graph import Index, copy_model
 from onnxproof.runtimes import ort
@@ -26,7 +26,7 @@ class Observer:
         index = Index(model)
         self.names = index.float_values() if names is None else names
         self.axes = {name: index.channel_axis(name) for name in self.names}
-        self.hash = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
+        self.hash = large_models.digest(model)
         watched = copy_model(model)
         self._inner = [name for name in self.names if name not in index.inputs]
         ranks = _ranks(model)
@@ -39,9 +39,7 @@ class Observer:
         self._outputs = [value.name for value in model.graph.output]
         added = [f"{_PREFIX}{place}.{part}" for place in range(len(self._inner)) for part in _PARTS]
         add_outputs(watched, added)
-        self._session = ort.open(
-            watched.SerializeToString(), "basic", outputs=[*added, *self._outputs]
-        )
+        self._session = ort.open_model(watched, "basic", outputs=[*added, *self._outputs])
 
     def observe_batch(
         self, batch: Mapping[str, Array], into: dict[str, Statistics], label: str, turn: int

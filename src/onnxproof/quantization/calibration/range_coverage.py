@@ -82,7 +82,7 @@ def measure_coverage(
     inner = list(dict.fromkeys(name for name, _ in usages.values() if name not in inputs))
     watched = copy_model(plain)
     add_outputs(watched, inner)
-    session = ort.open(watched.SerializeToString(), "disabled", outputs=inner or None)
+    session = ort.open_model(watched, "disabled", outputs=inner or None)
     for _, batch in samples:
         values: dict[str, Any] = dict(batch)
         if inner:

@@ -74,7 +74,7 @@ def _means(
     watched = copy_model(model)
     names = [node.output[0] for node in nodes]
     add_outputs(watched, names)
-    session = ort.open(watched.SerializeToString(), "disabled", outputs=names)
+    session = ort.open_model(watched, "disabled", outputs=names)
     sums: dict[str, Array] = {}
     counts: dict[str, int] = {}
     for _, batch in trials.samples:

@@ -130,7 +130,7 @@ def _moments(
     """The second moments of what the layer reads, in the quantized graph."""
     watched = copy_model(model)
     add_outputs(watched, [node.input[0]])
-    session = ort.open(watched.SerializeToString(), "disabled", outputs=[node.input[0]])
+    session = ort.open_model(watched, "disabled", outputs=[node.input[0]])
     total: Array | None = None
     for _, batch in trials.samples:
         array = session.run(batch)[0]

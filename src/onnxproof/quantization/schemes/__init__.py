@@ -1,6 +1,7 @@
 """One file a scheme: which types, and how the graph gets them. The file's name is its key; nothing is imported until it is chosen.
 
-A scheme has `ABOUT`, and either `PLAN` (Q/DQ by ONNX Runtime's quantizer, open to every recipe) or `build(model, stats) -> onnx.ModelProto`.
+A scheme has `ABOUT`, and either `PLAN` (Q/DQ by ONNX Runtime's quantizer, open to every recipe), `build(model, stats) -> onnx.ModelProto`,
+or `search(tuning, exclude, *, has_data) -> Tuning` where it finds its own way through a budget.
 """
 
 from typing import Any, Protocol
@@ -9,7 +10,7 @@ from onnxproof.registry import Registry
 
 
 class Scheme(Protocol):
-    """What the file of a scheme defines: this, and `PLAN` or `build`."""
+    """What the file of a scheme defines: this, and `PLAN`, `build` or `search`."""
 
     ABOUT: str
 

@@ -7,6 +7,7 @@ import onnx
 from onnxruntime.quantization import QuantType, quantize_dynamic
 
 from onnxproof.errors import UsageError
+from onnxproof.onnxmodel import large_models
 from onnxproof.quantization.calibration.statistics import Statistics
 from onnxproof.quantization.float_graph import copy_model
 from onnxproof.quantization.insert_qdq import quiet_logging
@@ -28,7 +29,7 @@ def build(model: onnx.ModelProto, stats: Mapping[str, Statistics]) -> onnx.Model
     del plain.graph.value_info[:]
     with temporary.Folder() as folder:
         source, target = Path(folder) / "float.onnx", Path(folder) / "dynamic.onnx"
-        onnx.save(plain, source)
+        large_models.save(plain, source)
         with quiet_logging():
             quantize_dynamic(
                 source,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from onnxproof.errors import UsageError
-from onnxproof.report import consensus_table, page_data, rollout_table
+from onnxproof.report import consensus_table, page_data, rollout_table, text_pairs
 from onnxproof.report.plain import LONGEST, block, brief, ratio, relative, short
 from onnxproof.report.rows import column_titles, facts, last_column, numbers, place, rows
 from onnxproof.results import Verdict, judging
@@ -75,6 +75,7 @@ def _article(proof: Proof, name: str) -> dict[str, Any]:
         "rollouts": [rollout_table.cells(rollout) for rollout in proof.rollouts],
         "rollout_columns": rollout_table.COLUMNS,
         "curves": rollout_table.curves(proof),
+        "texts": [text_pairs.row(pair) for pair in proof.texts],
         "dims": page_data.dims(proof),
         "choices": page_data.choices(proof),
         "data": data,
@@ -130,6 +131,10 @@ def _charts(proof: Proof, data: dict[str, Any]) -> dict[str, Any]:
         specs["losses"] = charts.waterfall(_count(data["losses"]["name"]))
     if "ranges" in data:
         specs["ranges"] = charts.ranges(_count(data["ranges"]["tensor"]))
+    if "matrices" in data:
+        specs["matrices"] = charts.matrices(_count(data["matrices"]["matrix"]))
+    if "front" in data:
+        specs["front"] = charts.front()
     return specs
 
 
@@ -146,7 +151,7 @@ def _render(articles: Sequence[dict[str, Any]], *, title: str, error: str = "") 
     check()
     folder = resources.files("onnxproof.report") / "page"
     own = (folder / "report.js").read_text(encoding="utf-8")
-    library = _library() if articles else ""
+    library = chart_library() if articles else ""
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
@@ -155,7 +160,7 @@ def _render(articles: Sequence[dict[str, Any]], *, title: str, error: str = "") 
         "ratio": ratio,
         "text": block,
         "line": lambda source: page_data.source_line(source.file, source.line),
-        "json": _json,
+        "json": script_json,
         "sentence": _mark_code,
         "brief": brief,
         "file": lambda path: str(relative(path)),
@@ -168,11 +173,11 @@ def _render(articles: Sequence[dict[str, Any]], *, title: str, error: str = "") 
         css=Markup((folder / "report.css").read_text(encoding="utf-8")),
         own=Markup(own),
         library=Markup(library),
-        hashes=[_hash(text) for text in (library, own) if text],
+        hashes=[script_hash(text) for text in (library, own) if text],
     )
 
 
-def _json(value: Any) -> Any:
+def script_json(value: Any) -> Any:
     """JSON for a script element: no `<` in it, so nothing in it can end the element."""
     from markupsafe import Markup
 
@@ -188,13 +193,14 @@ def _mark_code(text: str, longest: int = LONGEST) -> Any:
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", escaped))
 
 
-def _hash(script: str) -> str:
+def script_hash(script: str) -> str:
+    """The word by which a content policy allows this script."""
     digest = hashlib.sha256(script.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
 @cache
-def _library() -> str:
+def chart_library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, from the package that carries them."""
     import vl_convert
 

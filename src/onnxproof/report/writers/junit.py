@@ -30,7 +30,7 @@ def dumps(proof: Proof) -> str:
 
 def dumps_all(proofs: Sequence[Proof]) -> str:
     """Several proofs: a suite for each."""
-    return _text([_proof_suite(proof) for proof in proofs])
+    return text_of([_proof_suite(proof) for proof in proofs])
 
 
 def _proof_suite(proof: Proof) -> xml.Element:
@@ -56,7 +56,7 @@ def failure(error: str) -> str:
     suite = _suite("onnxproof", 0.0)
     case = xml.SubElement(suite, "testcase", name="run", classname="onnxproof", time="0.000")
     _add(case, "error", error.partition("\n")[0], "error", block(error))
-    return _text([suite])
+    return text_of([suite])
 
 
 def _add(case: xml.Element, tag: str, message: str, kind: str, text: str) -> None:
@@ -69,7 +69,7 @@ def _suite(name: str, seconds: float) -> xml.Element:
     return xml.Element("testsuite", name=short(f"onnxproof {name}"), time=f"{seconds:.3f}")
 
 
-def _text(suites: Sequence[xml.Element]) -> str:
+def text_of(suites: Sequence[xml.Element]) -> str:
     """The document: counts on each suite and on the root, since readers differ in which they read."""
     seconds = sum(float(suite.get("time", 0)) for suite in suites)
     root = xml.Element("testsuites", name="onnxproof", time=f"{seconds:.3f}")

@@ -94,14 +94,14 @@ def _table(proof: Proof) -> str:
             verdict += " (note)"
         case = short(row.worst.case, 60)
         lines.append(
-            _line([row.group, row.backend, str(row.cases), case, *numbers(row.worst), verdict])
+            table_row([row.group, row.backend, str(row.cases), case, *numbers(row.worst), verdict])
         )
     if len(proof_rows) > _ROWS:
         lines += ["", f"... and {len(proof_rows) - _ROWS} more rows"]
     return "\n".join(lines)
 
 
-def _line(cells: Sequence[str]) -> str:
+def table_row(cells: Sequence[str]) -> str:
     """A row of a table."""
     return "| " + " | ".join(map(words, cells)) + " |"
 
@@ -113,12 +113,12 @@ def _cross(proof: Proof) -> list[str]:
     names = consensus_table.outputs(proof.cross)
     headers = [f"{name}: × noise, worst case" for name in names]
     table = [
-        _line(["backend", *headers, "from truth", "from arbiter", "verdict"]),
+        table_row(["backend", *headers, "from truth", "from arbiter", "verdict"]),
         "|---" * (len(names) + 1) + "|--:|--:|---|",
     ]
     for line in consensus_table.lines(proof.cross):
         cells = [short(cell, 60) for cell in line.cells]
-        table.append(_line([line.backend, *cells, *line.distances, line.verdict.value]))
+        table.append(table_row([line.backend, *cells, *line.distances, line.verdict.value]))
     sentences = consensus_table.words(proof.cross)[:_FEW]
     return ["\n".join(table), "\n".join(f"- {words(sentence)}" for sentence in sentences)]
 
@@ -127,8 +127,8 @@ def _rollouts(proof: Proof) -> list[str]:
     """Loops: one line a schedule."""
     if not proof.rollouts:
         return []
-    table = [_line(rollout_table.COLUMNS), "|---" * len(rollout_table.COLUMNS) + "|"]
-    table += [_line(rollout_table.cells(rollout)) for rollout in proof.rollouts[:_ROWS]]
+    table = [table_row(rollout_table.COLUMNS), "|---" * len(rollout_table.COLUMNS) + "|"]
+    table += [table_row(rollout_table.cells(rollout)) for rollout in proof.rollouts[:_ROWS]]
     said = [sentence for rollout in proof.rollouts for sentence in rollout_table.words(rollout)]
     return ["\n".join(table), "\n".join(f"- {words(sentence)}" for sentence in said[:_FEW])]
 

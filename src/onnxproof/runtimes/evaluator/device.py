@@ -17,6 +17,7 @@ from onnxproof.errors import UsageError
 from onnxproof.onnxmodel import expansion
 from onnxproof.runtimes.evaluator.evaluator import Evaluator, inner_evaluators
 from onnxproof.runtimes.evaluator.half_sums import SUMMED_IN_HALF
+from onnxproof.runtimes.evaluator.stored_weights import StoredWeight
 
 Array = np.ndarray[Any, Any]
 _FORMATS: dict[str, Any] = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "tf32": None}
@@ -103,6 +104,9 @@ class DeviceEvaluator(Evaluator):
 
     def _init(self) -> None:
         super()._init()
+        for name, value in self.rt_inits_.items():
+            if isinstance(value, StoredWeight):  # rounded once, not in each run
+                self.rt_inits_[name] = value.read()
         if self.own_types or self.device.dtype is None:
             return
         for name, value in self.rt_inits_.items():

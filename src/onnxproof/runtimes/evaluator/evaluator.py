@@ -11,7 +11,14 @@ from onnx.reference import ReferenceEvaluator
 
 from onnxproof.errors import ModelError, OnnxproofError, Refused
 from onnxproof.onnxmodel import expansion
-from onnxproof.runtimes.evaluator import contrib, operators, promotion
+from onnxproof.runtimes.evaluator import (
+    contrib,
+    custom,
+    machine_learning,
+    operators,
+    promotion,
+)
+from onnxproof.runtimes.evaluator.stored_weights import SMALL, StoredWeight
 from onnxproof.system.deadline import Deadline
 
 Observer = Callable[[onnx.NodeProto, Any], Any]
@@ -71,6 +78,10 @@ class Evaluator(ReferenceEvaluator):
         if self.onnx_graph_ is not None:
             self._last_uses = _last_uses(self.nodes_, self.output_names_)
 
+    def retrieve_external_data(self, tensor: onnx.TensorProto) -> Any:
+        """A large weight stays in its file; `reference.open` has made its location a path."""
+        return StoredWeight.in_file(tensor)
+
     def _load_impl(self, node: onnx.NodeProto, input_types: Any = None) -> Any:
         ours = self._our_operator(node)
         if ours is not None:
@@ -83,7 +94,7 @@ class Evaluator(ReferenceEvaluator):
                 "missing-operator",
                 f"the reference evaluator lacks the operator `{name}`",
                 notes=[shorten(why)],
-                help="try `--backend ort`, which has more operators",
+                help="try `--backend ort`, which has more operators; `--ops operators.py` brings your own",
             ) from why
 
     def _our_operator(self, node: onnx.NodeProto) -> Any:
@@ -91,9 +102,11 @@ class Evaluator(ReferenceEvaluator):
             newest = onnx.defs.onnx_opset_version()
             opset = self.opsets.get("", self.opsets.get("ai.onnx", newest))
             return operators.find(node.op_type, opset)
-        if node.domain == contrib.DOMAIN:
-            return contrib.find(node.op_type)
-        return None
+        if node.domain == machine_learning.DOMAIN:
+            return machine_learning.OPERATORS.get(node.op_type)
+        if node.domain in contrib.DOMAINS:
+            return contrib.find(node.domain, node.op_type)
+        return custom.find(node.domain, node.op_type)
 
     def run(
         self,
@@ -118,13 +131,14 @@ class Evaluator(ReferenceEvaluator):
             if self.observer is not None:
                 outputs = self.observer(node.onnx_node, outputs)
             results.update(zip(node.output, outputs, strict=False))
+            results[""] = None  # an output without a name is no later node's missing input
             if self._last_uses is not None:
                 for name in self._last_uses[place]:
                     if name not in keep:
                         results.pop(name, None)
         if intermediate:
             return results
-        return [results[name] for name in wanted]
+        return [_read(results[name]) for name in wanted]
 
     def _outputs_of(
         self, node: Any, results: dict[str, Any], attributes: dict[str, Any] | None
@@ -136,7 +150,13 @@ class Evaluator(ReferenceEvaluator):
         if node.has_linked_attribute and attributes:
             options["linked_attributes"] = attributes
         try:
-            return self.run_node(node, [results[name] for name in node.input], options)
+            inputs = [results[name] for name in node.input]
+            if node.op_type == "Gather" and isinstance(inputs[0], StoredWeight):
+                return inputs[0].take_rows(node, _read(inputs[1]), options)
+            arrays = [_read(value) for value in inputs]
+            if self.observer is not None:
+                arrays = _widened_integers(node.op_type, arrays)
+            return self.run_node(node, arrays, options)
         except OnnxproofError:  # from a node of a subgraph, already named
             raise
         except Exception as why:  # numpy and the evaluator raise whatever they like
@@ -148,7 +168,7 @@ class Evaluator(ReferenceEvaluator):
 
 
 class WideEvaluator(Evaluator):
-    """The same in float64: weights are widened as they are loaded, and the standard's own functions are promoted."""
+    """The same in float64: large weights are widened when a node reads them, and the standard's own functions are promoted."""
 
     def __init__(self, proto: Any, *args: Any, **kwargs: Any) -> None:
         if isinstance(proto, onnx.FunctionProto):
@@ -168,9 +188,35 @@ class WideEvaluator(Evaluator):
 
     def _init(self) -> None:
         super()._init()
-        for name, value in self.rt_inits_.items():
-            if isinstance(value, np.ndarray) and is_float(value.dtype):
-                self.rt_inits_[name] = value.astype(np.float64, copy=False)
+        weights: dict[str, Any] = self.rt_inits_
+        for name, value in weights.items():
+            if not is_float(getattr(value, "dtype", np.dtype(bool))):
+                continue
+            if isinstance(value, StoredWeight):
+                weights[name] = value.widened()
+            elif value.nbytes > SMALL and value.dtype != np.float64:
+                weights[name] = StoredWeight(value, wide=True)
+            else:
+                weights[name] = value.astype(np.float64, copy=False)
+
+
+_ARITHMETIC = frozenset({"Add", "Sub", "Mul", "Div", "Mod", "Max", "Min", "Pow"})
+
+
+def _widened_integers(op_type: str, arrays: list[Any]) -> list[Any]:
+    """The operands of integer arithmetic in one width: an observer may have put an int64 in the place of an int32."""
+    dtypes = {array.dtype for array in arrays if isinstance(array, np.ndarray | np.generic)}
+    mixed = len(dtypes) > 1 and all(dtype.kind in "iu" for dtype in dtypes)
+    if op_type not in _ARITHMETIC or not mixed:
+        return arrays
+    return [array.astype(np.int64) for array in arrays]
+
+
+def _read(value: Any) -> Any:
+    """A value as a node takes it."""
+    if isinstance(value, StoredWeight):
+        return value.read()
+    return value
 
 
 def inner_evaluators(node: Any) -> Iterator[tuple[str, Any]]:

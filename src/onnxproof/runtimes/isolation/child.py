@@ -33,9 +33,9 @@ from onnxproof.system import guard, temporary
 Array = np.ndarray[Any, Any]
 MARK = "\x1eonnxproof "
 _POLL_S = 0.05
-_LAUNCH: tuple[str, ...] = ()
+LAUNCH: tuple[str, ...] = ()
 if os.name == "posix":
-    _LAUNCH = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py")))
+    LAUNCH = (sys.executable, "-I", "-S", str(Path(__file__).with_name("launcher.py")))
 """A process between us and the runtime, which contains what the runtime does to its parent and what it leaves behind."""
 _STARTS = 3
 """Times that a runtime is started again after it died: what kills it three times kills it always."""
@@ -185,7 +185,7 @@ class _Child:
         self._memory = memory
         with words.open("wb") as errors_to:
             self._process = subprocess.Popen(
-                [*_LAUNCH, *command],
+                [*LAUNCH, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors_to,
@@ -241,7 +241,7 @@ class _Child:
         self._inbox.put(None)
 
     def _check(self, deadline: float, limit_s: float) -> None:
-        held = _resident(self._process.pid)
+        held = resident(self._process.pid)
         if held > self._memory:
             self.end()
             raise _Dead(
@@ -260,12 +260,8 @@ class _Child:
             self.end()
             return _Dead("hung", "closed its output and went on", self._last())
         self.end()
-        if code >= 0:
-            return _Dead("exited", f"ended by itself with exit code {code}", self._last())
-        names = {number.value: number.name for number in signal.Signals}
-        name = names.get(-code, f"signal {-code}")
-        kind, how = _SIGNALS.get(name, ("crashed", "died"))
-        return _Dead(kind, f"{how} ({name})", self._last())
+        kind, how = describe_end(code)
+        return _Dead(kind, how, self._last())
 
     def _last(self) -> list[str]:
         lines: list[str] = []
@@ -277,6 +273,16 @@ class _Child:
         if own:
             return said[: own[0]] or said[:1]
         return said
+
+
+def describe_end(code: int) -> tuple[str, str]:
+    """How a process ended, as a code and in words; a signal is a negative number."""
+    if code >= 0:
+        return "exited", f"ended by itself with exit code {code}"
+    names = {number.value: number.name for number in signal.Signals}
+    name = names.get(-code, f"signal {-code}")
+    kind, how = _SIGNALS.get(name, ("crashed", "died"))
+    return kind, f"{how} ({name})"
 
 
 def _rebuild_error(error: Mapping[str, Any]) -> OnnxproofError:
@@ -299,7 +305,7 @@ def _memory_limit(serving: Serving) -> int:
     return int(serving.memory_gb * 1e9)
 
 
-def _resident(pid: int) -> int:
+def resident(pid: int) -> int:
     """Bytes that a process and its children hold; 0 where the system has no /proc."""
     try:
         fields = Path(f"/proc/{pid}/statm").read_text().split()
@@ -308,4 +314,4 @@ def _resident(pid: int) -> int:
         return 0
     pages = int(fields[1]) - int(fields[2])  # what is shared with us is not its own
     own = pages * os.sysconf("SC_PAGE_SIZE")
-    return own + sum(_resident(int(child)) for child in children)
+    return own + sum(resident(int(child)) for child in children)

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 
-_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
+SET_DEATH_SIGNAL, SET_SUBREAPER = 1, 36
 """Numbers of prctl(2)."""
 _IGNORED = (
     signal.SIGINT,
@@ -32,7 +32,7 @@ _ENDING_S = 5.0
 def main(command: list[str]) -> None:
     """Start the command in this process's group and wait for the end of either side."""
     parent = os.getppid()
-    _prctl(_SET_SUBREAPER, 1)
+    prctl(SET_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
     child = os.fork()
     if child == 0:
@@ -42,7 +42,7 @@ def main(command: list[str]) -> None:
     for stream in (0, 1):  # or the other end would wait for us
         os.close(stream)
     status = _wait(parent, child)
-    _end_descendants()
+    end_descendants()
     if os.WIFSIGNALED(status):
         _die_of(os.WTERMSIG(status))
     os._exit(os.WEXITSTATUS(status))
@@ -50,7 +50,7 @@ def main(command: list[str]) -> None:
 
 def _become(command: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-    _prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
+    prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
     try:
         os.execvp(command[0], command)
     except OSError as why:
@@ -77,7 +77,7 @@ def _pause() -> None:
         time.sleep(_LOOK_EVERY_S / 5)
 
 
-def _end_descendants() -> None:
+def end_descendants() -> None:
     """Kill what is left below this process, again and again, since the children of a killed one become ours."""
     deadline = time.monotonic() + _ENDING_S
     while time.monotonic() < deadline:
@@ -113,7 +113,7 @@ def _die_of(number: int) -> None:
     os._exit(128 + number)
 
 
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> None:
     """One call of Linux; elsewhere nothing."""
     if sys.platform == "linux":
         import ctypes

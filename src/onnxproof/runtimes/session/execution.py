@@ -13,6 +13,7 @@ import numpy as np
 
 from onnxproof.errors import Crashed, OnnxproofError, Refused
 from onnxproof.inputs.space import as_dtype
+from onnxproof.numerics import port_values
 from onnxproof.results import Finding, Signature
 from onnxproof.runtimes import Session, current, open_session
 from onnxproof.runtimes.session import observed_run
@@ -88,7 +89,10 @@ class Candidate:
                 "output-count",
                 f"`{self.backend}` returns {len(outputs)} outputs, and the file has {len(names)}",
             )
-        by_name = dict(zip(names, outputs, strict=True))
+        by_name: dict[str, Array] = {}
+        for name, output in zip(names, outputs, strict=True):
+            flat = port_values.flatten(name, output)
+            by_name |= {part: port_values.encode(array) for part, array in flat.items()}
         return [
             as_complex(by_name.get(output.onnx_name or ""), output.dtype)
             for output in self._signature.outputs

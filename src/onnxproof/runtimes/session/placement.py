@@ -4,13 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from onnxproof.errors import Refused
+import onnxruntime
+
+from onnxproof.errors import BackendMissing, Refused
 from onnxproof.results import Finding
 
 RECORD = "session.record_ep_graph_assignment_info"
 STRICT = "session.disable_cpu_ep_fallback"
 CPU = "CPUExecutionProvider"
 _SHOWN = 6
+_BUILDS = {
+    "cuda": "onnxruntime-gpu",
+    "tensorrt": "onnxruntime-gpu",
+    "openvino": "onnxruntime-openvino",
+    "dml": "onnxruntime-directml",
+    "qnn": "onnxruntime-qnn",
+    "migraphx": "onnxruntime-migraphx",
+    "cann": "onnxruntime-cann",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,3 +138,23 @@ def _list_nodes(nodes: Sequence[str]) -> str:
     if len(nodes) <= _SHOWN:
         return shown
     return f"{shown} and {len(nodes) - _SHOWN} more"
+
+
+def provider_missing(provider: str, *, forgiven: bool) -> Finding:
+    """The finding where that is forgiven; else an error with what to install."""
+    short = provider.removesuffix("ExecutionProvider")
+    build = _BUILDS.get(short.lower())
+    if not forgiven:
+        help = "install the onnxruntime build that carries it"
+        if build:
+            help = f"`--backend 'ort@{build}:{short.lower()}'` makes a virtual environment with {build}, which has it"
+        raise BackendMissing(
+            "provider-missing",
+            f"onnxruntime {onnxruntime.__version__} here has no {provider}",
+            notes=[f"it has {', '.join(onnxruntime.get_available_providers())}"],
+            help=help,
+        )
+    return fallback(
+        f"onnxruntime {onnxruntime.__version__} here has no {short}: everything ran on the CPU",
+        forgiven=True,
+    )

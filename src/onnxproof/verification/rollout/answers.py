@@ -59,15 +59,16 @@ class Answers:
         if not real.all() and reference.shape[:2] == real.shape:
             keep = real
         values = Values(
-            reference=_select(reference, keep),
-            truth=None if truth is None else _select(truth, keep),
-            samples=[_select(sample, keep) for sample in samples],
-            candidate=None if candidate is None else _select(candidate, keep),
+            reference=select(reference, keep),
+            truth=None if truth is None else select(truth, keep),
+            samples=[select(sample, keep) for sample in samples],
+            candidate=None if candidate is None else select(candidate, keep),
         )
         return replace(values, truth=_believed(values))
 
 
-def _select(array: Array, keep: Array | None) -> Array:
+def select(array: Array, keep: Array | None) -> Array:
+    """What stands at the places that are kept, where the array has these places."""
     if keep is None or array.shape[:2] != keep.shape:
         return array
     return array[keep]

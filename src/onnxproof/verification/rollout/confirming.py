@@ -39,6 +39,7 @@ def _one_pass(
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     side.reset(whole.batch)
     feeds = Feeder(driven, whole).feeds(0, whole.total, driven.held(side.states), None)
+    _keep_rows(driven, feeds)
     return side.step(feeds), feeds
 
 
@@ -56,9 +57,17 @@ def _by_calls(
         for name, drive in driven.drives.items():
             if drive in (Drive.TOKENS, Drive.CHUNK, Drive.CONTEXT):
                 feeds[name] = _part(whole[name], feeds[name].shape, begin, end)
+        _keep_rows(driven, feeds)
         answers = side.step(feeds)
         begin = end
     return answers
+
+
+def _keep_rows(driven: Driven, feeds: dict[str, Array]) -> None:
+    """Let every row go on with its own states: one pass knows no other."""
+    for name, drive in driven.drives.items():
+        if drive is Drive.ROWS:
+            feeds[name] = np.arange(len(feeds[name]), dtype=feeds[name].dtype)
 
 
 def _part(array: Array, shape: tuple[int, ...], begin: int, end: int) -> Array:

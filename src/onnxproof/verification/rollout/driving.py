@@ -36,6 +36,7 @@ _POSITION_WORDS = frozenset(
     ]
 )
 _LENGTH_WORDS = frozenset(["len", "length", "lengths", "lens", "seqlen", "seqlens", "total"])
+_ROW_WORDS = frozenset(["beam", "beams", "reorder", "parent", "parents"])
 _BATCHES = (2, 1, 3)
 """Rows of the rollouts, the most telling first."""
 
@@ -50,6 +51,8 @@ class Drive(StrEnum):
     """How much was consumed before this call: a slot, a step counter."""
     LENGTH = "length"
     """How much was consumed with this call."""
+    ROWS = "rows"
+    """The row of the states that each row goes on with: the order of beams."""
     CHUNK = "chunk"
     """Fresh values at every call."""
     CONTEXT = "context"
@@ -165,6 +168,7 @@ _DRIVE_WORDS = {
     Drive.POSITIONS: "positions go to `{name}`",
     Drive.START: "`{name}` counts what was consumed",
     Drive.LENGTH: "`{name}` is the length",
+    Drive.ROWS: "`{name}` says which row goes on",
     Drive.CHUNK: "chunks go to `{name}`",
 }
 
@@ -324,6 +328,8 @@ def _drive(
     along = names.has(slot, chunk)
     if slot is primary:
         return Drive.TOKENS if has_tokens else Drive.CHUNK
+    if integer and words & _ROW_WORDS and slot.example.ndim == 1:
+        return Drive.ROWS
     if slot.role is Role.MASK or slot.additive or _is_float_mask(slot, words):
         return Drive.MASK
     if integer and words & _POSITION_WORDS:

@@ -1,6 +1,7 @@
 """The inputs of each call of a rollout, without the states."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,36 @@ from onnxproof.verification.rollout.schedules import Schedule
 Array = np.ndarray[Any, Any]
 _HIDDEN = -1e9
 """What a float mask adds to hide a place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrivenCalls:
+    """A loop as the roller takes it."""
+
+    driven: Driven
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The outputs that are read."""
+        return self.driven.answers
+
+    @property
+    def logits(self) -> str | None:
+        """The answer that the next token is chosen from."""
+        return self.driven.logits
+
+    @property
+    def state_names(self) -> tuple[str, ...]:
+        """The inputs that hold state."""
+        return tuple(pair.input for pair in self.driven.loop.states)
+
+    def held(self, states: Mapping[str, Array]) -> int:
+        """The length of states along the axis in which they grow."""
+        return self.driven.held(states)
+
+    def feeding(self, schedule: Schedule) -> "Feeder":
+        """What a rollout of this schedule is fed with."""
+        return Feeder(self.driven, schedule)
 
 
 class Feeder:
@@ -47,6 +78,8 @@ class Feeder:
                 array = self._tokens(slot, shape, sizes, chosen)
             elif drive in (Drive.POSITIONS, Drive.START, Drive.LENGTH):
                 array = self._count(drive, shape, begin, end)
+            elif drive is Drive.ROWS:
+                array = np.roll(np.arange(shape[0]), 1)
             elif drive is Drive.CHUNK:
                 array = ordinary(slot, shape, self._rng, sizes)
             else:

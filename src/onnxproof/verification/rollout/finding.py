@@ -55,6 +55,8 @@ def choose(loops: Sequence[Loop], space: Space, reference: Reference) -> tuple[D
         confirmed = confirms(driven, reference, names)
         if loop.is_guessed and not confirmed:
             continue  # shapes that fit by chance are no loop
+        if loop.is_half_named and confirmed is False:
+            continue
         return driven, ""
     return None, reason
 

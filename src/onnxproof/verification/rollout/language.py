@@ -1,11 +1,14 @@
 """What a difference between logits means for the text: divergence, agreement, and the first token apart."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+FEWEST_TOKENS = 16
+"""Numbers of a last axis that are taken for scores of tokens (not measured)."""
 _MOST_TOKENS = 256
 """Tokens that are kept to be shown."""
 
@@ -73,6 +76,20 @@ class LanguageMeter:
         if not self.places:
             return None
         return count / self.places
+
+
+def scores_next_token(inputs: Mapping[str, Array], scores: Array) -> bool:
+    """Whether an output has scores of tokens, texts by places by tokens, beside an input of token ids, texts by places."""
+    if scores.ndim != 3 or scores.shape[2] < FEWEST_TOKENS or scores.dtype.kind != "f":
+        return False
+    return any(
+        array.dtype.kind in "iu"
+        and array.shape == scores.shape[:2]
+        and int(array.min()) >= 0
+        and int(array.max()) < scores.shape[2]
+        for array in inputs.values()
+        if array.size
+    )
 
 
 def divergence(truth: Array, other: Array) -> Array:

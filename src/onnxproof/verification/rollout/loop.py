@@ -2,14 +2,15 @@
 
 1. What the user says is taken.
 2. Pairs by name: `present.0.key` and `past_key_values.0.key`, `h_out` and `h_in`, a cache that goes in and out.
-3. Where no name tells, pairs whose shapes and dtypes fit, in order. The reference has to confirm these.
+3. Where only the inputs have names that tell (a tuple is returned), the outputs whose shapes and dtypes fit those, in order.
+4. Where no name tells, all pairs that fit. The reference has to confirm these.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from onnxproof.errors import InputError
-from onnxproof.verification.rollout.state_names import Tensor, grown_axes, likeness
+from onnxproof.verification.rollout.state_names import Tensor, grown_axes, is_kept, likeness
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +22,7 @@ class StatePair:
     grows: int | None = None
     """The axis that grows with every call; None where the state keeps its size."""
     by: str = "name"
-    """given, name, or shape."""
+    """given, name, input (its name, and the shape of the output), or shape."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,11 @@ class Loop:
         """True where shapes alone say that there is a loop."""
         return any(pair.by == "shape" for pair in self.states)
 
+    @property
+    def is_half_named(self) -> bool:
+        """True where names say which inputs hold state, and shapes which outputs."""
+        return any(pair.by == "input" for pair in self.states)
+
 
 def find_loops(
     inputs: Sequence[Tensor], outputs: Sequence[Tensor], given: Mapping[str, str] | None = None
@@ -56,9 +62,14 @@ def find_loops(
     if named.states:
         loops = [named]
     else:
-        pairs = _pairs_by_shape(inputs, outputs)
+        kept = [input for input in inputs if is_kept(input)]
+        pairs = _pairs_by_shape([input for input in inputs if _may_be_guessed(input)], outputs)
         growing = [pair for pair in pairs if pair.grows is not None]
-        loops = [Loop(states=tuple(growing)), Loop(states=tuple(pairs))]
+        loops = [
+            Loop(states=tuple(_pairs_by_shape(kept, outputs, by="input"))),
+            Loop(states=tuple(growing)),
+            Loop(states=tuple(pairs)),
+        ]
     loops = [loop for loop in loops if _drives_and_answers(loop, inputs, outputs)]
     return list(dict.fromkeys(loops))
 
@@ -113,20 +124,23 @@ def _pairs_by_name(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[
     ]
 
 
-def _pairs_by_shape(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[StatePair]:
-    """Float tensors that fit, from the last to the first: states come after what drives and what is read."""
+def _may_be_guessed(input: Tensor) -> bool:
+    """Float tensors of two dims or more: others fit too much by chance."""
+    return input.dtype.startswith("float") and len(input.shape) >= 2
+
+
+def _pairs_by_shape(
+    inputs: Sequence[Tensor], outputs: Sequence[Tensor], by: str = "shape"
+) -> list[StatePair]:
+    """Tensors that fit, from the last to the first: states come after what drives and what is read."""
     left = list(outputs)
     pairs: list[StatePair] = []
     for input in reversed(inputs):
-        if not input.dtype.startswith("float") or len(input.shape) < 2:
-            continue
         for output in reversed(left):
             axes = grown_axes(output, input)
             if axes is not None:
                 grows = _first(axes)
-                pairs.append(
-                    StatePair(output=output.name, input=input.name, grows=grows, by="shape")
-                )
+                pairs.append(StatePair(output=output.name, input=input.name, grows=grows, by=by))
                 left.remove(output)
                 break
     return pairs[::-1]

@@ -32,6 +32,7 @@ class ModelSide:
         self._initial = initial or driven.initial
         self._narrow = narrow
         self.states: dict[str, Array] = {}
+        self.called = ""
 
     def reset(self, batch: int) -> None:
         """Begin anew."""

@@ -3,7 +3,7 @@
 All sides take a call before any takes the next, so that nothing is held but the states and a few numbers for each call.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,23 +24,24 @@ from onnxproof.verification.rollout.answers import (
     is_other,
     measured_by_quality,
 )
-from onnxproof.verification.rollout.driving import Driven
-from onnxproof.verification.rollout.feeding import Feeder
 from onnxproof.verification.rollout.language import LanguageMeter
-from onnxproof.verification.rollout.model_sides import ModelSide, NoAnswer
+from onnxproof.verification.rollout.model_sides import NoAnswer
 from onnxproof.verification.rollout.schedules import Schedule
+from onnxproof.verification.rollout.sides import Feeding, LoopCalls, LoopSide
 
 GROUP = "rollout"
+Record = Callable[[Arrays, Answers, Array], None]
+"""Gets the inputs of a call without the states, the answers of all sides, and which places are real."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
     """Who takes part in a rollout."""
 
-    reference: ModelSide
-    truth: ModelSide | None
-    candidate: ModelSide
-    noisy: tuple[ModelSide, ...] = ()
+    reference: LoopSide
+    truth: LoopSide | None
+    candidate: LoopSide
+    noisy: tuple[LoopSide, ...] = ()
     """Other roundings of the reference: samples of its noise."""
     backend: str = "ort"
     kind: NoiseKind = NoiseKind.DOUBLE
@@ -65,6 +66,8 @@ class Rolled:
     """The states that are others than the reference's, and the first call at which they are."""
     guilty: tuple[int, str, dict[str, Array]] | None = None
     """The first call that is wrong from the reference's own states: which, what of it (`step` or `cache`), and its inputs."""
+    file: str = ""
+    """The file that answered the first bad call, of a model of several files."""
     refused: str = ""
     """Why the reference did not go on."""
 
@@ -80,12 +83,56 @@ class Rolled:
             return None
         return sum(self.schedule.lengths[: self.first_bad + 1])
 
+    def note(
+        self,
+        place: int,
+        gaps: Mapping[str, Gap],
+        policy: Policy,
+        language: tuple[float, float] | None = None,
+    ) -> None:
+        """Add what one call gave: its gaps by answer, and its divergence and agreement."""
+        worst = max(gaps.values(), key=lambda gap: severity(gap, policy), default=None)
+        if worst is None:
+            return
+        kl, agreement = language or (None, None)
+        error = worst.rms / worst.scale if worst.scale else worst.rms
+        self.along.append(
+            RolloutStep(
+                length=sum(self.schedule.lengths[: place + 1]),
+                noise_ratio=worst.noise_ratio,
+                error=error,
+                kl=kl,
+                agreement=agreement,
+            )
+        )
+        for name, gap in gaps.items():
+            known = self.worst.get(name)
+            if known is None or severity(gap, policy) > severity(known, policy):
+                self.worst[name] = replace(gap, detail=gap.detail or f"call {place}")
+        if is_bad(worst, policy) and self.first_bad is None:
+            self.first_bad, self.bad_ratio = place, worst.noise_ratio
+
+    def refuse(self, place: int, why: str, backend: str, answers: Sequence[str]) -> None:
+        """Add a call that the candidate does not take."""
+        self.first_bad = place if self.first_bad is None else self.first_bad
+        length = sum(self.schedule.lengths[: place + 1])
+        self.along.append(RolloutStep(length=length, noise_ratio=float("inf")))
+        for name in answers:
+            self.worst[name] = Gap(
+                case=self.schedule.name,
+                group=GROUP,
+                backend=backend,
+                output=name,
+                status=Status.REFUSED,
+                detail=f"call {place}: {why}",
+            )
+
 
 class Roller:
     """Runs rollouts of one loop."""
 
-    def __init__(self, driven: Driven, policy: Policy) -> None:
-        self._driven, self._policy = driven, policy
+    def __init__(self, calls: LoopCalls, policy: Policy) -> None:
+        self._calls, self.policy = calls, policy
 
     def roll(
         self,
@@ -95,15 +142,16 @@ class Roller:
         *,
         probe: bool = False,
         stop_when_bad: int | None = None,
+        record: Record | None = None,
     ) -> Rolled:
-        """Run a schedule; `probe` also runs the candidate from the reference's own states at every call."""
+        """Run a schedule; `probe` also runs the candidate from the reference's own states at every call, `record` gets what every call was fed and answered."""
         rolled = Rolled(schedule=schedule)
         everyone = [sides.reference, sides.truth, sides.candidate, *sides.noisy]
         present = [side for side in everyone if side is not None]
         for side in present:
             side.reset(schedule.batch)
-        feeder = Feeder(self._driven, schedule)
-        run = _Run(self._driven, self._policy, sides, feeder, rolled)
+        feeder = self._calls.feeding(schedule)
+        run = _Run(self._calls, self.policy, sides, feeder, rolled, record)
         begin = 0
         for place, length in enumerate(schedule.lengths):
             if deadline.passed and place:
@@ -111,16 +159,15 @@ class Roller:
             if not run.step(place, begin, begin + length, probe=probe):
                 break
             begin += length
-            late = rolled.first_bad is not None and stop_when_bad is not None
-            if late and place >= (rolled.first_bad or 0) + (stop_when_bad or 0):
+            if _is_late(rolled, place, stop_when_bad):
                 break
         return rolled
 
     def go_on(
-        self, inputs: Arrays, sides: Sides, feeder: Feeder, begin: int, lengths: Sequence[int]
+        self, inputs: Arrays, sides: Sides, feeder: Feeding, begin: int, lengths: Sequence[int]
     ) -> Rolled:
         """Every side takes a call with these inputs, states included, and goes on from there with its own."""
-        states = {name: inputs[name] for name in self._driven.loop.inputs}
+        states = {name: inputs[name] for name in self._calls.state_names}
         feeds = {name: array for name, array in inputs.items() if name not in states}
         batch = len(next(iter(feeds.values())))
         schedule = Schedule(batch=batch, lengths=tuple(lengths))
@@ -129,7 +176,7 @@ class Roller:
         for side in everyone:
             if side is not None:
                 _, side.states = side.call(feeds, states)
-        run = _Run(self._driven, self._policy, sides, feeder, rolled)
+        run = _Run(self._calls, self.policy, sides, feeder, rolled)
         for place, length in enumerate(lengths):
             if not run.step(place, begin, begin + length, probe=False):
                 break
@@ -137,13 +184,27 @@ class Roller:
         return rolled
 
 
+def _is_late(rolled: Rolled, place: int, stop_when_bad: int | None) -> bool:
+    """Whether so many calls have followed the first bad one."""
+    if rolled.first_bad is None or stop_when_bad is None:
+        return False
+    return place >= rolled.first_bad + stop_when_bad
+
+
 class _Run:
     """The calls of one rollout."""
 
     def __init__(
-        self, driven: Driven, policy: Policy, sides: Sides, feeder: Feeder, rolled: Rolled
+        self,
+        calls: LoopCalls,
+        policy: Policy,
+        sides: Sides,
+        feeder: Feeding,
+        rolled: Rolled,
+        record: Record | None = None,
     ) -> None:
-        self._driven, self._policy, self._sides = driven, policy, sides
+        self._calls, self._policy, self._sides = calls, policy, sides
+        self._record = record
         self._feeder, self._rolled = feeder, rolled
         self._truth = sides.truth
         self._noisy = list(sides.noisy)
@@ -153,7 +214,7 @@ class _Run:
         """One call of all sides; False where the rollout ends with it."""
         sides, rolled = self._sides, self._rolled
         before = dict(sides.reference.states)
-        held = self._driven.held(before)
+        held = self._calls.held(before)
         feeds = self._feeder.feeds(begin, end, held, self._chosen)
         try:
             reference = sides.reference.step(feeds)
@@ -166,13 +227,19 @@ class _Run:
         try:
             candidate = sides.candidate.step(feeds)
         except (BackendError, NoAnswer) as why:
-            self._refuse(place, end, str(why)[:300])
+            rolled.refuse(place, str(why)[:300], sides.backend, self._calls.answers)
+            rolled.file = rolled.file or sides.candidate.called
             if sides.shares_states:
                 rolled.guilty = rolled.guilty or (place, "step", {**feeds, **before})
             return False
         answers = Answers(reference=reference, truth=truth, samples=samples, candidate=candidate)
         gaps = self._gaps(answers, begin, end)
-        self._note(place, end, gaps, self._measure_language(answers, gaps, begin, end))
+        language = self._measure_language(answers, gaps, begin, end)
+        rolled.note(place, gaps, self._policy, language)
+        if rolled.first_bad == place:
+            rolled.file = sides.candidate.called
+        if self._record is not None:
+            self._record(feeds, answers, self._feeder.real(begin, end))
         self._compare_states(place)
         if probe and sides.shares_states and rolled.guilty is None:
             self._probe(place, feeds, before, answers, begin, end)
@@ -199,7 +266,7 @@ class _Run:
 
     def _choose(self, reference: Arrays, begin: int, end: int) -> None:
         """The tokens that the reference would go on with."""
-        logits = reference.get(self._driven.logits or "")
+        logits = reference.get(self._calls.logits or "")
         if logits is None:
             return
         last = self._last_places(logits, begin, end)
@@ -213,24 +280,10 @@ class _Run:
         last = end - begin - 1 - real[:, ::-1].argmax(1)
         return np.asarray(logits[np.arange(len(logits)), last])
 
-    def _refuse(self, place: int, end: int, why: str) -> None:
-        rolled = self._rolled
-        rolled.first_bad = place if rolled.first_bad is None else rolled.first_bad
-        rolled.along.append(RolloutStep(length=end, noise_ratio=float("inf")))
-        for name in self._driven.answers:
-            rolled.worst[name] = Gap(
-                case=rolled.schedule.name,
-                group=GROUP,
-                backend=self._sides.backend,
-                output=name,
-                status=Status.REFUSED,
-                detail=f"call {place}: {why}",
-            )
-
     def _gaps(self, answers: Answers, begin: int, end: int) -> dict[str, Gap]:
         real = self._feeder.real(begin, end)
         gaps = {}
-        for name in self._driven.answers:
+        for name in self._calls.answers:
             if name in answers.reference:
                 gaps[name] = self._gap(name, answers.of(name, real))
         return gaps
@@ -251,39 +304,10 @@ class _Run:
             return gap
         return measured_by_quality(gap, sides.allowed_db, self._policy)
 
-    def _note(
-        self,
-        place: int,
-        end: int,
-        gaps: Mapping[str, Gap],
-        language: tuple[float, float] | None,
-    ) -> None:
-        rolled, policy = self._rolled, self._policy
-        worst = max(gaps.values(), key=lambda gap: severity(gap, policy), default=None)
-        if worst is None:
-            return
-        kl, agreement = language or (None, None)
-        error = worst.rms / worst.scale if worst.scale else worst.rms
-        rolled.along.append(
-            RolloutStep(
-                length=end,
-                noise_ratio=worst.noise_ratio,
-                error=error,
-                kl=kl,
-                agreement=agreement,
-            )
-        )
-        for name, gap in gaps.items():
-            known = rolled.worst.get(name)
-            if known is None or severity(gap, policy) > severity(known, policy):
-                rolled.worst[name] = replace(gap, detail=gap.detail or f"call {place}")
-        if is_bad(worst, policy) and rolled.first_bad is None:
-            rolled.first_bad, rolled.bad_ratio = place, worst.noise_ratio
-
     def _measure_language(
         self, answers: Answers, gaps: Mapping[str, Gap], begin: int, end: int
     ) -> tuple[float, float] | None:
-        name = self._driven.logits
+        name = self._calls.logits
         if name is None or name not in gaps or gaps[name].status is not Status.COMPARED:
             return None
         values = answers.of(name, self._feeder.real(begin, end))
@@ -307,12 +331,12 @@ class _Run:
         """Which states are no longer the reference's: other shapes, dtypes or values beyond rounding."""
         sides, differ = self._sides, self._rolled.states_differ
         wide = self._truth.states if self._truth is not None else {}
-        for pair in self._driven.loop.states:
-            if pair.input in differ:
+        for name in self._calls.state_names:
+            if name in differ:
                 continue
-            own, other = sides.reference.states[pair.input], sides.candidate.states[pair.input]
-            if is_other(own, wide.get(pair.input), other, self._policy):
-                differ[pair.input] = place
+            own, other = sides.reference.states[name], sides.candidate.states[name]
+            if is_other(own, wide.get(name), other, self._policy):
+                differ[name] = place
 
     def _probe(
         self,

@@ -1,7 +1,8 @@
 """How a loop is called: how many rows, how much at each call, which rows are padded.
 
 A schedule has a name that says all of it, so that any rollout can be run again by its name: `roll:b2:4,1x68` are two rows, a
-prefill of 4 and 68 calls of 1; `:left3` pads the first row's prompt by 3 on the left and each next row's by one less.
+prefill of 4 and 68 calls of 1; `:left3` pads the first row's prompt by 3 on the left and each next row's by one less, `:source3`
+an encoder's input on the right.
 """
 
 import itertools
@@ -14,7 +15,7 @@ import numpy as np
 from onnxproof.errors import UsageError
 
 PREFIX = "roll:"
-_NAME = re.compile(r"roll:b(\d+):([\dx,]+)(?::(left|right)(\d+))?(?:@\d+)?")
+_NAME = re.compile(r"roll:b(\d+):([\dx,]+)(?::(left|right|source)(\d+))?(?:@\d+)?")
 _PROMPT = 4
 STEPS = 68
 """Calls after the prompt: 72 tokens cross windows, tables and buffers of up to 64 (not measured)."""
@@ -35,7 +36,7 @@ class Schedule:
     batch: int
     lengths: tuple[int, ...]
     side: str = ""
-    """`left` or `right` where prompts are padded."""
+    """`left` or `right` where prompts are padded; `source` where an encoder's input is, on the right."""
     padding: int = 0
 
     @property
@@ -102,6 +103,8 @@ class Freedom:
     """The one size of a call that it takes; None where it takes any."""
     masked: bool = False
     """Whether a mask says which places are real."""
+    masked_source: bool = False
+    """Whether a mask says which places of an encoder's input are real."""
     longest: int | None = None
     """Tokens or frames that a rollout may have at the most."""
 
@@ -134,6 +137,8 @@ def _all(freedom: Freedom, sizes: Iterable[int], steps: int) -> Iterator[Schedul
     if freedom.masked:
         for side in ("left", "right"):
             yield Schedule(batch=first, lengths=(_PROMPT, *[1] * short), side=side, padding=3)
+    if freedom.masked_source:
+        yield Schedule(batch=first, lengths=(_PROMPT, *[1] * short), side="source", padding=3)
     batches = itertools.cycle([*others, first])
     yield Schedule(batch=next(batches), lengths=(3, 7, 1, 3, 7, 1, 1))
     yield Schedule(batch=next(batches), lengths=(1,) * short)
@@ -150,7 +155,8 @@ def _fitted(schedule: Schedule, freedom: Freedom) -> Schedule | None:
     lengths: Sequence[int] = schedule.lengths
     if freedom.chunk is not None:
         lengths = (freedom.chunk,) * (schedule.total // freedom.chunk)
-        schedule = replace(schedule, side="", padding=0)
+        if schedule.side != "source":
+            schedule = replace(schedule, side="", padding=0)
     if freedom.longest is not None:
         within = [total <= freedom.longest for total in itertools.accumulate(lengths)]
         lengths = lengths[: sum(within)]

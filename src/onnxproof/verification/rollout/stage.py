@@ -6,7 +6,7 @@
 4. Where a rollout is wrong: is it the call or the states? The call is handed on as a case, and the rollout is made smaller.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,8 +20,10 @@ from onnxproof.results.rollouts import Rollout
 from onnxproof.runtimes.session.execution import Candidate
 from onnxproof.system.deadline import Deadline
 from onnxproof.verification.rollout import model_sides
+from onnxproof.verification.rollout.confirmed_rolls import RERUNS, roll_confirmed, summarize
 from onnxproof.verification.rollout.driving import Drive, Driven
-from onnxproof.verification.rollout.feeding import Feeder
+from onnxproof.verification.rollout.feeding import DrivenCalls, Feeder
+from onnxproof.verification.rollout.recorded import RecordedRollout, record
 from onnxproof.verification.rollout.rolling import GROUP, Rolled, Roller, Sides
 from onnxproof.verification.rollout.schedules import Schedule, plan
 from onnxproof.verification.rollout.size_constants import declared_context, size_constants
@@ -32,12 +34,6 @@ from onnxproof.verification.rollout.state_layout import (
 )
 
 Array = np.ndarray[Any, Any]
-_RERUNS = 3
-"""Other roundings of the reference before a rollout raises an alarm (not measured)."""
-_FAR = 50.0
-"""Times the limit from which on one of them is enough (not measured)."""
-_AFTER_BAD = 2
-"""Calls after the first bad one that a confirmation still runs."""
 _OWED = 5
 """Schedules that every loop is owed: a long one, padded ones, uneven calls, an empty past."""
 _CALLS_TO_GO_ON = 4
@@ -95,7 +91,7 @@ class LoopRunner:
     def __init__(self, driven: Driven, context: Context) -> None:
         self._driven, self._context = driven, context
         self._names = tuple(output.name for output in context.signature.outputs)
-        self._roller = Roller(driven, context.policy)
+        self._roller = Roller(DrivenCalls(driven=driven), context.policy)
         self.states = driven.loop.outputs
         """The outputs that hold state."""
 
@@ -128,12 +124,12 @@ class LoopRunner:
         self, schedule: Schedule, candidate: Candidate, deadline: Deadline, result: Rollouts
     ) -> None:
         sides = self._sides(candidate)
-        rolled = self._confirmed(schedule, sides, deadline)
+        rolled = roll_confirmed(self._roller, schedule, sides, deadline, self._reruns)
         if not rolled.steps:
             if rolled.refused:
                 result.findings.append(_refused(schedule, rolled.refused))
             return
-        rollout = self._rollout(rolled, candidate)
+        rollout = summarize(rolled, candidate.backend)
         if rolled.first_bad is None:
             kept = result.padded if schedule.side else result.layouts
             names = kept.setdefault(candidate.backend, [])
@@ -146,6 +142,15 @@ class LoopRunner:
         result.rollouts.append(rollout)
         result.gaps += rolled.worst.values()
 
+    def record(
+        self, rollouts: Sequence[Rollout], candidate: Candidate, most_bytes: int
+    ) -> Iterator[RecordedRollout]:
+        """The reference's side of these rollouts, shortened, as long as they fit."""
+        sides = self._sides(candidate)
+        sides = replace(sides, noisy=(*sides.noisy, *self._reruns(RERUNS - 1)))
+        stand_in = model_sides.reference_side(self._context.reference, self._driven, self._names)
+        yield from record(self._driven, self._roller, sides, stand_in, rollouts, most_bytes)
+
     def goes_on_right(self, case: Case, candidate: Candidate) -> bool:
         """Whether both sides, each with the states that the case gave it, go on alike: then what differs in them is read by nobody."""
         driven = self._driven
@@ -155,7 +160,7 @@ class LoopRunner:
             consumed = case.sizes.get(driven.chunk, consumed)
         begin = driven.held(states) + consumed
         sides = self._sides(candidate)
-        sides = replace(sides, noisy=(*sides.noisy, *self._reruns(_RERUNS)))
+        sides = replace(sides, noisy=(*sides.noisy, *self._reruns(RERUNS)))
         step = driven.freedom.chunk or 1
         lengths = (step,) * _CALLS_TO_GO_ON
         batch = driven.space.signature.dim(driven.batch).example if driven.batch else 1
@@ -181,9 +186,13 @@ class LoopRunner:
         states = [self._port(pair.input, ports) for pair in driven.loop.states]
         shares = all(shares_layout(info, port) for info, port in states)
 
+        rows = self._rows(ports)
+
         def initial(batch: int) -> dict[str, Array]:
             own = driven.initial(batch)
-            return {info.name: in_own_layout(own[info.name], port, batch) for info, port in states}
+            return {
+                info.name: in_own_layout(own[info.name], port, batch, rows) for info, port in states
+            }
 
         noisy: list[model_sides.ModelSide] = []
         half = context.file.half
@@ -208,33 +217,21 @@ class LoopRunner:
             shares_states=shares,
         )
 
+    def _rows(self, ports: Mapping[str, Port]) -> str | None:
+        """What the file calls the dim of rows: its name in an input that holds no state."""
+        driven = self._driven
+        for name in driven.drives:
+            info, port = self._port(name, ports)
+            if driven.batch not in info.dims or port is None or port.dims is None:
+                continue
+            own = port.dims[info.dims.index(driven.batch)]
+            if isinstance(own, str) and len(port.dims) == len(info.dims):
+                return own
+        return None
+
     def _port(self, name: str, ports: Mapping[str, Port]) -> tuple[InputInfo, Port | None]:
         info = next(info for info in self._context.signature.inputs if info.name == name)
         return info, ports.get(info.onnx_name or "")
-
-    def _confirmed(self, schedule: Schedule, sides: Sides, deadline: Deadline) -> Rolled:
-        """A rollout; one that looks wrong is run again beside other roundings of the reference before it counts."""
-        rolled = self._roller.roll(schedule, sides, deadline)
-        if rolled.first_bad is None:
-            return rolled
-        if sides.allowed_db is not None:  # no rounding is near a quality limit
-            return self._probed(schedule, sides, rolled)
-        far = rolled.bad_ratio > _FAR * self._context.policy.noise_limit
-        count = 1 if far else _RERUNS
-        again = replace(sides, noisy=(*sides.noisy, *self._reruns(count)))
-        shortened = schedule.cut(rolled.first_bad + 1 + _AFTER_BAD)
-        confirmed = self._roller.roll(shortened, again, Deadline.never(), probe=True)
-        if confirmed.first_bad is None and shortened.lengths != schedule.lengths:
-            confirmed = self._roller.roll(
-                schedule, again, Deadline.never(), probe=True, stop_when_bad=_AFTER_BAD
-            )
-        if confirmed.first_bad is None:
-            return confirmed
-        return _merged(rolled, confirmed)
-
-    def _probed(self, schedule: Schedule, sides: Sides, rolled: Rolled) -> Rolled:
-        shortened = schedule.cut((rolled.first_bad or 0) + 1)
-        return _merged(rolled, self._roller.roll(shortened, sides, Deadline.never(), probe=True))
 
     def _reruns(self, count: int) -> list[model_sides.ModelSide]:
         seed = self._context.seed
@@ -244,28 +241,6 @@ class LoopRunner:
             )
             for k in range(1, count + 1)
         ]
-
-    def _rollout(self, rolled: Rolled, candidate: Candidate) -> Rollout:
-        language = rolled.language
-        what = ""
-        if rolled.first_bad is not None:
-            what = rolled.guilty[1] if rolled.guilty is not None else "cache"
-        return Rollout(
-            schedule=rolled.schedule.name,
-            backend=candidate.backend,
-            steps=rolled.steps,
-            first_bad_step=rolled.first_bad,
-            first_bad_length=rolled.first_bad_length,
-            what=what,
-            kl=language.share(language.kl),
-            kl_noise=language.share(language.kl_noise),
-            agreement=language.share(language.same),
-            excused=language.share(language.tied),
-            first_token_apart=language.first_apart,
-            apart_by_tie=language.apart_by_tie,
-            tokens=tuple(language.tokens),
-            along=tuple(rolled.along),
-        )
 
     def _smaller(
         self, schedule: Schedule, sides: Sides, rolled: Rolled, deadline: Deadline
@@ -338,14 +313,6 @@ def unread_states(backend: str, names: Sequence[str]) -> Finding:
         code="state-unread",
         what=f"{backend}: {shown} differ where no later call reads them (padded places), and the loop goes on as the reference's",
     )
-
-
-def _merged(rolled: Rolled, confirmed: Rolled) -> Rolled:
-    """The confirmed first bad call, with what the longer run measured along the way."""
-    if confirmed.first_bad is None:
-        return rolled
-    rolled.first_bad, rolled.guilty = confirmed.first_bad, confirmed.guilty
-    return rolled
 
 
 def _refused(schedule: Schedule, why: str) -> Finding:

@@ -69,6 +69,10 @@ _STATE_WORDS = frozenset(
     ]
 )
 """Words that say that a tensor is kept from call to call."""
+_KEPT_WORDS = frozenset(
+    ["past", "cache", "state", "prev", "previous", "old", "in", "h", "c", "hx", "cx", "ssm", "mem"]
+)
+"""Words of an input that say by themselves that it is kept from call to call; `key`, `value` and `memory` also name plain inputs."""
 _GROUP_WORDS = frozenset(["key", "values", "kv", "cache", "state", "states"])
 """Words that one side has and the other leaves out: `past_key_values.0.key` becomes `present.0.key`."""
 _SHORT_FORMS = {"key": "k", "keys": "k", "value": "v", "values": "v", "hidden": "h", "cell": "c"}
@@ -94,6 +98,11 @@ def words_of(name: str) -> list[str]:
     return [word.lower() for word in re.findall(r"[A-Za-z]+|\d+", spaced)]
 
 
+def is_kept(input: Tensor) -> bool:
+    """Whether an input's own name says that it holds a state."""
+    return any(_KEPT_WORDS & set(words_of(alias)) for alias in input.aliases)
+
+
 def likeness(output: Tensor, input: Tensor) -> int:
     """How strongly the names say that the output is the input's next value; 0 where they do not."""
     scores = [_likeness(one, other) for one in output.aliases for other in input.aliases]
@@ -113,9 +122,13 @@ def _likeness(output: str, input: str) -> int:
         return 4 if says_state and not all(word.isdigit() for word in before) else 0
     stem_in = [word for word in before if word not in _INPUT_WORDS]
     stem_out = [word for word in after if word not in _OUTPUT_WORDS]
-    directed = len(stem_in) < len(before) or len(stem_out) < len(after)
-    if not directed:
+    if stem_in == before and stem_out == after:
         return 0
+    return _likeness_of_stems(stem_in, stem_out, says_state=says_state)
+
+
+def _likeness_of_stems(stem_in: list[str], stem_out: list[str], *, says_state: bool) -> int:
+    """What is left of two names without the words for before and after."""
     if _short(stem_in) == _short(stem_out) and stem_in:
         return 3
     plain_in, plain_out = _without_groups(stem_in), _without_groups(stem_out)

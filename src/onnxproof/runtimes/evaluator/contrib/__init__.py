@@ -16,6 +16,7 @@ from onnxproof.runtimes.evaluator.contrib import (
     experts,
     group_query,
     matmul,
+    nchwc,
     normalization,
     packed_attention,
     quantized,
@@ -25,9 +26,9 @@ from onnxproof.runtimes.evaluator.contrib import (
 from onnxproof.runtimes.evaluator.contrib.operator import DOMAIN
 
 
-def find(op_type: str) -> type[OpRun] | None:
-    """Our implementation, or None."""
-    return OPERATORS.get(op_type)
+def find(domain: str, op_type: str) -> type[OpRun] | None:
+    """Our implementation of an operator of one of ONNX Runtime's domains, or None."""
+    return DOMAINS.get(domain, {}).get(op_type)
 
 
 OPERATORS: dict[str, type[OpRun]] = {
@@ -46,4 +47,5 @@ OPERATORS: dict[str, type[OpRun]] = {
     "QuantizeLinear": standard_quantized.QuantizeLinear,
     "DequantizeLinear": standard_quantized.DequantizeLinear,
 }
-__all__ = ["DOMAIN", "OPERATORS", "find"]
+DOMAINS = {DOMAIN: OPERATORS, nchwc.DOMAIN: nchwc.OPERATORS}
+__all__ = ["DOMAIN", "DOMAINS", "OPERATORS", "find"]

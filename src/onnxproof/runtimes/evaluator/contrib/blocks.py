@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from onnx.reference.op_run import OpRun
 
@@ -68,6 +69,29 @@ class _BlockAttributes:
     bits: int = 4
     block_size: int = 128
     weight_prepacked: int = 0
+    rounds_to: int = 0
+    """Not the operator's own: the accuracy level whose rounding of the left side is to be simulated."""
+
+
+ROUNDS_TO = "rounds_to"
+_HALF, _BFLOAT, _EIGHT_BITS = 2, 3, 4
+"""Accuracy levels that allow a kernel to round its left side, and to what."""
+
+
+def _round_left(a: Array, level: int, block: int) -> Array:
+    """The left side as a kernel of this accuracy level may take it: in half precision, or in 8 bits with a scale for each block."""
+    if level == _HALF:
+        return a.astype(np.float16).astype(np.float64)
+    if level == _BFLOAT:
+        return a.astype(ml_dtypes.bfloat16).astype(np.float64)
+    if level != _EIGHT_BITS:
+        return a
+    columns = a.shape[-1]
+    padded = np.pad(a, [*[(0, 0)] * (a.ndim - 1), (0, -columns % block)])
+    blocks = padded.reshape(*a.shape[:-1], -1, block)
+    step = np.abs(blocks).max(axis=-1, keepdims=True) / 127
+    rounded = np.rint(blocks / np.where(step == 0, 1.0, step)) * step
+    return np.asarray(rounded.reshape(padded.shape)[..., :columns])
 
 
 class MatMulNBits(Contrib):
@@ -102,8 +126,8 @@ class MatMulNBits(Contrib):
             )
         else:
             weights = _dequantize_by_group(packed, scales, zeros, groups, packing)
-        y = widen(a) @ weights.T
-        return (add_bias(y, bias).astype(a.dtype),)
+        left = _round_left(widen(a), packing.rounds_to, packing.block_size)
+        return (add_bias(left @ weights.T, bias).astype(a.dtype),)
 
 
 def _dequantize_by_group(

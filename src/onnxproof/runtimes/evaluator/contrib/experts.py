@@ -102,10 +102,6 @@ class QMoE(Contrib):
         options = attribute_reader.read(_ExpertAttributes, attributes)
         if options.quant_type != "int" or len(inputs) > 15:
             raise NotImplementedError("QMoE with other weights than integers")
-        if not options.normalize_routing_weights:
-            raise NotImplementedError(
-                "QMoE without normalized routing weights: ONNX Runtime's CPU kernel normalizes them all the same"
-            )
         operands = _QuantizedInputs(*inputs)
         refuse_inputs("QMoE", {"a third layer": operands.weights_3})
         bits, block = options.expert_weight_bits, options.block_size
