@@ -33,3 +33,24 @@ def test_the_same_file_changes_nothing() -> None:
 
 def test_a_mend_with_nodes_of_its_own_names_none() -> None:
     assert changed_nodes(_model(), _model(last="Sigmoid", behind=True)) == frozenset()
+
+
+def _chain(*, read: str) -> onnx.ModelProto:
+    """Two operations and a reader of the second, or of the first."""
+    nodes = [
+        helper.make_node("Abs", ["x"], ["first"], name="first"),
+        helper.make_node("Neg", ["first"], ["second"], name="second"),
+        helper.make_node("Tanh", [read], ["y"], name="reader"),
+    ]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    return helper.make_model(helper.make_graph(nodes, "g", ports[:1], ports[1:]))
+
+
+def test_a_node_that_the_mend_goes_round_is_changed_and_not_its_reader() -> None:
+    assert changed_nodes(_chain(read="second"), _chain(read="first")) == {"second"}
+
+
+def test_a_reader_of_another_value_is_changed_where_its_first_one_is_not_computed_from_that() -> (
+    None
+):
+    assert changed_nodes(_chain(read="first"), _chain(read="second")) == {"reader"}

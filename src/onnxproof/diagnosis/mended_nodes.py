@@ -23,11 +23,37 @@ def changed_nodes(model: onnx.ModelProto, mended: onnx.ModelProto) -> frozenset[
         return frozenset()
     copies = {node.output[0]: node for node in mended.graph.node if node.output}
     weights = _changed_weights(model, mended)
-    return frozenset(
-        node.name or node.output[0]
+    changed = [
+        node for node in model.graph.node if node.output and _is_changed(node, copies, weights)
+    ]
+    if len(changed) == 1:
+        changed = [_skipped_node(model, mended, changed[0], copies) or changed[0]]
+    return frozenset(node.name or node.output[0] for node in changed)
+
+
+def _skipped_node(
+    model: onnx.ModelProto,
+    mended: onnx.ModelProto,
+    reader: onnx.NodeProto,
+    copies: Mapping[str, onnx.NodeProto],
+) -> onnx.NodeProto | None:
+    """The node before the reader that the mended model goes round: one operation too many, and the reader is innocent.
+
+    It goes round it where the reader reads what that node read, and nothing reads that node any more.
+    """
+    copy = copies.get(reader.output[0])
+    if copy is None or copy.op_type != reader.op_type:
+        return None
+    read = {name for node in mended.graph.node for name in node.input}
+    read.update(port.name for port in mended.graph.output)
+    left = set(reader.input) - read
+    gained = set(copy.input) - set(reader.input)
+    between = (
+        node
         for node in model.graph.node
-        if node.output and _is_changed(node, copies, weights)
+        if left.intersection(node.output) and gained.intersection(node.input)
     )
+    return next(between, None)
 
 
 def _outputs(model: onnx.ModelProto) -> set[str]:

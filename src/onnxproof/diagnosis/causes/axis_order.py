@@ -222,6 +222,8 @@ def _reordering(
     """The change that puts a node's values back in the module's order, and what is wrong in words."""
     if _has_float_weights(workbench, node):
         return None  # it is the weights that stand in another order
+    if node.op_type == "TopK":
+        return None  # the order is what its attributes say
     entry = workbench.counterpart(node)
     if entry is None:
         return None

@@ -298,13 +298,14 @@ def _code_of_constants(workbench: Workbench, entry: TracedValue) -> str:
 
 
 def _with_constants(constants: list[Array]) -> Change:
-    """The call with each tensor behind the first replaced by the first unused constant of its size."""
+    """The call with each tensor behind the first replaced by the first unused constant of its size; the first itself where none of those fits."""
 
     def change(func: Any, args: Arguments, kwargs: Keywords) -> Any:
         unused = list(constants)
         arguments = list(args)
-        for place, value in enumerate(args):
-            if place == 0 or not isinstance(value, torch.Tensor):
+        for place in (*range(1, len(args)), 0):
+            value = args[place]
+            if not isinstance(value, torch.Tensor) or (place == 0 and len(unused) < len(constants)):
                 continue
             sizes = [array.size for array in unused]
             if value.numel() in sizes:

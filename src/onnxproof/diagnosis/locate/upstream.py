@@ -271,7 +271,8 @@ class Upstream:
         1. The traced value itself, where the file's is near but not the same: what follows may amplify the difference, as a
            logarithm does with a bound of 1e-5 for 1e-10.
         2. Anything of its shape, for a node that does nothing or depends on sizes alone. One that does nothing may stand where
-           its value was to be broadcast: what the module computes from that value, too.
+           its value was to be broadcast: what the module computes from that value, too. Not so for one that only moves or
+           casts: it does what it should, and a larger value in its place would hide that its neighbour is wrong.
         3. The traced value itself, where the file has its elements in another order: that may be a transposed copy, or not.
         4. Else, for a node that selects, what the suspect's own operation reads, or another part of the same split.
         """
@@ -283,13 +284,15 @@ class Upstream:
         near: list[TracedValue] = []
         if match.traced is not None and 0.0 < match.gap <= limits.NEAR:  # step 1
             near = [match.traced]
+        op_type = self._graph.nodes[producer].op_type
+        moves = op_type in _LAYOUT - {"Identity"}
         if self._is_idle(producer, match.sketch):  # step 2
-            return near + options[:_OPTIONS_OF_IDLE] + self._broadcast_results(match.traced)
+            larger = [] if moves else self._broadcast_results(match.traced)
+            return near + options[:_OPTIONS_OF_IDLE] + larger
         if self._depends_on_sizes(name, match):
             return options[:_OPTIONS_OF_SIZES]
         if not match.same_layout and match.traced is not None:  # step 3
             return [match.traced]
-        op_type = self._graph.nodes[producer].op_type
         true_value = self.current.truths.get(node)
         if true_value is None or op_type not in _SELECTING:
             return near
