@@ -37,3 +37,7 @@ def test_torch_stays_where_it_is_unless_another_is_asked_for() -> None:
 
 def test_the_tools_of_the_tests_are_not_lowered() -> None:
     assert constraints("oldest")["pytest"] == pinned("pytest")
+
+
+def test_jax_of_constraints_would_exclude_the_lowest_numpy() -> None:
+    assert "jax" not in constraints("oldest")
