@@ -50,7 +50,7 @@ class StoredWeight:
             stored = numbers.reshape(stored.shape)
         if self._wide:
             return stored.astype(np.float64)
-        return np.array(stored, copy=None)
+        return np.asarray(stored)
 
     def take_rows(self, node: Any, indices: Any, options: dict[str, Any]) -> tuple[Any, ...]:
         """A Gather of it: what is picked is widened, not the table."""
